@@ -1,0 +1,1 @@
+"""The domain: what a score is and what it needs. Imports `service.spectral` only."""

@@ -1,0 +1,129 @@
+"""The error tree. Each class has a stable `code`; `service.api.problems` maps codes to HTTP status.
+
+EigencalError
+├── InvalidRequest            what the caller sent does not fit
+│   ├── TooFewSamples         fewer than two usable answers supplied
+│   └── InvalidDevData        an uploaded dev set has bad rows
+├── NotFound / ModelNotFound
+├── Conflict
+├── DeadlineExceeded          fewer than two answers came before the deadline
+├── LLMError                  the LLM server answered with an error
+│   └── LLMBadResponse        ... or with something that is no completion
+├── LLMUnavailable            the LLM server cannot be reached or refuses work for now
+├── EmbedderUnavailable
+├── StoreUnavailable
+└── Overloaded                our own queue is full
+
+A message is written for the caller: it never holds an exception's text, a path, a key or a prompt.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+
+class EigencalError(Exception):
+    """Base of every error that the service answers for.
+
+    `detail` is shown to the caller; `retryable` says whether the same request may succeed later;
+    `retry_after_s` becomes a Retry-After header; `extra` becomes further members of the problem body.
+    """
+
+    code: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, detail: str, *, retry_after_s: float | None = None, **extra: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.retry_after_s = retry_after_s
+        self.extra = extra
+
+
+class InvalidRequest(EigencalError):
+    """The request does not fit; `errors` lists `{"loc": [...], "msg": ...}` as in the API."""
+
+    code = "invalid_request"
+
+    def __init__(self, detail: str, errors: Sequence[dict[str, Any]] = ()) -> None:
+        super().__init__(detail, **({"errors": list(errors)} if errors else {}))
+
+
+class TooFewSamples(InvalidRequest):
+    """Fewer than two answers were supplied."""
+
+    code = "too_few_samples"
+
+
+class InvalidDevData(InvalidRequest):
+    """An uploaded dev set cannot be used; `errors` lists line, field and reason."""
+
+    code = "invalid_dev_data"
+
+
+class NotFound(EigencalError):
+    """No such resource."""
+
+    code = "not_found"
+
+
+class ModelNotFound(EigencalError):
+    """The LLM server does not serve the model asked for."""
+
+    code = "model_not_found"
+
+
+class Conflict(EigencalError):
+    """The request contradicts the state of the resource."""
+
+    code = "conflict"
+
+
+class DeadlineExceeded(EigencalError):
+    """Fewer than two answers came before the deadline."""
+
+    code = "deadline_exceeded"
+    retryable = True
+
+
+class LLMError(EigencalError):
+    """The LLM server answered with an error: `llm_status` and `llm_message` tell what it said."""
+
+    code = "llm_error"
+
+    def __init__(self, detail: str, *, llm_status: int | None = None, llm_message: str | None = None) -> None:
+        said = {"llm_status": llm_status, "llm_message": llm_message}
+        super().__init__(detail, **{k: v for k, v in said.items() if v is not None})
+
+
+class LLMBadResponse(LLMError):
+    """The LLM server answered with something that is no completion."""
+
+    code = "llm_bad_response"
+    retryable = True
+
+
+class LLMUnavailable(EigencalError):
+    """The LLM server cannot be reached, or refuses work for now (429, 503)."""
+
+    code = "llm_unavailable"
+    retryable = True
+
+
+class EmbedderUnavailable(EigencalError):
+    """The embedder cannot embed now."""
+
+    code = "embedder_unavailable"
+    retryable = True
+
+
+class StoreUnavailable(EigencalError):
+    """The store cannot be reached now."""
+
+    code = "store_unavailable"
+    retryable = True
+
+
+class Overloaded(EigencalError):
+    """The service's own queue is full."""
+
+    code = "overloaded"
+    retryable = True

@@ -1,0 +1,167 @@
+"""What the domain talks about: prompts, sampling, draws, identities, fingerprints."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+CALLER = "caller"
+SERVICE = "service"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How answers are drawn. `temperature` here is the LLM's; a calibration's is the spectrum's."""
+
+    temperature: float = 0.5
+    top_p: float = 1.0
+    top_k: int = 0  # 0: no limit
+    max_tokens: int = 64
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One prompt to be answered `num_samples` times.
+
+    Exactly one of `prompt` (shaped by the adapter's settings) and `messages` (sent as they are) is set.
+    `deadline_s` is the time left, from the call on; None: the adapter's own timeout.
+    `priority`: 0 for live scoring, greater for work that may wait.
+    """
+
+    num_samples: int
+    sampling: Sampling
+    prompt: str | None = None
+    messages: tuple[Message, ...] | None = None
+    model: str | None = None
+    deadline_s: float | None = None
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One answer. `text` is stripped and has passed the answer regex; it may be empty.
+
+    `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, where the server tells.
+    """
+
+    text: str
+    truncated: bool = False
+    logprob: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the LLM server counts them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What came back: at least one draw; `requested - len(draws)` are missing (failed or too late).
+
+    `missing_reason`: "deadline" or "error" when draws are missing, else None.
+    """
+
+    draws: tuple[Draw, ...]
+    requested: int
+    model: str
+    usage: Usage = Usage()
+    missing_reason: Literal["deadline", "error"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LLMIdentity:
+    """What decides the distribution of the answers, other than the prompt and the sampling.
+
+    `prompt_shape` names or hashes everything put around the prompt; `answer_regex` is "" when none is set.
+    """
+
+    model: str
+    api: str
+    prompt_shape: str
+    answer_regex: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderIdentity:
+    """What decides the vectors: `revision` is a weights hash or hub revision, `precision` e.g. "float32"."""
+
+    name: str
+    revision: str
+    dimension: int
+    precision: str
+
+
+def shape_hash(**parts: Any) -> str:
+    """Return a short stable hash of the parts of a prompt shape (16 hex digits)."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a calibration is bound to. Two set-ups with equal fingerprints share calibrations.
+
+    For answers supplied by a caller the LLM parts are unknown and empty; `source_label` stands for them.
+    The number of answers is no part: a calibration holds parameters for each number up to its own.
+    """
+
+    source: str
+    embedder: str
+    embedder_revision: str
+    embedder_precision: str
+    embedder_dimension: int
+    source_label: str = ""
+    model: str = ""
+    api: str = ""
+    prompt_shape: str = ""
+    answer_regex: str = ""
+    sampling: dict[str, Any] = field(default_factory=dict)
+
+    def parts(self) -> dict[str, Any]:
+        """Return the parts by name, sampling parameters flattened to `sampling.temperature` etc."""
+        flat = asdict(self)
+        sampling = flat.pop("sampling")
+        return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
+
+    def differs(self, other: "Fingerprint") -> list[str]:
+        """Return the sorted names of the parts in which the two differ; empty when they fit."""
+        mine, theirs = self.parts(), other.parts()
+        return sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
+
+    def key(self) -> str:
+        """Return a stable hash (32 hex digits): the database keeps one active calibration per key."""
+        return hashlib.sha256(json.dumps(self.parts(), sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
+    return {
+        "embedder": embedder.name,
+        "embedder_revision": embedder.revision,
+        "embedder_precision": embedder.precision,
+        "embedder_dimension": embedder.dimension,
+    }
+
+
+def service_fingerprint(llm: LLMIdentity, sampling: Sampling, embedder: EmbedderIdentity) -> Fingerprint:
+    """Return the fingerprint of answers drawn by this service; the seed is no part of it."""
+    parameters = asdict(sampling)
+    del parameters["seed"]
+    parameters["stop"] = list(sampling.stop)
+    return Fingerprint(SERVICE, sampling=parameters, **asdict(llm), **_embedder_parts(embedder))
+
+
+def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerprint:
+    """Return the fingerprint of answers supplied by a caller under a label."""
+    return Fingerprint(CALLER, source_label=source_label, **_embedder_parts(embedder))

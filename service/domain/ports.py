@@ -1,0 +1,54 @@
+"""Ports: what the domain asks of the outside world. Each has a real adapter and a fake that pass the same tests."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.models import EmbedderIdentity, Generation, GenerationRequest, LLMIdentity
+
+
+class LanguageModel(Protocol):
+    """Draws answers. Cancelling the task that awaits `generate` frees the model."""
+
+    async def start(self) -> None:
+        """Acquire what is needed to serve. A server that is not up yet is no error here."""
+
+    async def stop(self) -> None:
+        """Release everything; idempotent."""
+
+    def identity(self, request: GenerationRequest) -> LLMIdentity:
+        """Return what decides the distribution of answers to this request."""
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Draw `request.num_samples` answers; fewer (at least one) when some failed or the deadline struck.
+
+        Raises LLMUnavailable, LLMError, LLMBadResponse, ModelNotFound, DeadlineExceeded, Overloaded.
+        """
+
+    async def check(self) -> None:
+        """Return when the model can serve; raise LLMUnavailable when it cannot."""
+
+
+class Embedder(Protocol):
+    """Maps texts to unit vectors."""
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Return what decides the vectors; known once started."""
+
+    async def start(self) -> None:
+        """Load the model."""
+
+    async def stop(self) -> None:
+        """Release everything; idempotent."""
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit rows, shape (len(texts), dimension). Texts should be distinct and not empty.
+
+        Raises EmbedderUnavailable, Overloaded.
+        """
+
+    async def check(self) -> None:
+        """Return when texts can be embedded; raise EmbedderUnavailable when not."""

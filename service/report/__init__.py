@@ -1,0 +1,1 @@
+"""Calibration reports: arrays to one self-contained HTML page."""

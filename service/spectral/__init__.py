@@ -1,0 +1,1 @@
+"""Pure numpy: spectra, calibration maps, risk, fit, diagnostics. No I/O, no clock, no hidden randomness."""
