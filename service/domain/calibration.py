@@ -1,0 +1,76 @@
+"""A calibration: immutable numbers, what they were fitted with, and whether they fit a request."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from service.domain.models import Fingerprint
+from service.spectral.maps import DepolarizedMap, TemperatureMap
+
+Method = Literal["depolarized", "temperature"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Of one map: the spectrum's temperature T > 0 and the depolarisation 0 <= g < 1 (0 for `temperature`)."""
+
+    temperature: float
+    depolarization: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A fitted calibration; never changed once stored.
+
+    `parameters` holds an entry for every number of answers from 2 to `num_samples`, the number drawn when
+    fitting; the entry of `num_samples` is the headline. `eps` is the null eigenvalue that the `temperature` map
+    was fitted with (it does not act when serving, but T means nothing without it).
+    """
+
+    id: str
+    method: Method
+    fingerprint: Fingerprint
+    num_samples: int
+    parameters: Mapping[int, Parameters]
+    created_at: datetime
+    eps: float = 1e-10
+    name: str = ""
+
+    def headline(self) -> Parameters:
+        """Return the parameters of the full number of answers."""
+        return self.parameters[self.num_samples]
+
+    def map_for(self, num_samples: int) -> DepolarizedMap | TemperatureMap:
+        """Return the map for this many answers; KeyError when more than were drawn for the fit."""
+        chosen = self.parameters[num_samples]
+        if self.method == "temperature":
+            return TemperatureMap(chosen.temperature, self.eps)
+        return DepolarizedMap(chosen.temperature, chosen.depolarization)
+
+
+class CalibrationSource(Protocol):
+    """Where scoring finds calibrations. `active*` answer from memory: they are on the path of every score."""
+
+    def active(self, fingerprint_key: str) -> Calibration | None:
+        """Return the active calibration of a fingerprint."""
+
+    def any_active(self) -> list[Calibration]:
+        """Return all active calibrations, latest activated first."""
+
+    async def get(self, calibration_id: str) -> Calibration | None:
+        """Return a calibration by id, active or not."""
+
+
+class NoCalibrations:
+    """An empty source: every score is served raw."""
+
+    def active(self, fingerprint_key: str) -> Calibration | None:
+        """Return nothing."""
+
+    def any_active(self) -> list[Calibration]:
+        """Return nothing."""
+        return []
+
+    async def get(self, calibration_id: str) -> Calibration | None:
+        """Return nothing."""
