@@ -1,0 +1,169 @@
+"""Fakes of the ports, in memory and deterministic: for tests, and for load tests of what is around them."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
+from service.domain.models import (
+    Draw,
+    EmbedderIdentity,
+    Generation,
+    GenerationRequest,
+    LLMIdentity,
+    Usage,
+    shape_hash,
+)
+
+DEFAULT_ANSWERS = ("Paris", "Paris", "Lyon", "paris", "Marseille")
+
+
+def last_user_text(request: GenerationRequest) -> str:
+    """Return the prompt, or the content of the last message of the conversation."""
+    if request.prompt is not None:
+        return request.prompt
+    return request.messages[-1].content if request.messages else ""
+
+
+class FakeLLM:
+    """Answers from a script: answer i to a prompt is `answers[prompt][i % len]`, else `default[i % len]`.
+
+    `gate`: when given, every call waits for it before answering. `fail_with`: the next calls raise these,
+    in order. `deliver`: at most so many answers come (the rest is missing with reason "error").
+    `requests` records the calls, `cancelled` counts those cancelled, `active` those under way.
+    """
+
+    def __init__(
+        self,
+        answers: Mapping[str, Sequence[str]] | None = None,
+        *,
+        default: Sequence[str] = DEFAULT_ANSWERS,
+        model: str = "fake-llm",
+        gate: asyncio.Event | None = None,
+        fail_with: Sequence[Exception] = (),
+        deliver: int | None = None,
+        on_request: Callable[[GenerationRequest], None] | None = None,
+    ) -> None:
+        self.answers = dict(answers or {})
+        self.default = tuple(default)
+        self.model = model
+        self.gate = gate
+        self.fail_with = list(fail_with)
+        self.deliver = deliver
+        self.available = True
+        self.requests: list[GenerationRequest] = []
+        self.cancelled = 0
+        self.active = 0
+        self._on_request = on_request
+
+    async def start(self) -> None:
+        """Nothing to acquire."""
+
+    async def stop(self) -> None:
+        """Nothing to release."""
+
+    def identity(self, request: GenerationRequest) -> LLMIdentity:
+        """Return the fake's identity; the prompt shape is a plain prompt through chat."""
+        shape = shape_hash(system_prompt="", few_shot="", template="{prompt}")
+        return LLMIdentity(model=request.model or self.model, api="chat", prompt_shape=shape)
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Answer from the script; see the class."""
+        self.requests.append(request)
+        if self._on_request is not None:
+            self._on_request(request)
+        self.active += 1
+        try:
+            await self._wait(request.deadline_s)
+            return self._answer(request)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.active -= 1
+
+    async def check(self) -> None:
+        """Raise LLMUnavailable while `available` is false."""
+        if not self.available:
+            raise LLMUnavailable("The LLM is not available.")
+
+    async def _wait(self, deadline_s: float | None) -> None:
+        if self.gate is None:
+            return
+        try:
+            await asyncio.wait_for(self.gate.wait(), deadline_s)
+        except TimeoutError:
+            raise DeadlineExceeded("No answer came before the deadline.") from None
+
+    def _answer(self, request: GenerationRequest) -> Generation:
+        if self.fail_with:
+            raise self.fail_with.pop(0)
+        if not self.available:
+            raise LLMUnavailable("The LLM is not available.")
+        script = self.answers.get(last_user_text(request), self.default)
+        count = request.num_samples if self.deliver is None else min(self.deliver, request.num_samples)
+        draws = tuple(Draw(text=script[i % len(script)]) for i in range(count))
+        usage = Usage(prompt_tokens=8, completion_tokens=sum(len(d.text.split()) for d in draws))
+        model = request.model or self.model
+        whole = count >= request.num_samples
+        return Generation(draws, request.num_samples, model, usage, None if whole else "error")
+
+
+class FakeEmbedder:
+    """Maps each text to a unit vector drawn from a hash of its casefolded form: equal but for case, equal.
+
+    Different texts are nearly orthogonal (cosine about 0 +- 1/sqrt(dimension)). `vectors` overrides the
+    vector of single texts (they are normalised). `calls` records the texts of each call.
+    """
+
+    def __init__(
+        self,
+        dimension: int = 64,
+        *,
+        vectors: Mapping[str, Sequence[float]] | None = None,
+        gate: asyncio.Event | None = None,
+    ) -> None:
+        self.dimension = dimension
+        self.available = True
+        self.calls: list[tuple[str, ...]] = []
+        self._gate = gate
+        self._cache = {text: _unit(np.asarray(v, dtype=np.float64)) for text, v in (vectors or {}).items()}
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Return the fake's identity."""
+        return EmbedderIdentity("fake-embedder", "1", self.dimension, "float32")
+
+    async def start(self) -> None:
+        """Nothing to load."""
+
+    async def stop(self) -> None:
+        """Nothing to release."""
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit rows, shape (len(texts), dimension), float32."""
+        self.calls.append(tuple(texts))
+        if self._gate is not None:
+            await self._gate.wait()
+        await self.check()
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        return np.stack([self._vector(text) for text in texts])
+
+    async def check(self) -> None:
+        """Raise EmbedderUnavailable while `available` is false."""
+        if not self.available:
+            raise EmbedderUnavailable("The embedder is not available.")
+
+    def _vector(self, text: str) -> NDArray[np.float32]:
+        if text in self._cache:
+            return self._cache[text]
+        seed = hashlib.sha256(text.casefold().encode()).digest()
+        return _unit(np.random.default_rng(list(seed)).standard_normal(self.dimension))
+
+
+def _unit(vector: NDArray[np.float64]) -> NDArray[np.float32]:
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
