@@ -72,6 +72,7 @@ class Generation:
     """What came back: at least one draw; `requested - len(draws)` are missing (failed or too late).
 
     `missing_reason`: "deadline" or "error" when draws are missing, else None.
+    `queued_s`: how long the request waited for a slot before it went to the model.
     """
 
     draws: tuple[Draw, ...]
@@ -79,6 +80,7 @@ class Generation:
     model: str
     usage: Usage = Usage()
     missing_reason: Literal["deadline", "error"] | None = None
+    queued_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

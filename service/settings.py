@@ -1,0 +1,111 @@
+"""Settings: environment variables prefixed EIGENCAL_, read once, frozen. `app.py` alone reads them.
+
+Each field's description is its documentation: the table in docs/operating.md is made from them and tested.
+"""
+
+import socket
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """How this process is set up."""
+
+    model_config = SettingsConfigDict(env_prefix="EIGENCAL_", frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
+    data_dir: Path = Field(Path("data"), description="Folder for weights and the default database.")
+    database_url: str = Field(
+        "", description="SQLite or Postgres URL; empty: an SQLite file in the data folder."
+    )
+    replica_id: str = Field(
+        default_factory=socket.gethostname,
+        description="Stable name of this replica, unique among those that share a database; default: host name.",
+    )
+    admin_key: SecretStr = Field(
+        SecretStr(""), description="Bearer key of the admin routes; empty: they answer on loopback only."
+    )
+    score_key: SecretStr = Field(
+        SecretStr(""), description="Bearer key of the scoring routes; empty: no key needed."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
+
+    llm_backend: Literal["vllm", "embedded"] = Field(
+        "embedded",
+        description="`vllm`: any OpenAI-compatible server; `embedded`: SmolLM2-135M-Instruct in process.",
+    )
+    llm_url: str = Field("http://127.0.0.1:8001/v1", description="Base URL of the LLM server.")
+    llm_model: str = Field("", description="Model asked for; empty: the first that the server lists.")
+    llm_api: Literal["chat", "completions"] = Field(
+        "chat", description="API for prompts. `messages` always go to chat."
+    )
+    llm_api_key: SecretStr = Field(SecretStr(""), description="Bearer key sent to the LLM server.")
+    llm_timeout_s: float = Field(
+        120.0, gt=0, description="Longest wait for one answer of the LLM server, in seconds."
+    )
+    llm_slots: int = Field(64, ge=1, description="Most requests to the LLM server at once; the rest wait.")
+    llm_priority: bool = Field(
+        False,
+        description="Send vLLM's `priority` (needs `--scheduling-policy priority`): calibration gives way.",
+    )
+    llm_threads: int = Field(0, ge=0, description="CPU threads of the embedded LLM; 0: all cores.")
+    llm_queue: int = Field(16, ge=1, description="Most requests waiting for the embedded LLM; past it: 503.")
+
+    system_prompt: str = Field("", description="System message put before prompts (and messages without one).")
+    few_shot: str = Field(
+        "",
+        description="Text put before every prompt; empty: none, with the embedded LLM its own few examples.",
+    )
+    prompt_template: str = Field(
+        "", description="Template around `{prompt}`; empty: `Q: {prompt}\\nA:` after few-shot text, else bare."
+    )
+    answer_regex: str = Field(
+        "", description="Takes the answer out of the output: group 1, or the whole match; empty: all of it."
+    )
+
+    num_samples: int = Field(20, ge=2, le=256, description="Answers drawn for a score by default.")
+    sampling_temperature: float = Field(0.5, ge=0, le=2, description="Sampling temperature of the LLM.")
+    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling: probability mass kept.")
+    top_k: int = Field(0, ge=0, description="Most likely tokens kept; 0: all.")
+    max_tokens: int = Field(64, ge=1, le=32768, description="Most tokens of an answer.")
+    stop: list[str] | None = Field(
+        None,
+        description='JSON list of strings that end an answer; unset: `["\\n"]` after few-shot text, else none.',
+    )
+
+    embedder: str = Field(
+        "all-mpnet-base-v2", description="Sentence embedder: a packaged name, a folder, or a hub name."
+    )
+    embedder_url: str = Field(
+        "", description="Base URL of an OpenAI-style embeddings server to use instead; `embedder` is its model."
+    )
+    embedder_api_key: SecretStr = Field(SecretStr(""), description="Bearer key sent to the embeddings server.")
+    embedder_device: str = Field("", description="Torch device of the embedder; empty: chosen by the library.")
+    embedder_threads: int = Field(0, ge=0, description="CPU threads of the embedder; 0: all cores.")
+    embedder_cache: int = Field(20_000, ge=0, description="Vectors kept in memory (3 kB each at d = 768).")
+    embedder_queue: int = Field(256, ge=1, description="Most requests waiting for the embedder; past it: 503.")
+
+    max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Largest request body, uploads excepted.")
+    max_upload_bytes: int = Field(64 * 2**20, ge=1024, description="Largest upload to /calibrate, unpacked.")
+    batch_concurrency: int = Field(8, ge=1, description="Items of one batch scored at the same time.")
+    calibration_share: float = Field(
+        0.25, gt=0, le=1, description="Share of the LLM's slots that a calibration may take."
+    )
+
+    def resolved_database_url(self) -> str:
+        """Return the database URL, the default file included."""
+        return self.database_url or f"sqlite:///{self.data_dir / 'eigencal.db'}"
+
+    def few_shot_in_force(self) -> bool:
+        """Tell whether prompts are put after few-shot text."""
+        return bool(self.few_shot) or self.llm_backend == "embedded"
+
+    def default_stop(self, *, messages: bool) -> tuple[str, ...]:
+        """Return the stop strings of a request that names none."""
+        if self.stop is not None:
+            return tuple(self.stop)
+        return ("\n",) if self.few_shot_in_force() and not messages else ()
