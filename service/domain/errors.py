@@ -44,7 +44,8 @@ class InvalidRequest(EigencalError):
     code = "invalid_request"
 
     def __init__(self, detail: str, errors: Sequence[dict[str, Any]] = ()) -> None:
-        super().__init__(detail, **({"errors": list(errors)} if errors else {}))
+        extra: dict[str, Any] = {"errors": list(errors)} if errors else {}
+        super().__init__(detail, **extra)
 
 
 class TooFewSamples(InvalidRequest):
@@ -90,7 +91,7 @@ class LLMError(EigencalError):
     code = "llm_error"
 
     def __init__(self, detail: str, *, llm_status: int | None = None, llm_message: str | None = None) -> None:
-        said = {"llm_status": llm_status, "llm_message": llm_message}
+        said: dict[str, Any] = {"llm_status": llm_status, "llm_message": llm_message}
         super().__init__(detail, **{k: v for k, v in said.items() if v is not None})
 
 
