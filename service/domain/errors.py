@@ -4,6 +4,8 @@ EigencalError
 ├── InvalidRequest            what the caller sent does not fit
 │   ├── TooFewSamples         fewer than two usable answers supplied
 │   └── InvalidDevData        an uploaded dev set has bad rows
+├── BodyTooLarge              more bytes or rows than the service accepts
+├── UnsupportedMediaType      a body of a kind that the route does not read
 ├── NotFound / ModelNotFound
 ├── Conflict
 ├── DeadlineExceeded          fewer than two answers came before the deadline
@@ -58,6 +60,21 @@ class InvalidDevData(InvalidRequest):
     """An uploaded dev set cannot be used; `errors` lists line, field and reason."""
 
     code = "invalid_dev_data"
+
+
+class BodyTooLarge(EigencalError):
+    """The body, packed or unpacked, is over the size limit; `limit_bytes` or `limit_rows` tells which."""
+
+    code = "body_too_large"
+
+    def __init__(self, detail: str, **limits: int) -> None:
+        super().__init__(detail, **limits)
+
+
+class UnsupportedMediaType(EigencalError):
+    """The body is of a media type that the route does not read."""
+
+    code = "unsupported_media_type"
 
 
 class NotFound(EigencalError):
