@@ -1,0 +1,113 @@
+"""The prompt's shape and the answer's extraction."""
+
+import pytest
+
+from service.adapters.prompting import FEW_SHOT, PromptShape, strip_reasoning
+from service.domain.models import GenerationRequest, Message, Sampling
+
+USER = {"role": "user", "content": "Why?"}
+
+
+def prompt(text: str) -> GenerationRequest:
+    return GenerationRequest(2, Sampling(), prompt=text)
+
+
+def talk(*turns: Message) -> GenerationRequest:
+    return GenerationRequest(2, Sampling(), messages=turns)
+
+
+def shape_of(shape: PromptShape, request: GenerationRequest, api: str = "chat") -> str:
+    return shape.identity(request, model="m", api=api).prompt_shape
+
+
+def test_bare_prompt_is_sent_as_it_is() -> None:
+    assert PromptShape().text("Why?") == "Why?"
+    assert PromptShape().conversation(prompt("Why?")) == [USER]
+
+
+def test_few_shot_takes_the_question_template_by_default() -> None:
+    shape = PromptShape(few_shot="Q: One?\nA: 1")
+    assert shape.text("Why?") == "Q: One?\nA: 1\nQ: Why?\nA:"
+    assert shape.conversation(prompt("Why?"))[0]["content"] == shape.text("Why?")
+
+
+def test_template_leaves_braces_alone() -> None:
+    assert PromptShape(template='{"ask": "{prompt}"}').text("{x} {0}") == '{"ask": "{x} {0}"}'
+
+
+def test_system_prompt_comes_first_but_never_twice() -> None:
+    shape = PromptShape(system_prompt="Be brief.")
+    system = {"role": "system", "content": "Be brief."}
+    assert shape.conversation(prompt("Why?")) == [system, USER]
+    assert shape.conversation(talk(Message("user", "Why?"))) == [system, USER]
+    own = shape.conversation(talk(Message("system", "Be long."), Message("user", "Why?")))
+    assert own == [{"role": "system", "content": "Be long."}, USER]
+    assert shape.text("Why?") == "Be brief.\n\nWhy?"
+
+
+def test_messages_are_verbatim_even_with_few_shot_and_template() -> None:
+    shape = PromptShape(few_shot=FEW_SHOT, template="Question: {prompt}")
+    assert shape.conversation(talk(Message("user", "Why?"))) == [USER]
+
+
+def test_bare_prompt_and_conversation_have_one_shape() -> None:
+    assert shape_of(PromptShape(), prompt("Why?")) == shape_of(PromptShape(), talk(Message("user", "Why?")))
+    system = PromptShape(system_prompt="Be brief.")
+    assert shape_of(system, prompt("Why?")) == shape_of(system, talk(Message("user", "Why?")))
+    assert shape_of(system, prompt("Why?")) != shape_of(PromptShape(), prompt("Why?"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [PromptShape(few_shot=FEW_SHOT), PromptShape(template="{prompt}!"), PromptShape(system_prompt="x")],
+)
+def test_every_part_changes_the_shape(other: PromptShape) -> None:
+    assert shape_of(other, prompt("Why?")) != shape_of(PromptShape(), prompt("Why?"))
+
+
+def test_identity_names_api_model_and_regex() -> None:
+    shape = PromptShape(answer_regex="a+")
+    of_prompt = shape.identity(prompt("Why?"), model="m", api="completions")
+    assert (of_prompt.model, of_prompt.api, of_prompt.answer_regex) == ("m", "completions", "a+")
+    assert shape.identity(talk(Message("user", "Why?")), model="m", api="completions").api == "chat"
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        (" Paris \n", "Paris"),
+        ("<think>\nlong\n</think>\n\nParis", "Paris"),
+        ("it must be </think> Paris", "Paris"),
+        ("<think>cut off", ""),
+        ("", ""),
+    ],
+)
+def test_answer_is_stripped_and_free_of_reasoning(output: str, answer: str) -> None:
+    assert PromptShape().answer(output) == answer
+
+
+@pytest.mark.parametrize(
+    ("regex", "output", "answer"),
+    [
+        (r"Answer: (\w+)", "Well. Answer: Paris.", "Paris"),
+        (r"\d+", "about 42 of them", "42"),
+        (r"Answer: (\w+)", "no idea", ""),
+        (r"(a)|b", "b", ""),
+    ],
+)
+def test_answer_regex(regex: str, output: str, answer: str) -> None:
+    assert PromptShape(answer_regex=regex).answer(output) == answer
+
+
+def test_reasoning_in_the_middle_of_plain_text_stays() -> None:
+    assert strip_reasoning("Paris <think>") == "Paris <think>"
+
+
+@pytest.mark.parametrize("bad", [{"template": "no place"}, {"answer_regex": "("}])
+def test_bad_settings_are_refused(bad: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"template|regex"):
+        PromptShape(**bad)
+
+
+def test_few_shot_text_ends_where_the_next_question_starts() -> None:
+    assert PromptShape(few_shot=FEW_SHOT).text("Why?").endswith("\nA: Honey\nQ: Why?\nA:")
