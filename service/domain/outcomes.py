@@ -1,0 +1,40 @@
+"""From answers to outcomes: equal answers are one, and all empty answers are one of their own."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
+    """Return the distinct answers in order of appearance and, for each answer, the index of its text (m,).
+
+    Empty answers are one text, "".
+    """
+    order: dict[str, int] = {}
+    index = [order.setdefault(answer, len(order)) for answer in answers]
+    return list(order), np.asarray(index, dtype=np.int_)
+
+
+def counts(index: NDArray[np.int_]) -> NDArray[np.int_]:
+    """Return how often each distinct answer came, (k,), from the index that `distinct` returns."""
+    return np.bincount(index)
+
+
+def texts_to_embed(texts: Sequence[str]) -> list[str]:
+    """Return the texts that have a vector of the embedder's: all but the empty one."""
+    return [text for text in texts if text]
+
+
+def outcome_vectors(texts: Sequence[str], embedded: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return one unit vector per distinct text, from the vectors (n, d) of `texts_to_embed(texts)`.
+
+    Shape (k, d) without an empty text. With one, (k, d + 1): the extra coordinate belongs to the empty
+    answer alone, which makes it orthogonal to every other. The space keeps its dimension d all the same.
+    """
+    if "" not in texts:
+        return embedded
+    vectors = np.zeros((len(texts), embedded.shape[1] + 1), dtype=np.float32)
+    vectors[[i for i, text in enumerate(texts) if text], :-1] = embedded
+    vectors[texts.index(""), -1] = 1.0
+    return vectors
