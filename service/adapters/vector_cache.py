@@ -1,0 +1,147 @@
+"""What every embedder needs around its model: each text embedded once, kept, and never too many at a time."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.adapters.lru import LRU
+from service.domain.errors import EmbedderUnavailable, Overloaded
+
+Rows = NDArray[np.float32]
+Compute = Callable[[list[str]], Awaitable[Rows]]
+
+SMALLEST_NORM = 1e-12
+SMOOTHING = 0.2
+
+
+def unit_rows(raw: NDArray[np.generic], count: int) -> Rows:
+    """Return the rows scaled to length 1: float32, C-contiguous, shape (count, dimension).
+
+    Raises EmbedderUnavailable when the shape is wrong, or a row is zero or not finite.
+    """
+    if raw.ndim != 2 or raw.shape[0] != count or raw.shape[1] == 0:
+        raise EmbedderUnavailable("The embedder did not return one vector per text.")
+    rows = raw.astype(np.float64)
+    if not np.isfinite(rows).all():
+        raise EmbedderUnavailable("The embedder returned a vector that is not finite.")
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    if count and norms.min() < SMALLEST_NORM:
+        raise EmbedderUnavailable("The embedder returned a zero vector.")
+    return np.ascontiguousarray(rows / norms, dtype=np.float32)
+
+
+@dataclass(eq=False, slots=True)
+class _Batch:
+    """Texts being embedded, and how many callers wait for them."""
+
+    texts: list[str]
+    task: asyncio.Task[dict[str, Rows]]
+    waiters: int = 0
+
+
+class VectorCache:
+    """Embeds what is missing, keeps at most `max_entries` vectors, runs at most `max_queue` batches at once.
+
+    A text that is being embedded for one caller is not embedded again for another. When every caller of a
+    batch has gone, the batch is cancelled. Vectors take 4 bytes per dimension each.
+    """
+
+    def __init__(self, compute: Compute, *, max_entries: int, max_queue: int) -> None:
+        self._compute = compute
+        self._kept: LRU[str, Rows] = LRU(max_entries)
+        self._max_queue = max_queue
+        self._running: dict[str, _Batch] = {}
+        self._batches: set[_Batch] = set()
+        self._mean_s = 0.0
+
+    async def rows(self, texts: Sequence[str]) -> Rows:
+        """Return one row per text, shape (len(texts), dimension); `texts` is not empty.
+
+        Raises Overloaded when the queue is full, and what `compute` raises.
+        """
+        rows, batches = self._look_up(texts)
+        for batch in batches:
+            batch.waiters += 1
+        try:
+            for batch in batches:
+                rows.update(await _result(batch))
+        finally:
+            for batch in batches:
+                self._release(batch)
+        return _stacked([rows[text] for text in texts])
+
+    def clear(self) -> None:
+        """Forget every vector kept."""
+        self._kept.clear()
+
+    def _look_up(self, texts: Sequence[str]) -> tuple[dict[str, Rows], list[_Batch]]:
+        rows: dict[str, Rows] = {}
+        batches: dict[_Batch, None] = {}
+        missing: list[str] = []
+        for text in dict.fromkeys(texts):
+            if (row := self._kept.get(text)) is not None:
+                rows[text] = row
+            elif (batch := self._running.get(text)) is not None:
+                batches[batch] = None
+            else:
+                missing.append(text)
+        if missing:
+            batches[self._start(missing)] = None
+        return rows, list(batches)
+
+    def _start(self, texts: list[str]) -> _Batch:
+        if len(self._batches) >= self._max_queue:
+            wait_s = max(1.0, len(self._batches) * self._mean_s)
+            raise Overloaded("Too many texts are waiting for the embedder.", retry_after_s=wait_s)
+        batch = _Batch(texts, asyncio.create_task(self._embed(texts)))
+        self._batches.add(batch)
+        self._running.update(dict.fromkeys(texts, batch))
+        batch.task.add_done_callback(lambda task: self._done(batch))
+        return batch
+
+    async def _embed(self, texts: list[str]) -> dict[str, Rows]:
+        began = time.monotonic()
+        # A lone surrogate, which JSON can carry, is no text that a tokenizer or a socket takes.
+        clean = [text.encode("utf-8", "replace").decode() for text in texts]
+        matrix = await self._compute(clean)
+        self._mean_s += SMOOTHING * (time.monotonic() - began - self._mean_s)
+        # Copies: a view would keep its whole batch in memory.
+        return {text: row.copy() for text, row in zip(texts, matrix, strict=True)}
+
+    def _done(self, batch: _Batch) -> None:
+        self._forget(batch)
+        if not batch.task.cancelled() and batch.task.exception() is None:
+            for text, row in batch.task.result().items():
+                self._kept.put(text, row)
+
+    def _release(self, batch: _Batch) -> None:
+        batch.waiters -= 1
+        if batch.waiters == 0 and not batch.task.done():
+            self._forget(batch)
+            batch.task.cancel()
+
+    def _forget(self, batch: _Batch) -> None:
+        self._batches.discard(batch)
+        for text in batch.texts:
+            if self._running.get(text) is batch:
+                del self._running[text]
+
+
+async def _result(batch: _Batch) -> dict[str, Rows]:
+    try:
+        return await asyncio.shield(batch.task)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if batch.task.cancelled() and not (task is not None and task.cancelling()):
+            raise EmbedderUnavailable("The embedder has been stopped.") from None
+        raise
+
+
+def _stacked(rows: list[Rows]) -> Rows:
+    if len({row.size for row in rows}) > 1:
+        raise EmbedderUnavailable("The embedder has changed its dimension; ask again.")
+    return np.stack(rows)
