@@ -24,7 +24,7 @@ class Settings(BaseSettings):
     )
     replica_id: str = Field(
         default_factory=socket.gethostname,
-        description="Stable name of this replica, unique among those that share a database; default: host name.",
+        description="Stable name of this replica, unique among those that share a database; the host's.",
     )
     admin_key: SecretStr = Field(
         SecretStr(""), description="Bearer key of the admin routes; empty: they answer on loopback only."
@@ -55,13 +55,16 @@ class Settings(BaseSettings):
     llm_threads: int = Field(0, ge=0, description="CPU threads of the embedded LLM; 0: all cores.")
     llm_queue: int = Field(16, ge=1, description="Most requests waiting for the embedded LLM; past it: 503.")
 
-    system_prompt: str = Field("", description="System message put before prompts (and messages without one).")
+    system_prompt: str = Field(
+        "", description="System message put before prompts (and messages without one)."
+    )
     few_shot: str = Field(
         "",
         description="Text put before every prompt; empty: none, with the embedded LLM its own few examples.",
     )
     prompt_template: str = Field(
-        "", description="Template around `{prompt}`; empty: `Q: {prompt}\\nA:` after few-shot text, else bare."
+        "",
+        description="Template around `{prompt}`; empty: `Q: {prompt}\\nA:` after few-shot text, else bare.",
     )
     answer_regex: str = Field(
         "", description="Takes the answer out of the output: group 1, or the whole match; empty: all of it."
@@ -81,13 +84,20 @@ class Settings(BaseSettings):
         "all-mpnet-base-v2", description="Sentence embedder: a packaged name, a folder, or a hub name."
     )
     embedder_url: str = Field(
-        "", description="Base URL of an OpenAI-style embeddings server to use instead; `embedder` is its model."
+        "",
+        description="Base URL of an OpenAI-style embeddings server to use instead; `embedder` is its model.",
     )
-    embedder_api_key: SecretStr = Field(SecretStr(""), description="Bearer key sent to the embeddings server.")
-    embedder_device: str = Field("", description="Torch device of the embedder; empty: chosen by the library.")
+    embedder_api_key: SecretStr = Field(
+        SecretStr(""), description="Bearer key sent to the embeddings server."
+    )
+    embedder_device: str = Field(
+        "", description="Torch device of the embedder; empty: chosen by the library."
+    )
     embedder_threads: int = Field(0, ge=0, description="CPU threads of the embedder; 0: all cores.")
     embedder_cache: int = Field(20_000, ge=0, description="Vectors kept in memory (3 kB each at d = 768).")
-    embedder_queue: int = Field(256, ge=1, description="Most requests waiting for the embedder; past it: 503.")
+    embedder_queue: int = Field(
+        256, ge=1, description="Most requests waiting for the embedder; past it: 503."
+    )
 
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Largest request body, uploads excepted.")
     max_upload_bytes: int = Field(64 * 2**20, ge=1024, description="Largest upload to /calibrate, unpacked.")
