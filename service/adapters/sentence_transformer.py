@@ -199,10 +199,11 @@ def _open(
             local_files_only=source.local,
             model_kwargs={"dtype": getattr(torch, precision)},
         )
-        return model
     except Exception as error:
         # The hub client and the readers of weights raise errors of many libraries.
         raise WeightsError(_cannot_load(source, error)) from error
+    else:
+        return model
 
 
 def _cannot_load(source: _Source, error: Exception) -> str:

@@ -1,0 +1,197 @@
+"""The embedder behind an OpenAI-style POST /v1/embeddings server."""
+
+import time
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+import numpy as np
+import stamina
+from numpy.typing import NDArray
+
+from service.adapters.vector_cache import Rows, VectorCache, unit_rows
+from service.domain.errors import EmbedderUnavailable
+from service.domain.models import EmbedderIdentity
+
+ATTEMPTS = 4
+CHECK_HOLDS_S = 5.0
+LONGEST_RETRY_AFTER_S = 30.0
+NOT_DELIVERED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError, httpx.ReadError)
+TRY_AGAIN = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+
+
+class HttpEmbedder:
+    """Texts to unit vectors by a server; what the server does with long texts is its own affair.
+
+    `base_url` with or without /v1. Connect errors, 429, 502, 503 and 504 are tried again within `timeout_s`
+    (a Retry-After is honoured), read timeouts and other refusals are not. Name, dimension and the model that
+    the server reports are learned from the first answer: a server that is not up yet is no error at start.
+    When the server later reports another model, vectors kept are forgotten and the identity follows it.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str = "",
+        timeout_s: float = 30.0,
+        cache_size: int = 20_000,
+        max_batch: int = 64,
+        max_queue: int = 64,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        root = base_url.rstrip("/").removesuffix("/v1")
+        self._url = f"{root}/v1/embeddings"
+        self._model = model
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._timeout_s = timeout_s
+        self._max_batch = max_batch
+        self._transport = transport
+        self._client: httpx.AsyncClient | None = None
+        self._identity: EmbedderIdentity | None = None
+        self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=max_queue)
+        self._answered_at = float("-inf")
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Return name, revision (the model as the server reports it), dimension, "float32".
+
+        Raises EmbedderUnavailable until the server has answered once.
+        """
+        if self._identity is None:
+            raise EmbedderUnavailable("The embedding server has not answered yet.")
+        return self._identity
+
+    async def start(self) -> None:
+        """Open the connection pool and try the server; a server that does not answer is tried again later."""
+        if self._client is not None:
+            return
+        self._client = httpx.AsyncClient(
+            headers=self._headers, timeout=self._timeout_s, transport=self._transport
+        )
+        try:
+            await self._ask(["warm up"])
+        except EmbedderUnavailable:
+            return
+
+    async def stop(self) -> None:
+        """Close the connections; idempotent."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def embed(self, texts: Sequence[str]) -> Rows:
+        """Return unit rows, shape (len(texts), dimension). Raises EmbedderUnavailable, Overloaded."""
+        if not texts:
+            return np.empty((0, self.identity.dimension), dtype=np.float32)
+        return await self._vectors.rows(texts)
+
+    async def check(self) -> None:
+        """Embed a word unless the server has just answered; raise EmbedderUnavailable when it does not."""
+        if self._client is None or time.monotonic() - self._answered_at > CHECK_HOLDS_S:
+            await self._ask(["check"])
+
+    async def _compute(self, texts: list[str]) -> Rows:
+        slices = range(0, len(texts), self._max_batch)
+        return np.concatenate([await self._ask(texts[i : i + self._max_batch]) for i in slices])
+
+    async def _ask(self, texts: list[str]) -> Rows:
+        payload = _payload(await self._post(texts))
+        rows = unit_rows(_matrix(payload, len(texts)), len(texts))
+        self._answered_at = time.monotonic()
+        self._learn(EmbedderIdentity(self._model, _reported(payload, self._model), rows.shape[1], "float32"))
+        return rows
+
+    def _learn(self, identity: EmbedderIdentity) -> None:
+        known, self._identity = self._identity, identity
+        if known is not None and known != identity:
+            self._vectors.clear()
+            raise EmbedderUnavailable("The embedding server has changed its model; ask again.")
+
+    async def _post(self, texts: list[str]) -> httpx.Response:
+        if self._client is None:
+            raise EmbedderUnavailable("The embedder has been stopped.")
+        body = {"model": self._model, "input": texts, "encoding_format": "float"}
+        try:
+            async for attempt in stamina.retry_context(
+                on=_wait_before_retry, attempts=ATTEMPTS, timeout=self._timeout_s
+            ):
+                with attempt:
+                    response = await self._client.post(self._url, json=body)
+                    response.raise_for_status()
+        except httpx.HTTPStatusError as error:
+            raise _refusal(error.response) from error
+        except httpx.TimeoutException as error:
+            raise EmbedderUnavailable("The embedding server did not answer in time.") from error
+        except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:
+            # RuntimeError: httpx says so when the client is closed during the call.
+            raise EmbedderUnavailable("The embedding server cannot be reached.") from error
+        return response
+
+
+def _wait_before_retry(error: Exception) -> bool | float:
+    """Return seconds to wait, True for the default back-off, or False for no further attempt."""
+    if isinstance(error, httpx.HTTPStatusError):
+        if error.response.status_code not in TRY_AGAIN:
+            return False
+        return _retry_after_s(error.response) or True
+    # An idle connection that the server has closed shows as the last two; embedding twice does no harm.
+    return isinstance(
+        error, httpx.ConnectError | httpx.ConnectTimeout | httpx.RemoteProtocolError | httpx.ReadError
+    )
+
+
+def _retry_after_s(response: httpx.Response) -> float | None:
+    try:
+        return min(max(float(response.headers.get("retry-after", "")), 0.0), LONGEST_RETRY_AFTER_S)
+    except ValueError:
+        return None
+
+
+def _refusal(response: httpx.Response) -> EmbedderUnavailable:
+    status = response.status_code
+    if status in TRY_AGAIN:
+        detail = f"The embedding server refuses work for now (status {status})."
+        return EmbedderUnavailable(detail, retry_after_s=_retry_after_s(response))
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return EmbedderUnavailable(f"The embedding server refused the service's key (status {status}).")
+    return EmbedderUnavailable(f"The embedding server refused the texts (status {status}).")
+
+
+def _payload(response: httpx.Response) -> dict[str, Any]:
+    try:
+        payload = response.json()
+    except ValueError as error:
+        raise _no_embedding() from error
+    if not isinstance(payload, dict):
+        raise _no_embedding()
+    return payload
+
+
+def _matrix(payload: dict[str, Any], count: int) -> NDArray[np.float64]:
+    """Return the vectors in the order of the texts, which is that of `index`."""
+    try:
+        items = sorted(payload["data"], key=lambda item: item["index"])
+        if [item["index"] for item in items] != list(range(count)):
+            raise _no_embedding()
+        return np.array([item["embedding"] for item in items], dtype=np.float64)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise _no_embedding() from error
+
+
+def _reported(payload: dict[str, Any], asked: str) -> str:
+    reported = payload.get("model")
+    return reported if isinstance(reported, str) and reported else asked
+
+
+def _no_embedding() -> EmbedderUnavailable:
+    return EmbedderUnavailable("The embedding server answered with something that is no embedding.")
