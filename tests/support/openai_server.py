@@ -1,0 +1,245 @@
+"""A scripted OpenAI-compatible server on a real socket, plain asyncio.
+
+Each POST takes the next behaviour of `script`, then `default`. Behaviours are coroutines over an `Exchange`,
+made by `answers`, `status`, `raw`, `hang`, `drop`, `stream` below. `async with OpenAIServer() as server:`.
+"""
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+MODEL = "scripted-model"
+TEXTS = ("Paris", "Lyon")
+
+
+@dataclass
+class Exchange:
+    """One request and the means to answer it."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Any
+    server: "OpenAIServer"
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, code: int, payload: Any, headers: Mapping[str, str] | None = None) -> None:
+        data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        head = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
+        await self._write(code, head, data)
+
+    async def start_stream(self) -> None:
+        await self._write(200, {"content-type": "text/event-stream", "connection": "close"}, b"")
+
+    async def event(self, chunk: Any) -> None:
+        data = chunk if isinstance(chunk, str) else json.dumps(chunk)
+        self.writer.write(f"data: {data}\n\n".encode())
+        await self.writer.drain()
+
+    async def until_disconnect(self) -> None:
+        while await self.reader.read(1024):
+            pass
+        self.server.disconnects += 1
+        self.server.disconnected.set()
+
+    async def _write(self, code: int, headers: Mapping[str, str], data: bytes) -> None:
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self.writer.write(f"HTTP/1.1 {code} Scripted\r\n{head}\r\n".encode() + data)
+        await self.writer.drain()
+
+
+Behaviour = Callable[[Exchange], Awaitable[None]]
+
+
+def completion(exchange: Exchange, texts: Sequence[str], finish: str, model: str = MODEL) -> dict[str, Any]:
+    """Return a completion payload in the format of the path asked."""
+    chat = exchange.path.endswith("/chat/completions")
+    choices = [
+        {
+            "index": i,
+            "finish_reason": finish,
+            **({"message": {"role": "assistant", "content": text}} if chat else {"text": text}),
+        }
+        for i, text in enumerate(texts)
+    ]
+    usage = {"prompt_tokens": 7, "completion_tokens": 2 * len(texts)}
+    return {"model": model, "choices": choices, "usage": usage}
+
+
+def answers(*texts: str, at_most: int | None = None, finish: str = "stop", model: str = MODEL) -> Behaviour:
+    """Answer with n choices that cycle through the texts, never more than `at_most` (1: n is ignored)."""
+    cycle = texts or TEXTS
+
+    async def behave(exchange: Exchange) -> None:
+        asked = int(exchange.body.get("n", 1))
+        count = asked if at_most is None else min(asked, at_most)
+        given = [cycle[i % len(cycle)] for i in range(count)]
+        if exchange.body.get("stream"):
+            await stream(*given)(exchange)
+        else:
+            await exchange.send(200, completion(exchange, given, finish, model))
+
+    return behave
+
+
+def status(code: int, payload: Any, headers: Mapping[str, str] | None = None) -> Behaviour:
+    """Answer with this status and payload."""
+
+    async def behave(exchange: Exchange) -> None:
+        await exchange.send(code, payload, headers)
+
+    return behave
+
+
+def raw(data: bytes) -> Behaviour:
+    """Answer 200 with these bytes."""
+    return status(200, data)
+
+
+async def hang(exchange: Exchange) -> None:
+    """Never answer; count the disconnect when the caller goes."""
+    await exchange.until_disconnect()
+
+
+async def drop(exchange: Exchange) -> None:
+    """Close the connection without a word."""
+    exchange.writer.close()
+
+
+def stream(*texts: str, then: Behaviour | None = None, error: Any = None) -> Behaviour:
+    """Stream each text in two pieces and finish it; then `[DONE]`, or what `then` does, or an error event."""
+
+    async def behave(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        for i, text in enumerate(texts):
+            for piece, finish in ((text[:2], None), (text[2:], "stop")):
+                await exchange.event(_chunk(exchange, i, piece, finish))
+        if error is not None:
+            await exchange.event(error)
+        if then is not None:
+            await exchange.event(_chunk(exchange, len(texts), "unfini", None))
+            await then(exchange)
+            return
+        await exchange.event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": len(texts)}})
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    return behave
+
+
+def _chunk(exchange: Exchange, index: int, piece: str, finish: str | None) -> dict[str, Any]:
+    chat = exchange.path.endswith("/chat/completions")
+    text = {"delta": {"content": piece}} if chat else {"text": piece}
+    return {"model": MODEL, "choices": [{"index": index, "finish_reason": finish, **text}]}
+
+
+@dataclass
+class OpenAIServer:
+    """The server; `requests` holds every POST, `gets` the paths of every GET, in order."""
+
+    script: Sequence[Behaviour] = ()
+    default: Behaviour = field(default_factory=answers)
+    models: Sequence[str] = (MODEL,)
+    health: int = 200
+    requests: list[Exchange] = field(default_factory=list)
+    gets: list[str] = field(default_factory=list)
+    disconnects: int = 0
+    active: int = 0
+    most_active: int = 0
+    port: int = 0
+
+    async def __aenter__(self) -> "OpenAIServer":
+        self._left = deque(self.script)
+        self._connections: set[asyncio.Task[None]] = set()
+        self.disconnected = asyncio.Event()
+        self.arrived = asyncio.Event()
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in list(self._connections):
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [exchange.body for exchange in self.requests]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            while not writer.is_closing() and (exchange := await self._read(reader, writer)) is not None:
+                await self._answer(exchange)
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the caller has gone, or the test is over
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange | None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        except asyncio.IncompleteReadError:
+            return None
+        first, *lines = head.rstrip().split("\r\n")
+        method, path, _ = first.split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        data = await reader.readexactly(int(headers.get("content-length", 0)))
+        return Exchange(method, path, headers, json.loads(data) if data else None, self, reader, writer)
+
+    async def _answer(self, exchange: Exchange) -> None:
+        if exchange.method == "GET":
+            self.gets.append(exchange.path)
+            await self._get(exchange)
+            return
+        self.requests.append(exchange)
+        self.arrived.set()
+        self.active += 1
+        self.most_active = max(self.most_active, self.active)
+        try:
+            await (self._left.popleft() if self._left else self.default)(exchange)
+        finally:
+            self.active -= 1
+
+    async def _get(self, exchange: Exchange) -> None:
+        if exchange.path == "/health":
+            await exchange.send(self.health, {})
+        elif exchange.path == "/v1/models":
+            await exchange.send(200, {"data": [{"id": name} for name in self.models]})
+        else:
+            await exchange.send(404, {"detail": "Not Found"})
+
+
+@contextmanager
+def serving_in_thread(server: OpenAIServer) -> Iterator[OpenAIServer]:
+    """Run the server on a loop of its own, for tests whose client blocks or forks."""
+    up, loop, stop = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+
+    async def main() -> None:
+        async with server:
+            up.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
+    thread.start()
+    up.wait(10)
+    try:
+        yield server
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        loop.close()

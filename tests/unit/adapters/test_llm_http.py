@@ -1,0 +1,536 @@
+"""The HTTP adapter against a scripted server on a real socket."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from service.adapters.llm_http import HttpLanguageModel
+from service.adapters.prompting import PromptShape
+from service.domain.errors import (
+    DeadlineExceeded,
+    EigencalError,
+    LLMBadResponse,
+    LLMError,
+    LLMUnavailable,
+    ModelNotFound,
+)
+from service.domain.models import Generation, GenerationRequest, Message, Sampling
+from tests.support.openai_server import (
+    MODEL,
+    Behaviour,
+    OpenAIServer,
+    answers,
+    drop,
+    hang,
+    raw,
+    status,
+    stream,
+)
+
+PROMPT = "What is the capital of France?"
+
+
+def ask(n: int = 4, **more: Any) -> GenerationRequest:
+    sampling = more.pop("sampling", Sampling())
+    return GenerationRequest(num_samples=n, sampling=sampling, **({"prompt": PROMPT} | more))
+
+
+def played(
+    scenario: Callable[[OpenAIServer, HttpLanguageModel], Awaitable[Any]],
+    *script: Behaviour,
+    default: Behaviour | None = None,
+    server: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Any:
+    async def main() -> Any:
+        async with OpenAIServer(script, default=default or answers(), **(server or {})) as fake:
+            llm = HttpLanguageModel(fake.url, **({"model": MODEL} | settings))
+            await llm.start()
+            try:
+                return await asyncio.wait_for(scenario(fake, llm), 20)
+            finally:
+                await llm.stop()
+
+    return asyncio.run(main())
+
+
+def generated(
+    request: GenerationRequest, *script: Behaviour, **more: Any
+) -> tuple[Generation, list[dict[str, Any]]]:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> Any:
+        return await llm.generate(request), server.bodies
+
+    return played(scenario, *script, **more)
+
+
+def failure(request: GenerationRequest, *script: Behaviour, **more: Any) -> EigencalError:
+    with pytest.raises(EigencalError) as caught:
+        generated(request, *script, **more)
+    return caught.value
+
+
+def texts(generation: Generation) -> list[str]:
+    return [draw.text for draw in generation.draws]
+
+
+# What is sent
+
+
+def test_one_call_with_n_and_every_sampling_parameter() -> None:
+    sampling = Sampling(temperature=0.7, top_p=0.9, top_k=5, max_tokens=9, stop=("\n",))
+    generation, bodies = generated(ask(4, sampling=sampling))
+    assert texts(generation) == ["Paris", "Lyon", "Paris", "Lyon"]
+    assert bodies == [
+        {
+            "model": MODEL,
+            "messages": [{"role": "user", "content": PROMPT}],
+            "n": 4,
+            "temperature": 0.7,
+            "top_p": 0.9,
+            "top_k": 5,
+            "max_tokens": 9,
+            "stop": ["\n"],
+        }
+    ]
+    assert (generation.model, generation.missing_reason, generation.requested) == (MODEL, None, 4)
+    assert (generation.usage.prompt_tokens, generation.usage.completion_tokens) == (7, 8)
+
+
+def test_completions_take_the_few_shot_text() -> None:
+    _, bodies = generated(ask(), api="completions", shape=PromptShape(few_shot="Q: One?\nA: 1\n"))
+    assert bodies[0]["prompt"] == f"Q: One?\nA: 1\nQ: {PROMPT}\nA:"
+    assert "messages" not in bodies[0]
+
+
+def test_messages_go_to_chat_whatever_the_api() -> None:
+    turns = (Message("user", "Hi"), Message("assistant", "Hello"), Message("user", "Who?"))
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await llm.generate(ask(prompt=None, messages=turns))
+        assert server.requests[0].path == "/v1/chat/completions"
+        assert [turn["content"] for turn in server.bodies[0]["messages"]] == ["Hi", "Hello", "Who?"]
+
+    played(scenario, api="completions", shape=PromptShape(few_shot="x", template="y {prompt}"))
+
+
+def test_key_and_priority() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await llm.generate(ask(priority=3))
+        await llm.generate(ask())
+        assert server.requests[0].headers["authorization"] == "Bearer k"
+        assert [body.get("priority") for body in server.bodies] == [3, None]
+
+    played(scenario, api_key="k", use_priority=True)
+
+
+def test_priority_is_not_sent_unless_set_up() -> None:
+    assert "priority" not in generated(ask(priority=3))[1][0]
+
+
+def test_model_is_asked_once_when_none_is_configured() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await asyncio.gather(llm.generate(ask()), llm.generate(ask()))
+        assert server.gets == ["/v1/models"]
+        assert {body["model"] for body in server.bodies} == {"first"}
+        assert llm.identity(ask()).model == "first"
+        assert llm.identity(ask(model="own")).model == "own"
+
+    played(scenario, server={"models": ("first", "second")}, model=None)
+
+
+def test_model_of_the_request_goes_before() -> None:
+    assert generated(ask(model="own"))[1][0]["model"] == "own"
+
+
+# Seeds and temperature 0
+
+
+def test_no_seed_unless_asked() -> None:
+    assert "seed" not in generated(ask())[1][0]
+
+
+def test_neighbouring_seeds_share_no_stretch() -> None:
+    seeds = [generated(ask(sampling=Sampling(seed=seed)))[1][0]["seed"] for seed in range(20)]
+    assert seeds == [generated(ask(sampling=Sampling(seed=seed)))[1][0]["seed"] for seed in range(20)]
+    gaps = [b - a for a, b in zip(sorted(seeds), sorted(seeds)[1:], strict=False)]
+    assert min(gaps) > 256
+
+
+def test_calls_of_one_request_have_seeds_of_their_own() -> None:
+    _, bodies = generated(ask(6, sampling=Sampling(seed=1)), default=answers(at_most=1))
+    assert len({body["seed"] for body in bodies}) == len(bodies) == 6
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-6])
+def test_greedy_answer_is_drawn_once_and_repeated(temperature: float) -> None:
+    generation, bodies = generated(ask(5, sampling=Sampling(temperature=temperature)))
+    assert texts(generation) == ["Paris"] * 5
+    assert [body["n"] for body in bodies] == [1]
+    assert (generation.requested, generation.missing_reason) == (5, None)
+
+
+# What is read
+
+
+def test_reasoning_is_left_out() -> None:
+    message = {"role": "assistant", "content": "Paris", "reasoning_content": "Hm", "reasoning": "Hm"}
+    choices = [
+        {"index": 0, "finish_reason": "stop", "message": message},
+        {"index": 1, "finish_reason": "stop", "message": {"content": "<think>Hm</think> Lyon"}},
+        {"index": 2, "finish_reason": "length", "message": {"content": None, "reasoning": "Hm"}},
+    ]
+    generation, _ = generated(ask(3), status(200, {"choices": choices}))
+    assert [(draw.text, draw.truncated) for draw in generation.draws] == [
+        ("Paris", False),
+        ("Lyon", False),
+        ("", True),
+    ]
+
+
+def test_truncated_stripped_and_matched() -> None:
+    shape = PromptShape(answer_regex=r"is (\w+)")
+    generation, _ = generated(ask(2), answers(" It is Paris. ", "No.", finish="length"), shape=shape)
+    assert texts(generation) == ["Paris", ""]
+    assert all(draw.truncated for draw in generation.draws)
+
+
+@pytest.mark.parametrize(
+    ("api", "logprobs"),
+    [
+        ("chat", {"content": [{"logprob": -1.0}, {"logprob": -2.0}]}),
+        ("completions", {"token_logprobs": [-1.0, -2.0]}),
+    ],
+)
+def test_mean_logprob_when_set_up(api: str, logprobs: dict[str, Any]) -> None:
+    said = {"message": {"content": "a"}} if api == "chat" else {"text": "a"}
+    choice = {"index": 0, "finish_reason": "stop", "logprobs": logprobs, **said}
+    generation, bodies = generated(ask(1), status(200, {"choices": [choice]}), api=api, logprobs=True)
+    assert bodies[0]["logprobs"] == (True if api == "chat" else 1)
+    assert generation.draws[0].logprob == -1.5
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        raw(b"<html>"),
+        raw(b"\xff\xfe"),
+        status(200, {}),
+        status(200, []),
+        status(200, {"choices": []}),
+        status(200, {"choices": [{"message": {"content": 7}}]}),
+        status(200, {"choices": [{"finish_reason": "abort", "message": {"content": "cut"}}]}),
+        status(200, {"choices": "none"}),
+    ],
+)
+def test_anything_but_a_completion_is_a_bad_response(answer: Behaviour) -> None:
+    assert isinstance(failure(ask(), answer), LLMBadResponse)
+
+
+# Servers that ignore or refuse
+
+
+@pytest.mark.parametrize("deadline_s", [None, 10.0])
+def test_the_rest_is_asked_in_parallel_and_the_server_remembered(deadline_s: float | None) -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        first = await llm.generate(ask(5, deadline_s=deadline_s))
+        assert (len(first.draws), first.missing_reason) == (5, None)
+        assert [body["n"] for body in server.bodies] == [5, 1, 1, 1, 1]
+        assert first.usage.prompt_tokens == 5 * 7
+        await llm.generate(ask(5, deadline_s=deadline_s))
+        assert [body["n"] for body in server.bodies[5:]] == [1] * 5
+
+    played(scenario, default=answers(at_most=1))
+
+
+def test_a_capped_server_is_asked_in_calls_of_its_size() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        assert len((await llm.generate(ask(10))).draws) == 10
+        assert len((await llm.generate(ask(10))).draws) == 10
+        assert [body["n"] for body in server.bodies] == [10, 4, 2, 4, 4, 2]
+
+    played(scenario, default=answers(at_most=4))
+
+
+def test_parallel_calls_keep_to_the_slots() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        assert len((await llm.generate(ask(12))).draws) == 12
+        assert server.most_active <= 3
+
+    played(scenario, default=answers(at_most=1), max_concurrency=3)
+
+
+def test_some_parallel_calls_failing_leave_a_partial_generation() -> None:
+    script = [answers(at_most=1), answers(at_most=1), status(400, {"error": "no"}), answers(at_most=1)]
+    generation, _ = generated(ask(4), *script)
+    assert (len(generation.draws), generation.requested, generation.missing_reason) == (3, 4, "error")
+
+
+@pytest.mark.parametrize("name", ["top_k", "priority", "stream_options"])
+def test_a_refused_extra_is_dropped_and_remembered(name: str) -> None:
+    refusal = status(400, {"error": {"message": f"Unrecognized request argument supplied: {name}"}})
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        request = ask(3, priority=1, deadline_s=10.0)
+        assert len((await llm.generate(request)).draws) == 3
+        await llm.generate(request)
+        assert [name in body for body in server.bodies] == [True, False, False]
+
+    played(scenario, refusal, use_priority=True)
+
+
+def test_a_refused_top_k_that_was_asked_for_is_an_error() -> None:
+    refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: top_k"}})
+    assert isinstance(failure(ask(sampling=Sampling(top_k=5)), refusal), LLMError)
+
+
+def test_a_refused_n_is_asked_one_by_one() -> None:
+    _, bodies = generated(ask(3), status(400, {"error": {"message": "'n' : must be at most 1"}}))
+    assert [body["n"] for body in bodies] == [3, 1, 1, 1]
+
+
+# Errors and retries
+
+
+@pytest.mark.parametrize("code", [429, 502, 503, 504])
+def test_transient_refusals_are_tried_again_after_the_time_asked(code: int) -> None:
+    generation, bodies = generated(ask(), status(code, {}, {"Retry-After": "0"}))
+    assert (len(generation.draws), len(bodies)) == (4, 2)
+
+
+@pytest.mark.parametrize("code", [429, 503])
+def test_lasting_refusal_is_unavailable_and_says_when(code: int) -> None:
+    error = failure(ask(), default=status(code, {}, {"Retry-After": "60"}))
+    assert isinstance(error, LLMUnavailable)
+    assert error.retry_after_s == 60
+
+
+def test_attempts_are_bounded() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        with pytest.raises(LLMUnavailable):
+            await llm.generate(ask())
+        assert len(server.bodies) == 3
+
+    played(scenario, default=status(503, {}, {"Retry-After": "0"}), max_retries=2)
+
+
+def test_no_retry_that_the_deadline_would_cut() -> None:
+    error = failure(ask(deadline_s=1.0), status(503, {}, {"Retry-After": "4"}))
+    assert isinstance(error, LLMUnavailable)
+
+
+@pytest.mark.parametrize(
+    ("code", "payload", "said"),
+    [
+        (400, {"error": {"message": "max_tokens is too large", "code": 400}}, "max_tokens is too large"),
+        (401, {"error": "Unauthorized"}, "Unauthorized"),
+        (422, {"message": "no"}, "no"),
+        (500, b"plain text", "plain text"),
+        (404, {"detail": "Not Found"}, "Not Found"),
+    ],
+)
+def test_both_error_shapes_are_told_and_not_retried(code: int, payload: Any, said: str) -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        with pytest.raises(LLMError) as caught:
+            await llm.generate(ask())
+        assert caught.value.extra == {"llm_status": code, "llm_message": said}
+        assert len(server.bodies) == 1
+
+    played(scenario, status(code, payload))
+
+
+@pytest.mark.parametrize("echo", [PROMPT, json.dumps(PROMPT), PROMPT[:-3] + "…", "x" * 290 + PROMPT])
+def test_the_prompt_is_never_echoed(echo: str) -> None:
+    said = failure(ask(), status(400, {"error": {"message": f"bad input: {echo}"}})).extra["llm_message"]
+    assert PROMPT[:24] not in said
+    assert said.startswith("bad input: ")
+    assert len(said) <= 300
+
+
+def test_unknown_model() -> None:
+    payload = {"error": {"message": "The model `x` does not exist.", "code": 404}}
+    assert isinstance(failure(ask(), status(404, payload)), ModelNotFound)
+
+
+def test_a_dead_engine_is_unavailable() -> None:
+    said = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+    assert isinstance(failure(ask(), status(500, {"error": {"message": said}})), LLMUnavailable)
+
+
+@pytest.mark.parametrize("deadline_s", [None, 10.0])
+def test_a_server_that_dies_is_unavailable(deadline_s: float | None) -> None:
+    assert isinstance(failure(ask(deadline_s=deadline_s), drop), LLMUnavailable)
+
+
+def test_a_server_that_is_not_there_is_unavailable_and_serves_once_it_is() -> None:
+    async def main() -> None:
+        async with OpenAIServer() as gone:
+            url, port = gone.url, gone.port
+        llm = HttpLanguageModel(url, max_retries=1)
+        await llm.start()
+        with pytest.raises(LLMUnavailable):
+            await llm.generate(ask(model="m"))
+        async with OpenAIServer(port=port):
+            assert len((await llm.generate(ask())).draws) == 4
+            await llm.stop()
+
+    asyncio.run(main())
+
+
+def test_a_silent_server_is_deadline_exceeded_without_a_second_try() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        with pytest.raises(DeadlineExceeded):
+            await llm.generate(ask())
+        assert len(server.bodies) == 1
+
+    played(scenario, hang, timeout_s=0.2)
+
+
+# Deadlines, streams, cancellation
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_stream_only_with_a_deadline(api: str) -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        generation = await llm.generate(ask(3, deadline_s=10.0))
+        assert texts(generation) == ["Paris", "Lyon", "Paris"]
+        assert (generation.usage.completion_tokens, generation.missing_reason) == (3, None)
+        await llm.generate(ask(3))
+        assert [body.get("stream", False) for body in server.bodies] == [True, False]
+
+    played(scenario, api=api)
+
+
+def test_finished_choices_survive_the_deadline() -> None:
+    generation, _ = generated(ask(4, deadline_s=0.5), stream("Paris", "Lyon", then=hang))
+    assert texts(generation) == ["Paris", "Lyon"]
+    assert (generation.requested, generation.missing_reason) == (4, "deadline")
+
+
+def test_finished_choices_survive_a_broken_line() -> None:
+    generation, _ = generated(ask(4, deadline_s=10.0), stream("Paris", then=drop))
+    assert (texts(generation), generation.missing_reason) == (["Paris"], "error")
+
+
+def test_error_inside_a_stream() -> None:
+    told = {"error": {"message": "EngineCore encountered an issue.", "code": 500}}
+    assert isinstance(failure(ask(deadline_s=10.0), stream(error=told, then=drop)), LLMUnavailable)
+    generation, _ = generated(ask(4, deadline_s=10.0), stream("Paris", error=told, then=drop))
+    assert (texts(generation), generation.missing_reason) == (["Paris"], "error")
+
+
+def test_a_stream_of_nonsense_is_a_bad_response() -> None:
+    async def nonsense(exchange: Any) -> None:
+        await exchange.start_stream()
+        await exchange.event("{nonsense")
+        exchange.writer.close()
+
+    assert isinstance(failure(ask(deadline_s=10.0), nonsense), LLMBadResponse)
+
+
+def test_a_server_that_cannot_stream_is_read_whole() -> None:
+    payload = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}
+    assert texts(generated(ask(1, deadline_s=10.0), status(200, payload))[0]) == ["Paris"]
+
+
+def test_deadline_without_a_finished_answer() -> None:
+    assert isinstance(failure(ask(deadline_s=0.2), hang), DeadlineExceeded)
+
+
+def test_waiting_for_a_slot_counts_towards_the_deadline() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        first = asyncio.create_task(llm.generate(ask()))
+        await server.arrived.wait()
+        with pytest.raises(DeadlineExceeded):
+            await llm.generate(ask(deadline_s=0.1))
+        assert len(server.bodies) == 1
+        first.cancel()
+
+    played(scenario, hang, max_concurrency=1)
+
+
+@pytest.mark.parametrize("deadline_s", [None, 15.0])
+def test_cancelling_closes_the_connection_and_frees_the_slot(deadline_s: float | None) -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        task = asyncio.create_task(llm.generate(ask(deadline_s=deadline_s)))
+        await server.arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(server.disconnected.wait(), 5)
+        assert len((await llm.generate(ask())).draws) == 4
+
+    played(scenario, hang, max_concurrency=1)
+
+
+def test_the_deadline_closes_the_connection() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await llm.generate(ask(2, deadline_s=0.3))
+        await asyncio.wait_for(server.disconnected.wait(), 5)
+
+    played(scenario, stream("Paris", then=hang))
+
+
+def test_the_wait_for_a_slot_is_told() -> None:
+    release = asyncio.Event()
+
+    async def held(exchange: Any) -> None:
+        await release.wait()
+        await answers()(exchange)
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        first = asyncio.create_task(llm.generate(ask()))
+        await server.arrived.wait()
+        second = asyncio.create_task(llm.generate(ask()))
+        await asyncio.sleep(0.05)
+        release.set()
+        assert (await first).queued_s < (await second).queued_s
+
+    played(scenario, held, max_concurrency=1)
+
+
+# Health
+
+
+def test_check_asks_health_once_a_second() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await asyncio.gather(*(llm.check() for _ in range(5)))
+        assert server.gets == ["/health"]
+
+    played(scenario)
+
+
+def test_check_falls_back_to_the_models() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await llm.check()
+        assert server.gets == ["/health", "/v1/models"]
+
+    played(scenario, server={"health": 404})
+
+
+@pytest.mark.parametrize("server", [{"health": 503}, {"models": ()}])
+def test_check_of_a_server_that_is_not_well(server: dict[str, Any]) -> None:
+    async def scenario(_: OpenAIServer, llm: HttpLanguageModel) -> None:
+        with pytest.raises(LLMUnavailable):
+            await llm.check()
+
+    played(scenario, server=server, model=None)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://"])
+def test_a_url_that_is_none_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ValueError, match="http"):
+        HttpLanguageModel(url)
+
+
+def test_a_bare_host_gets_v1_and_a_path_is_kept() -> None:
+    async def scenario(server: OpenAIServer, _: HttpLanguageModel) -> None:
+        for url in (server.url.removesuffix("/v1"), server.url + "/"):
+            llm = HttpLanguageModel(url, model=MODEL)
+            await llm.generate(ask())
+            await llm.stop()
+        assert {exchange.path for exchange in server.requests} == {"/v1/chat/completions"}
+
+    played(scenario)
