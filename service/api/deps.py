@@ -29,8 +29,8 @@ class Defaults:
 class Services:
     """The use cases and checks that the routes call.
 
-    `checks`: by part name ("llm", "embedder", "store"), a call that returns when the part works and raises when
-    it does not.
+    `checks`: by part name ("llm", "embedder", "store"), a call that returns when the part works and raises
+    when it does not.
     """
 
     scorer: Scorer

@@ -76,8 +76,10 @@ async def healthz() -> Health:
     "/readyz",
     summary="Can prompts be scored?",
     response_model=None,
-    responses={200: {"model": Ready}}
-    | responses("llm_unavailable", "embedder_unavailable", "store_unavailable"),
+    responses={
+        200: {"model": Ready},
+        **responses("llm_unavailable", "embedder_unavailable", "store_unavailable"),
+    },
 )
 async def readyz(request: Request, app: Annotated[Services, Depends(services)]) -> Ready | Response:
     """Check store, embedder and LLM; 503 names the part that does not work."""
