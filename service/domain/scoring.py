@@ -110,7 +110,8 @@ class Scorer:
         """Return the score of a prompt or of supplied samples.
 
         Raises TooFewSamples for fewer than two supplied samples; DeadlineExceeded or LLMBadResponse when
-        fewer than two answers came; NotFound for an unknown calibration; and what the LLM and the embedder raise.
+        fewer than two answers came; NotFound for an unknown calibration; and what the LLM and the embedder
+        raise.
         """
         self.in_flight += 1
         try:
