@@ -1,0 +1,106 @@
+"""Active calibrations in memory: asked on every score, refreshed when any replica activates one."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.adapters.store import codec
+from service.adapters.store.database import Database
+from service.adapters.store.tables import activations, calibrations
+from service.domain.calibration import Calibration
+from service.domain.errors import StoreUnavailable
+
+logger = logging.getLogger(__name__)
+_LOCK = 0x65696766
+
+
+async def make_current(connection: AsyncConnection, calibration_id: str, fingerprint_key: str) -> None:
+    """Make a calibration the current one of its fingerprint, unless it is.
+
+    One activation at a time, so that a larger number is never visible before a smaller one: replicas poll the
+    largest. On SQLite the write lock sees to that.
+    """
+    if connection.dialect.name == "postgresql":
+        await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    mine = activations.c.fingerprint_key == fingerprint_key
+    other = activations.c.calibration_id != calibration_id
+    await connection.execute(
+        sa.update(activations).where(mine, other, activations.c.current).values(current=False)
+    )
+    held = sa.select(activations.c.id).where(mine, activations.c.current)
+    if (await connection.execute(held)).first() is None:
+        values = {"calibration_id": calibration_id, "fingerprint_key": fingerprint_key, "current": True}
+        await connection.execute(sa.insert(activations).values(activated_at=datetime.now(UTC), **values))
+
+
+class ActiveCalibrations:
+    """The current calibration of each fingerprint.
+
+    A poll of the latest activation's number, every `poll_s`, brings what other replicas did; while the store
+    is down the last known go on being served. `refresh` brings a local change at once.
+    """
+
+    def __init__(self, database: Database, *, poll_s: float = 0.5) -> None:
+        self._database = database
+        self._poll_s = poll_s
+        self._version: int | None = None
+        self._by_key: dict[str, Calibration] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Load what is active and begin to poll. Raises StoreUnavailable."""
+        await self.refresh()
+        self._task = asyncio.create_task(self._poll(), name="active-calibrations")
+
+    async def stop(self) -> None:
+        """End the poll; idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def active(self, fingerprint_key: str) -> Calibration | None:
+        """Return the active calibration of a fingerprint."""
+        return self._by_key.get(fingerprint_key)
+
+    def any_active(self) -> list[Calibration]:
+        """Return all active calibrations, latest activated first."""
+        return list(self._by_key.values())
+
+    def known(self, calibration_id: str) -> Calibration | None:
+        """Return an active calibration by its id."""
+        return next((c for c in self._by_key.values() if c.id == calibration_id), None)
+
+    async def check(self) -> None:
+        """Return when the store answers; raise StoreUnavailable when not."""
+        await self._database.check()
+
+    async def refresh(self) -> None:
+        """Load the active calibrations if any activation has happened since. Raises StoreUnavailable."""
+        async with self._database.read() as connection:
+            version = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
+            if version != self._version:
+                self._by_key = {c.fingerprint.key(): c for c in await _load(connection)}
+                self._version = version
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._poll_s)
+            with contextlib.suppress(StoreUnavailable):  # it was logged; the last known go on being served
+                await self.refresh()
+
+
+async def _load(connection: AsyncConnection) -> Sequence[Calibration]:
+    query = (
+        sa.select(calibrations)
+        .join(activations, activations.c.calibration_id == calibrations.c.id)
+        .where(activations.c.current)
+        .order_by(activations.c.id.desc())
+    )
+    return [codec.decode_calibration(found) for found in (await connection.execute(query)).mappings()]

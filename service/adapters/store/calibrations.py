@@ -1,0 +1,173 @@
+"""Calibrations in SQL: immutable rows, their reports and data, and who is active."""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.adapters.store import codec
+from service.adapters.store.active import ActiveCalibrations, make_current
+from service.adapters.store.database import Database
+from service.adapters.store.rows import read_rows
+from service.adapters.store.tables import activations, calibrations, dev_rows, reports
+from service.domain.calibration import Calibration
+from service.domain.errors import Conflict
+from service.domain.jobs import CalibrationRecord, DevRow
+from service.domain.models import SERVICE
+
+_REMEMBERED = 256
+
+
+async def insert_calibration(
+    connection: AsyncConnection,
+    calibration: Calibration,
+    report: dict[str, Any],
+    job_id: str | None,
+    num_rows: int,
+) -> None:
+    """Insert a calibration and its report."""
+    values = {
+        "id": calibration.id,
+        "job_id": job_id,
+        "fingerprint_key": calibration.fingerprint.key(),
+        "body": codec.encode_calibration(calibration),
+        "num_rows": num_rows,
+        "created_at": calibration.created_at,
+    }
+    await connection.execute(sa.insert(calibrations).values(values))
+    await connection.execute(sa.insert(reports).values(calibration_id=calibration.id, report=report))
+
+
+def _records() -> sa.Select[Any]:
+    current = sa.and_(activations.c.calibration_id == calibrations.c.id, activations.c.current)
+    kept = sa.exists().where(dev_rows.c.job_id == calibrations.c.job_id)
+    columns = (calibrations, activations.c.activated_at, kept.label("data_kept"))
+    return sa.select(*columns).select_from(calibrations.outerjoin(activations, current))
+
+
+def _record(found: RowMapping) -> CalibrationRecord:
+    activated_at = found["activated_at"]
+    return CalibrationRecord(
+        calibration=codec.decode_calibration(found),
+        active=activated_at is not None,
+        activated_at=activated_at,
+        job_id=found["job_id"],
+        num_rows=found["num_rows"],
+        data_kept=bool(found["data_kept"]),
+    )
+
+
+class SqlCalibrations:
+    """Implements `service.domain.jobs.CalibrationStore`.
+
+    `own_keys` returns the fingerprint keys of the present set-up: those come first in `list_active`.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        active: ActiveCalibrations,
+        *,
+        own_keys: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        self._database = database
+        self._active = active
+        self._own_keys = own_keys
+        self._seen: OrderedDict[str, Calibration] = OrderedDict()
+
+    def active(self, fingerprint_key: str) -> Calibration | None:
+        """Return the active calibration of a fingerprint, from memory."""
+        return self._active.active(fingerprint_key)
+
+    def any_active(self) -> list[Calibration]:
+        """Return all active calibrations, latest activated first, from memory."""
+        return self._active.any_active()
+
+    async def get(self, calibration_id: str) -> Calibration | None:
+        """Return a calibration by id; from memory when it was asked for before, since it never changes."""
+        known = self._active.known(calibration_id) or self._seen.get(calibration_id)
+        if known is not None:
+            return known
+        record = await self.record(calibration_id)
+        if record is None:
+            return None
+        self._seen[calibration_id] = record.calibration
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return record.calibration
+
+    async def list_all(self) -> list[CalibrationRecord]:
+        """Return all calibrations, latest first."""
+        return await self._select(_records().order_by(calibrations.c.id.desc()))
+
+    async def record(self, calibration_id: str) -> CalibrationRecord | None:
+        """Return a calibration with what is known around it."""
+        found = await self._select(_records().where(calibrations.c.id == calibration_id))
+        return found[0] if found else None
+
+    async def list_active(self) -> list[CalibrationRecord]:
+        """Return one calibration per fingerprint, the service's own set-up first, then latest activated."""
+        query = _records().where(activations.c.current).order_by(activations.c.id.desc())
+        own = self._own_keys()
+        return sorted(await self._select(query), key=lambda record: _rank(record.calibration, own))
+
+    async def _select(self, query: sa.Select[Any]) -> list[CalibrationRecord]:
+        async with self._database.read() as connection:
+            return [_record(found) for found in (await connection.execute(query)).mappings()]
+
+    async def add(
+        self,
+        calibration: Calibration,
+        report: dict[str, Any],
+        *,
+        job_id: str | None = None,
+        num_rows: int = 0,
+    ) -> None:
+        """Store a calibration that was fitted elsewhere. Raises Conflict if its id is taken."""
+        try:
+            async with self._database.write() as connection:
+                await insert_calibration(connection, calibration, report, job_id, num_rows)
+        except IntegrityError:
+            raise Conflict("A calibration of this id exists.") from None
+
+    async def activate(self, calibration_id: str) -> CalibrationRecord | None:
+        """Make this the active calibration of its fingerprint, at once on this replica; None if unknown."""
+        record = await self.record(calibration_id)
+        if record is None:
+            return None
+        async with self._database.write() as connection:
+            await make_current(connection, calibration_id, record.calibration.fingerprint.key())
+        await self._active.refresh()
+        return await self.record(calibration_id)
+
+    async def report(self, calibration_id: str) -> dict[str, Any] | None:
+        """Return the report made when it was fitted."""
+        query = sa.select(reports.c.report).where(reports.c.calibration_id == calibration_id)
+        async with self._database.read() as connection:
+            found: dict[str, Any] | None = (await connection.execute(query)).scalar_one_or_none()
+        return found
+
+    async def rows(self, calibration_id: str) -> AsyncIterator[DevRow]:
+        """Yield the rows it was fitted on, `samples` filled with the answers drawn; none once forgotten."""
+        record = await self.record(calibration_id)
+        if record is not None and record.job_id is not None:
+            async for stored in read_rows(self._database, record.job_id):
+                yield replace(stored.row, samples=tuple(d.text for d in stored.draws))
+
+    async def forget_data(self, calibration_id: str) -> bool:
+        """Delete its rows (prompts, references, answers) for good; False if there is no such calibration."""
+        job_id = sa.select(calibrations.c.job_id).where(calibrations.c.id == calibration_id)
+        async with self._database.write() as connection:
+            await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == job_id.scalar_subquery()))
+        return await self.record(calibration_id) is not None
+
+
+def _rank(calibration: Calibration, own_keys: Collection[str]) -> int:
+    if calibration.fingerprint.key() in own_keys:
+        return 0
+    return 1 if calibration.fingerprint.source == SERVICE else 2

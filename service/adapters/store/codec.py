@@ -1,0 +1,113 @@
+"""Between domain objects and what the columns hold."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy.engine import RowMapping
+
+from service.domain.calibration import Calibration, Parameters
+from service.domain.job_store import StoredRow
+from service.domain.jobs import CalibrateOptions, DevRow, Job, JobError
+from service.domain.models import Draw, Fingerprint, Message
+
+
+def encode_row(row: DevRow) -> dict[str, Any]:
+    """Return the JSON of a row, without the answers, which have a column of their own."""
+    content = asdict(row)
+    del content["samples"], content["line"]
+    return content | {"supplied": row.samples is not None}
+
+
+def encode_draws(draws: Sequence[Draw]) -> list[list[Any]]:
+    """Return the JSON of answers in order."""
+    return [[d.text, d.truncated, d.logprob] for d in draws]
+
+
+def decode_draws(values: list[list[Any]]) -> tuple[Draw, ...]:
+    """Return the answers."""
+    return tuple(Draw(text, bool(truncated), logprob) for text, truncated, logprob in values)
+
+
+def _messages(values: list[dict[str, Any]] | None) -> tuple[Message, ...] | None:
+    return None if values is None else tuple(Message(**value) for value in values)
+
+
+def decode_row(found: RowMapping) -> StoredRow:
+    """Return a stored row; its `samples` are those it was uploaded with."""
+    content = found["content"]
+    draws = decode_draws(found["draws"])
+    row = DevRow(
+        line=found["line"],
+        id=content["id"],
+        references=tuple(content["references"]),
+        prompt=content["prompt"],
+        messages=_messages(content["messages"]),
+        samples=tuple(d.text for d in draws) if content["supplied"] else None,
+        answer=content["answer"],
+        correct=content["correct"],
+    )
+    return StoredRow(row, draws, bool(found["complete"]))
+
+
+def encode_fingerprint(fingerprint: Fingerprint) -> dict[str, Any]:
+    """Return the JSON of a fingerprint."""
+    return asdict(fingerprint)
+
+
+def decode_fingerprint(value: dict[str, Any] | None) -> Fingerprint | None:
+    """Return a fingerprint, None for none."""
+    return None if value is None else Fingerprint(**value)
+
+
+def decode_options(value: dict[str, Any]) -> CalibrateOptions:
+    """Return the options of a job."""
+    return CalibrateOptions(**value)
+
+
+def decode_job(found: RowMapping) -> Job:
+    """Return a job as the API shows it."""
+    error = JobError(found["error_code"], found["error_detail"]) if found["error_code"] else None
+    return Job(
+        id=found["id"],
+        kind=found["kind"],
+        state=found["state"],
+        created_at=found["created_at"],
+        name=found["options"]["name"],
+        stage=found["stage"],
+        done=found["done"],
+        total=found["total"],
+        eta_s=found["eta_s"],
+        note=found["note"],
+        error=error,
+        calibration_id=found["calibration_id"],
+        started_at=found["started_at"],
+        finished_at=found["finished_at"],
+    )
+
+
+def encode_calibration(calibration: Calibration) -> dict[str, Any]:
+    """Return the JSON of what a calibration is, other than its id and time."""
+    return {
+        "method": calibration.method,
+        "fingerprint": asdict(calibration.fingerprint),
+        "num_samples": calibration.num_samples,
+        "parameters": {str(m): asdict(p) for m, p in sorted(calibration.parameters.items())},
+        "eps": calibration.eps,
+        "name": calibration.name,
+    }
+
+
+def decode_calibration(found: RowMapping) -> Calibration:
+    """Return a calibration."""
+    body = found["body"]
+    return Calibration(
+        id=found["id"],
+        method=body["method"],
+        fingerprint=Fingerprint(**body["fingerprint"]),
+        num_samples=body["num_samples"],
+        parameters={int(m): Parameters(**p) for m, p in body["parameters"].items()},
+        created_at=found["created_at"],
+        eps=body["eps"],
+        name=body["name"],
+    )

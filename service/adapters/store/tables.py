@@ -1,0 +1,107 @@
+"""The tables. Their history is in `migrations`; a test compares the two.
+
+What people wrote (prompts, answers, names) is in JSON columns: Postgres text holds no NUL, its json does.
+"""
+
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+    }
+)
+
+
+class UtcDateTime(sa.types.TypeDecorator[datetime]):
+    """Aware datetimes in UTC, on SQLite too, which keeps no zone."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        """Give naive values from SQLite their zone."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("state", sa.String(20), nullable=False, index=True),
+    sa.Column("options", sa.JSON, nullable=False),
+    sa.Column("fingerprint", sa.JSON(none_as_null=True)),
+    sa.Column("num_rows", sa.Integer, nullable=False),
+    sa.Column("content_hash", sa.String(64), nullable=False),
+    sa.Column("idempotency_key", sa.String(255), unique=True),
+    sa.Column("stage", sa.String(20)),
+    sa.Column("done", sa.Integer, nullable=False),
+    sa.Column("total", sa.Integer, nullable=False),
+    sa.Column("eta_s", sa.Float),
+    sa.Column("note", sa.Text, nullable=False),
+    sa.Column("error_code", sa.String(40)),
+    sa.Column("error_detail", sa.Text),
+    sa.Column("calibration_id", sa.String(40)),
+    sa.Column("owner", sa.String(255)),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("heartbeat", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("started_at", UtcDateTime),
+    sa.Column("finished_at", UtcDateTime),
+)
+
+dev_rows = sa.Table(
+    "dev_rows",
+    metadata,
+    sa.Column("job_id", sa.String(40), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("line", sa.Integer, primary_key=True),
+    sa.Column("content", sa.JSON, nullable=False),
+    sa.Column("draws", sa.JSON, nullable=False),
+    sa.Column("complete", sa.Boolean, nullable=False),
+)
+
+calibrations = sa.Table(
+    "calibrations",
+    metadata,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("job_id", sa.String(40), sa.ForeignKey("jobs.id"), index=True),
+    sa.Column("fingerprint_key", sa.String(32), nullable=False, index=True),
+    sa.Column("body", sa.JSON, nullable=False),
+    sa.Column("num_rows", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+)
+
+reports = sa.Table(
+    "reports",
+    metadata,
+    sa.Column("calibration_id", sa.String(40), sa.ForeignKey("calibrations.id"), primary_key=True),
+    sa.Column("report", sa.JSON, nullable=False),
+)
+
+# Every activation is kept; its largest id is the version that replicas poll. A calibration's own row never
+# changes. The partial unique index makes a second current activation of a fingerprint impossible.
+activations = sa.Table(
+    "activations",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("calibration_id", sa.String(40), sa.ForeignKey("calibrations.id"), nullable=False),
+    sa.Column("fingerprint_key", sa.String(32), nullable=False),
+    sa.Column("current", sa.Boolean, nullable=False),
+    sa.Column("activated_at", UtcDateTime, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+sa.Index(
+    "uq_activations_current",
+    activations.c.fingerprint_key,
+    unique=True,
+    sqlite_where=activations.c.current,
+    postgresql_where=activations.c.current,
+)
