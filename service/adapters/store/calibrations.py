@@ -103,7 +103,9 @@ class SqlCalibrations:
 
     async def list_all(self) -> list[CalibrationRecord]:
         """Return all calibrations, latest first."""
-        return await self._select(_records().order_by(calibrations.c.id.desc()))
+        return await self._select(
+            _records().order_by(calibrations.c.created_at.desc(), calibrations.c.id.desc())
+        )
 
     async def record(self, calibration_id: str) -> CalibrationRecord | None:
         """Return a calibration with what is known around it."""

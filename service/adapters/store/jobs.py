@@ -105,7 +105,7 @@ class SqlJobs:
         """Return the jobs that have not finished, oldest first."""
         query = sa.select(jobs.c.id, jobs.c.epoch, jobs.c.heartbeat).where(_OPEN).order_by(jobs.c.id)
         async with self._database.read() as connection:
-            return [OpenJob(*row) for row in (await connection.execute(query)).tuples()]
+            return [OpenJob(*row) for row in await connection.execute(query)]
 
     async def claim(self, job_id: str, owner: str) -> ClaimedJob | None:
         """Take the job over, set it running; None if unknown or finished."""

@@ -1,5 +1,6 @@
 """Bring the tables up to date. Safe when several replicas start at once."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from sqlalchemy.engine import URL
 from service.adapters.store.urls import sync_url
 
 _LOCK = 0x65696765  # one advisory lock for all replicas
+_ONE_AT_A_TIME = threading.Lock()  # Alembic keeps its context in globals
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -20,7 +22,7 @@ def migrate(url: URL) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    with _exclusive(sync_url(url)) as connection:
+    with _ONE_AT_A_TIME, _exclusive(sync_url(url)) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
@@ -45,9 +47,14 @@ def _locked(connection: sa.Connection) -> Iterator[sa.Connection]:
 
 
 def _locked_sqlite(connection: sa.Connection) -> Iterator[sa.Connection]:
-    connection.exec_driver_sql("PRAGMA busy_timeout = 30000")
-    connection.exec_driver_sql("PRAGMA journal_mode = WAL")
-    connection.rollback()
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
-    yield connection
-    connection.commit()
+    """Lock a file beside the database: SQLite does not wait when two connections switch to WAL at once."""
+    import fcntl
+
+    with Path(f"{connection.engine.url.database}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        connection.exec_driver_sql("PRAGMA busy_timeout = 30000")
+        connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+        connection.rollback()
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        yield connection
+        connection.commit()

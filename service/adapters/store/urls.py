@@ -18,7 +18,7 @@ def store_url(url: str) -> URL:
     if kind != "sqlite":
         raise ValueError("the database URL must be of sqlite or postgresql")
     if parsed.database in (None, "", ":memory:"):
-        raise ValueError("an SQLite URL must name a file")
+        raise ValueError("the SQLite URL must name a file")
     return parsed.set(drivername="sqlite+aiosqlite")
 
 

@@ -1,0 +1,36 @@
+"""Small rows, calibrations and reports for tests of jobs and stores."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+from service.domain.calibration import Calibration, Parameters
+from service.domain.ids import new_id
+from service.domain.jobs import DevRow
+from service.domain.models import Fingerprint, Message
+
+NASTY = 'quote " newline \n nul \x00 emoji \U0001f600 \\ end'
+_seconds = count()
+
+
+def fingerprint(model: str = "m", *, source: str = "service") -> Fingerprint:
+    return Fingerprint(
+        source, "e", "1", "float32", 64, model=model, sampling={"temperature": 0.5, "stop": []}
+    )
+
+
+def calibration(model: str = "m", *, temperature: float = 2.0, source: str = "service") -> Calibration:
+    parameters = {m: Parameters(temperature + m / 10, 0.5) for m in range(2, 6)}
+    created = datetime(2026, 11, 1, 12, tzinfo=UTC) + timedelta(seconds=next(_seconds))
+    return Calibration(
+        new_id("cal"), "depolarized", fingerprint(model, source=source), 5, parameters, created, name=NASTY
+    )
+
+
+def rows(number: int = 40, *, samples: tuple[str, ...] | None = None) -> Iterator[DevRow]:
+    for i in range(number):
+        if i % 2:
+            yield DevRow(i + 1, f"r{i}", (f"reference {i}", NASTY), prompt=f"{NASTY} {i}", samples=samples)
+        else:
+            turns = (Message("system", "Be brief."), Message("user", f"question {i}"))
+            yield DevRow(i + 1, None, ("a",), messages=turns, samples=samples, answer="a", correct=i % 4 == 0)

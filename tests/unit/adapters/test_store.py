@@ -1,0 +1,388 @@
+"""The store: one class of tests, on SQLite always and on a real PostgreSQL when there is one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
+from service.adapters.store.tables import activations, dev_rows, jobs, metadata
+from service.adapters.store.urls import jobs_url, store_url, sync_url
+from service.domain.errors import Conflict, InvalidDevData, StoreUnavailable
+from service.domain.job_store import LeaseLostError
+from service.domain.jobs import CalibrateOptions, DevRow, JobError
+from service.domain.models import Draw
+from tests.support.calibrations import NASTY, calibration, fingerprint, rows
+from tests.support.postgres import Cluster, cluster
+
+OPTIONS = CalibrateOptions(name=NASTY)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Cluster]:
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'folder' / 'store.db'}"
+    running: Cluster = request.getfixturevalue("postgres")
+    return running.database()
+
+
+@dataclass
+class Store:
+    database: Database
+    active: ActiveCalibrations
+    jobs: SqlJobs
+    calibrations: SqlCalibrations
+
+
+@asynccontextmanager
+async def opened(url: str, **kwargs: Any) -> AsyncIterator[Store]:
+    database = Database(url)
+    await database.start()
+    active = ActiveCalibrations(database, poll_s=0.01)
+    await active.start()
+    try:
+        yield Store(database, active, SqlJobs(database, active), SqlCalibrations(database, active, **kwargs))
+    finally:
+        await active.stop()
+        await database.stop()
+
+
+async def count(store: Store, table: sa.Table) -> int:
+    async with store.database.read() as connection:
+        return (await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one()
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  what is waited for happens in another task's poll
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.anyio
+class TestStore:
+    async def test_rows_come_back_as_they_went_in(self, url: str) -> None:
+        async with opened(url) as store:
+            sent = list(rows(230, samples=("x", "", NASTY)))
+            job, created = await store.jobs.submit(sent, OPTIONS)
+            assert created
+            assert (job.state, job.name, job.total, job.kind) == ("queued", NASTY, 230, "calibrate")
+            got = [stored async for stored in store.jobs.stored_rows(job.id)]
+        assert [stored.row for stored in got] == sent
+        assert all(stored.complete and stored.draws[1] == Draw("") for stored in got)
+
+    async def test_a_row_that_raises_leaves_nothing(self, url: str) -> None:
+        def broken() -> Iterator[DevRow]:
+            yield from rows(300)
+            raise InvalidDevData("line 301 is bad")
+
+        async with opened(url) as store:
+            with pytest.raises(InvalidDevData, match="301"):
+                await store.jobs.submit(broken(), OPTIONS, "key")
+            assert (await count(store, jobs), await count(store, dev_rows)) == (0, 0)
+            _, created = await store.jobs.submit(rows(), OPTIONS, "key")
+            assert created
+
+    async def test_too_few_usable_rows_are_refused(self, url: str) -> None:
+        async with opened(url) as store:
+            with pytest.raises(InvalidDevData, match="29 of 40"):
+                await store.jobs.submit(
+                    [*rows(29), *([DevRow(99 + i, None, ()) for i in range(11)])], OPTIONS
+                )
+            with pytest.raises(InvalidDevData, match="0 of 40"):
+                await store.jobs.submit(rows(samples=("a", "b")), CalibrateOptions(num_samples=3))
+            assert await count(store, jobs) == 0
+
+    async def test_a_mixture_needs_the_operators_word(self, url: str) -> None:
+        mixed = [*rows(40), DevRow(41, None, ("r",), prompt="p", samples=("a", "b"))]
+        async with opened(url) as store:
+            with pytest.raises(InvalidDevData, match="drawn_by"):
+                await store.jobs.submit(mixed, OPTIONS)
+            _, created = await store.jobs.submit(mixed, CalibrateOptions(drawn_by="service"))
+            assert created
+
+    async def test_the_same_key_gives_the_same_job(self, url: str) -> None:
+        async with opened(url) as store:
+            first, _ = await store.jobs.submit(rows(), OPTIONS, "key")
+            again, created = await store.jobs.submit(rows(), OPTIONS, "key")
+            assert (again.id, created) == (first.id, False)
+            with pytest.raises(Conflict):
+                await store.jobs.submit(rows(41), OPTIONS, "key")
+            with pytest.raises(Conflict):
+                await store.jobs.submit(rows(), CalibrateOptions(), "key")
+
+    async def test_the_same_key_twice_at_once_gives_one_job(self, url: str) -> None:
+        async with opened(url) as store:
+            both = await asyncio.gather(*(store.jobs.submit(rows(), OPTIONS, "key") for _ in range(4)))
+            assert len({job.id for job, _ in both}) == 1
+            assert sum(created for _, created in both) == 1
+            assert await count(store, dev_rows) == 40
+
+    async def test_draws_are_kept_and_only_the_missing_are_listed(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+            claimed = await store.jobs.claim(job.id, "me")
+            assert claimed is not None
+            draws = [Draw("a", True, -0.5), Draw(NASTY)]
+            await store.jobs.keep_draws(claimed.lease, 1, draws, complete=True)
+            await store.jobs.keep_draws(claimed.lease, 2, draws[:1], complete=False)
+            missing = [s async for s in store.jobs.stored_rows(job.id, incomplete_only=True)]
+            kept = [s async for s in store.jobs.stored_rows(job.id)]
+        assert [s.row.line for s in missing] == list(range(2, 41))
+        assert missing[0].draws == (Draw("a", True, -0.5),)
+        assert kept[0].draws == tuple(draws)
+        assert kept[0].row.samples is None
+
+    async def test_an_older_lease_writes_nothing(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+            old = await store.jobs.claim(job.id, "frozen")
+            new = await store.jobs.claim(job.id, "peer")
+            assert old is not None
+            assert new is not None
+            for write in (
+                store.jobs.beat(old.lease),
+                store.jobs.progress(old.lease, "sampling", 9, 9, None, ""),
+                store.jobs.bind(old.lease, fingerprint()),
+                store.jobs.keep_draws(old.lease, 1, [Draw("late")], complete=True),
+                store.jobs.succeed(old.lease, calibration(), {}, 40, activate=True),
+                store.jobs.fail(old.lease, JobError("internal", "late")),
+            ):
+                with pytest.raises(LeaseLostError):
+                    await write
+            first = await anext(aiter(store.jobs.stored_rows(job.id)))
+            assert (first.draws, await store.calibrations.list_all()) == ((), [])
+            await store.jobs.bind(new.lease, fingerprint())
+            await store.jobs.progress(new.lease, "fitting", 1, 2, 3.5, "wait")
+            after = await store.jobs.get(job.id)
+            again = await store.jobs.claim(job.id, "me")
+        assert after is not None
+        assert (after.state, after.stage, after.done, after.eta_s, after.note) == (
+            "running",
+            "fitting",
+            1,
+            3.5,
+            "wait",
+        )
+        assert again is not None
+        assert again.fingerprint == fingerprint()
+
+    async def test_heartbeats_are_seen(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+            claimed = await store.jobs.claim(job.id, "me")
+            assert claimed is not None
+            before = await store.jobs.open_jobs()
+            await store.jobs.beat(claimed.lease)
+            after = await store.jobs.open_jobs()
+            await store.jobs.fail(claimed.lease, JobError("internal", "No."))
+            assert await store.jobs.open_jobs() == []
+        assert (before[0].job_id, after[0].heartbeat) == (job.id, before[0].heartbeat + 1)
+
+    async def test_cancelling(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+            claimed = await store.jobs.claim(job.id, "me")
+            assert claimed is not None
+            for _ in range(2):
+                cancelled = await store.jobs.cancel(job.id)
+                assert cancelled is not None
+                assert cancelled.state == "cancelled"
+            assert await count(store, dev_rows) == 0
+            with pytest.raises(LeaseLostError):
+                await store.jobs.beat(claimed.lease)
+            assert await store.jobs.claim(job.id, "me") is None
+            assert await store.jobs.cancel("job_none") is None
+
+    async def test_a_finished_job_cannot_be_cancelled(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+            claimed = await store.jobs.claim(job.id, "me")
+            assert claimed is not None
+            await store.jobs.fail(claimed.lease, JobError("model_not_found", "No such model."))
+            with pytest.raises(Conflict, match="failed"):
+                await store.jobs.cancel(job.id)
+            failed = await store.jobs.get(job.id)
+            assert failed is not None
+            assert failed.error == JobError("model_not_found", "No such model.")
+            assert [j.id for j in await store.jobs.latest()] == [job.id]
+
+    async def test_success_stores_everything_at_once(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
+            claimed = await store.jobs.claim(job.id, "me")
+            assert claimed is not None
+            fitted = calibration()
+            await store.jobs.succeed(claimed.lease, fitted, {"risk": None, "s": NASTY}, 40, activate=True)
+            done = await store.jobs.get(job.id)
+            record = await store.calibrations.record(fitted.id)
+            assert done is not None
+            assert (done.state, done.calibration_id) == ("succeeded", fitted.id)
+            assert done.finished_at is not None
+            assert done.finished_at.tzinfo is not None
+            assert store.calibrations.active(fitted.fingerprint.key()) == fitted
+            assert record is not None
+            assert (record.calibration, record.active, record.job_id) == (fitted, True, job.id)
+            assert (record.num_rows, record.data_kept) == (40, True)
+            assert await store.calibrations.report(fitted.id) == {"risk": None, "s": NASTY}
+            assert [row async for row in store.calibrations.rows(fitted.id)] == list(rows(samples=("a", "b")))
+            assert await store.calibrations.forget_data(fitted.id)
+            assert [row async for row in store.calibrations.rows(fitted.id)] == []
+            assert not await store.calibrations.forget_data("cal_none")
+            forgotten = await store.calibrations.record(fitted.id)
+            assert forgotten is not None
+            assert not forgotten.data_kept
+
+    async def test_activation_back_and_forth(self, url: str) -> None:
+        async with opened(url) as store:
+            older, newer, other = calibration(), calibration(temperature=3), calibration("other")
+            for each in (older, newer, other):
+                await store.calibrations.add(each, {})
+            assert await store.calibrations.list_active() == []
+            for each in (other, older, newer, older):
+                await store.calibrations.activate(each.id)
+                assert store.calibrations.active(each.fingerprint.key()) == each
+            assert store.calibrations.any_active() == [older, other]
+            assert [r.calibration for r in await store.calibrations.list_all()] == [other, newer, older]
+            assert await store.calibrations.get(newer.id) == newer
+            assert await store.calibrations.get("cal_none") is None
+            assert await store.calibrations.activate("cal_none") is None
+            assert await store.calibrations.report("cal_none") is None
+            with pytest.raises(Conflict):
+                await store.calibrations.add(older, {})
+
+    async def test_the_own_set_up_comes_first(self, url: str) -> None:
+        own, old, caller = calibration("own"), calibration("old"), calibration("", source="caller")
+        async with opened(url, own_keys=lambda: [own.fingerprint.key()]) as store:
+            for each in (own, old, caller):
+                await store.calibrations.add(each, {})
+                await store.calibrations.activate(each.id)
+            assert [r.calibration for r in await store.calibrations.list_active()] == [own, old, caller]
+
+    async def test_the_database_refuses_a_second_active_one(self, url: str) -> None:
+        async with opened(url) as store:
+            one, two = calibration(), calibration()
+            await store.calibrations.add(one, {})
+            await store.calibrations.add(two, {})
+            await store.calibrations.activate(one.id)
+            values = {"fingerprint_key": one.fingerprint.key(), "current": True}
+            second = sa.insert(activations).values(
+                calibration_id=two.id, activated_at=one.created_at, **values
+            )
+            with pytest.raises(sa.exc.IntegrityError):
+                async with store.database.write() as connection:
+                    await connection.execute(second)
+
+    async def test_many_activations_at_once_leave_one(self, url: str) -> None:
+        async with opened(url) as store, opened(url) as peer:
+            made = [calibration(temperature=t) for t in (1.0, 2.0, 3.0, 4.0)]
+            for each in made:
+                await store.calibrations.add(each, {})
+            sides = [store, peer, store, peer]
+            await asyncio.gather(*(s.calibrations.activate(c.id) for s, c in zip(sides, made, strict=True)))
+            active = await store.calibrations.list_active()
+            await until(lambda: store.calibrations.any_active() == peer.calibrations.any_active())
+        assert len(active) == 1
+
+    async def test_a_peer_sees_an_activation(self, url: str) -> None:
+        async with opened(url) as store, opened(url) as peer:
+            made = calibration()
+            await store.calibrations.add(made, {})
+            await store.calibrations.activate(made.id)
+            await until(lambda: peer.calibrations.active(made.fingerprint.key()) == made)
+
+    async def test_two_start_at_once(self, url: str) -> None:
+        async def start() -> None:
+            async with opened(url) as store:
+                await store.database.check()
+
+        await asyncio.gather(start(), start(), start())
+
+    async def test_migrations_give_the_tables(self, url: str) -> None:
+        async with opened(url):
+            pass
+        assert await asyncio.to_thread(differences, url) == []
+
+
+def differences(url: str) -> list[Any]:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    engine = sa.create_engine(sync_url(store_url(url)), poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        return list(compare_metadata(context, metadata))
+
+
+@pytest.mark.anyio
+async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    async with opened(url) as store:
+        made = calibration()
+        await store.calibrations.add(made, {})
+        await store.calibrations.activate(made.id)
+        await store.database.stop()
+        with pytest.raises(StoreUnavailable) as caught:
+            await store.active.check()
+        assert str(tmp_path) not in caught.value.detail
+        await asyncio.sleep(0.05)  # several polls fail meanwhile
+        assert store.calibrations.active(made.fingerprint.key()) == made
+
+
+@pytest.mark.anyio
+@pytest.mark.postgres
+async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
+    async with opened(postgres.database()) as store:
+        await asyncio.to_thread(postgres.down)
+        with pytest.raises(StoreUnavailable):
+            await store.active.check()
+        await asyncio.to_thread(postgres.up)
+        await store.active.check()
+
+
+@pytest.mark.anyio
+async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    for url in (f"sqlite:///{tmp_path}/file/store.db", "postgresql://nobody@127.0.0.1:1/none"):
+        with pytest.raises(StoreUnavailable) as caught:
+            await Database(url).start()
+        assert "file" not in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("given", "driver"),
+    [
+        ("sqlite:////data/e.db", "sqlite+aiosqlite"),
+        ("postgres://u:p@h/d", "postgresql+psycopg"),
+        ("postgresql://u:p@h/d", "postgresql+psycopg"),
+        ("postgresql+psycopg://u:p@h/d", "postgresql+psycopg"),
+    ],
+)
+def test_urls(given: str, driver: str) -> None:
+    assert store_url(given).drivername == driver
+
+
+def test_the_jobs_have_a_place_of_their_own() -> None:
+    assert jobs_url(store_url("sqlite:////data/e.db")) == "sqlite:////data/e.db.jobs"
+    assert jobs_url(store_url("postgres://u:p@h/d")) == "postgresql+psycopg://u:p@h/d"
+
+
+@pytest.mark.parametrize("given", ["sqlite://", "sqlite:///:memory:", "mysql://h/d"])
+def test_other_urls_are_refused(given: str) -> None:
+    with pytest.raises(ValueError, match="URL must"):
+        store_url(given)
