@@ -1,0 +1,190 @@
+"""The report of a calibration: exactly what is stored as JSON, served as JSON, and drawn as a page.
+
+Numbers are floats; what cannot be computed (an AUROC of one class) is null, never NaN. Names of maps:
+"raw" (no calibration), "temperature" (the paper's), "depolarized" (ours), "active" (the calibration that was
+active for the same fingerprint when this one was fitted; absent without one).
+"""
+
+from typing import Literal, NotRequired, TypedDict
+
+MapName = Literal["raw", "temperature", "depolarized", "active"]
+
+
+class Estimate(TypedDict):
+    """A figure with its 95 % interval (bootstrap over prompts); bounds null where none was computed."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class Band(TypedDict):
+    """What a figure reads under perfect calibration: mean and 95 % band over repeated draws."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class Bin(TypedDict):
+    """One bin of a reliability diagram: [lower, upper], count, mean predicted and mean observed."""
+
+    lower: float
+    upper: float
+    count: int
+    predicted: float
+    observed: float
+
+
+class CalibrationPart(TypedDict):
+    """The calibration itself. `depolarization` is null for the method "temperature"."""
+
+    id: str
+    name: str
+    created_at: str
+    method: Literal["temperature", "depolarized"]
+    temperature: float
+    depolarization: float | None
+    eps: float
+    num_samples: int
+    fingerprint: dict[str, object]
+
+
+class DataPart(TypedDict):
+    """What it was fitted on.
+
+    rows: in the file; usable: with a reference and two answers or more; rows_full: those with `num_samples`
+    answers, on which headline and evidence rest (the others serve smaller numbers of answers only).
+    truncated, empty: shares of all answers. correct_from: who says what is right: the data, or ROUGE-L > 0.3.
+    """
+
+    rows: int
+    usable: int
+    rows_full: int
+    num_samples: int
+    drawn_by: Literal["service", "caller"]
+    answers: int
+    distinct_mean: float
+    truncated: float
+    empty: float
+    references_mean: float
+    correct_from: Literal["data", "rouge_l", "mixed"]
+    accuracy: float
+
+
+class FitPart(TypedDict):
+    """One map fitted on all full rows. Risks and entropies in nats, lower risk is better.
+
+    cv_risk: mean out-of-fold risk; at_bound: parameters whose optimum sits on a bound; stationarity_gap: a
+    check of convergence (about 0), not of calibration.
+    """
+
+    temperature: Estimate
+    depolarization: Estimate | None
+    risk: float
+    cv_risk: float
+    mean_entropy: float
+    at_bound: list[str]
+    stationarity_gap: float
+
+
+class ParametersAt(TypedDict):
+    """The parameters served with this number of answers."""
+
+    num_samples: int
+    temperature: float
+    depolarization: float | None
+
+
+class ServedRow(TypedDict):
+    """One map on prompts it was not fitted on (5 folds). Lower is better but for the AUROCs and the area.
+
+    risk: nats; that of "raw" is charged with null eigenvalues of eps, since it gives them 0, which would make
+    it infinite. brier, ece: see the method, section 4. auroc_*: right against wrong answers. rejection_area: area under the
+    accuracy-rejection curve, higher is better.
+    """
+
+    map: MapName
+    risk: float
+    projection_ece: float
+    projection_brier: float
+    algorithm1_ece: float
+    algorithm1_band: Band
+    auroc_lambda_max: Estimate
+    auroc_entropy: Estimate
+    rejection_area: float | None
+    mean_lambda_max: float
+    mean_entropy: float
+
+
+class Decision(TypedDict):
+    """Whether the calibration was activated, and why.
+
+    against: id of the calibration that was active for the same fingerprint, null if none.
+    difference: cross-validated risk minus that of `against` on the same rows, in nats; below 0: better. Without
+    one, minus that of "raw".
+    """
+
+    asked: Literal["if_better", "always", "never"]
+    activated: bool
+    against: str | None
+    difference: Estimate
+    reason: str
+
+
+class TemperatureCurve(TypedDict):
+    """Mean risk and mean entropy (full space, paper's map) against T; they meet at the optimum."""
+
+    temperatures: list[float]
+    risk: list[float]
+    entropy: list[float]
+    optimum: float
+
+
+class RejectionCurve(TypedDict):
+    """Accuracy of the answers kept when a share of the least certain ones is rejected."""
+
+    map: MapName
+    rejected: list[float]
+    accuracy: list[float]
+
+
+class SamplesAt(TypedDict):
+    """The raw lambda_max of random subsets of this many answers: mean, and deviation within a prompt."""
+
+    num_samples: int
+    mean: float
+    deviation: float
+
+
+class Curves(TypedDict):
+    """Everything that is drawn. Reliability diagrams are by map."""
+
+    temperature: TemperatureCurve
+    projection: dict[str, list[Bin]]
+    algorithm1: dict[str, list[Bin]]
+    correctness: dict[str, list[Bin]]
+    rejection: list[RejectionCurve]
+    samples: list[SamplesAt]
+
+
+class PlainWarning(TypedDict):
+    """A stable code and a sentence in plain words."""
+
+    code: str
+    text: str
+
+
+class Report(TypedDict):
+    """The whole report. `fits` holds both maps; `served` holds one row per map, raw first."""
+
+    version: Literal[1]
+    calibration: CalibrationPart
+    data: DataPart
+    fits: dict[str, FitPart]
+    parameters: list[ParametersAt]
+    served: list[ServedRow]
+    decision: Decision
+    curves: Curves
+    warnings: list[PlainWarning]
+    job_id: NotRequired[str]
