@@ -7,10 +7,10 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-# Eigenvalues up to this are null. Two vectors that differ by float32 rounding only (about 1e-7, or 1e-6 between
-# batch sizes) make an eigenvalue of at most 1e-12; the eigensolver's own noise is below 1e-13. The smallest true
-# eigenvalue on the recorded data is 8e-6. Without the cut, lambda^(1/T) at large T would blow rounding up to a
-# mode of its own.
+# Eigenvalues up to this are null. Two vectors that differ by float32 rounding only (about 1e-7, or 1e-6
+# between batch sizes) make an eigenvalue of at most 1e-12; the eigensolver's own noise is below 1e-13.
+# The smallest true eigenvalue on the recorded data is 8e-6. Without the cut, lambda^(1/T) at large T would
+# blow rounding up to a mode of its own.
 RANK_TOLERANCE = 1e-10
 
 

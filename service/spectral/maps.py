@@ -1,8 +1,8 @@
 """Calibration maps (method, section 2). They act on eigenvalues only; eigenvectors and order stay.
 
 A map has two faces. *Fitted* is the operator on the full space whose risk is minimised; *served* is the
-spectrum that a caller sees. They differ for `TemperatureMap` (the paper serves the sample spectrum) and agree for
-`DepolarizedMap`. Everything is done on logarithms: no temperature makes a NaN.
+spectrum that a caller sees. They differ for `TemperatureMap` (the paper serves the sample spectrum) and
+agree for `DepolarizedMap`. Everything is done on logarithms: no temperature makes a NaN.
 """
 
 import math
@@ -202,7 +202,8 @@ class Identity:
     """No calibration: the raw spectrum is served.
 
     A raw spectrum gives an answer outside its span probability 0 and so an infinite risk. Its *fitted*
-    operator, used for risks only, therefore sets each null eigenvalue to `eps` as `TemperatureMap(1, eps)` does.
+    operator, used for risks only, therefore sets each null eigenvalue to `eps`, as `TemperatureMap(1, eps)`
+    does.
     """
 
     eps: float = DEFAULT_EPS

@@ -1,0 +1,129 @@
+"""Many prompts at once: overlaps of answers and references, and stacked spectra. Same numbers as `gram`."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.spectral.gram import RANK_TOLERANCE
+from service.spectral.risk import DevSet
+
+Floats = NDArray[np.float64]
+STACK_ENTRIES = 2_000_000  # of one stack of matrices: 16 MB
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """The answers to one prompt and its references.
+
+    vectors: (k, d) of the distinct answers; index: (m,) which of them each draw is; references: (t, d).
+    """
+
+    vectors: NDArray[np.floating]
+    index: NDArray[np.int_]
+    references: NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overlaps:
+    """What the spectra of any subset of one prompt's answers need; the vectors may be forgotten.
+
+    cosines: (k, k) of the distinct answers; targets: (t, k), <y_j, e_a> / sqrt(t); index: (m,) as in Answers.
+    """
+
+    cosines: Floats
+    targets: Floats
+    index: NDArray[np.int_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighted:
+    """One spectrum to be computed: cosines (k, k), scaled targets (t, k), shares (k,) of sum 1."""
+
+    cosines: Floats
+    targets: Floats
+    share: Floats
+
+
+def overlaps(answers: Answers) -> Overlaps:
+    """Return the overlaps of one prompt in float64; rows need not be of length 1.
+
+    Raises ValueError for zero or non-finite rows, no rows, or an index out of range.
+    """
+    rows = np.concatenate([answers.vectors, answers.references]).astype(np.float64, copy=False)
+    size, index = len(answers.vectors), np.asarray(answers.index)
+    if size == 0 or len(rows) == size or index.size == 0:
+        raise ValueError("a prompt needs at least one answer and one reference")
+    if index.min() < 0 or index.max() >= size:
+        raise ValueError("index points outside the distinct answers")
+    dots = rows[:size] @ rows.T
+    squares = np.concatenate([dots.diagonal(), np.einsum("td,td->t", rows[size:], rows[size:])])
+    if not np.isfinite(dots).all() or not np.isfinite(squares).all() or not squares.all():
+        raise ValueError("vectors hold a zero row or values that are not finite")
+    lengths = np.sqrt(squares)
+    cosines = dots / (lengths[:size, None] * lengths)
+    return Overlaps(cosines[:, :size], cosines[:, size:].T / np.sqrt(len(rows) - size), index)
+
+
+def weighted(one: Overlaps, draws: NDArray[np.int_] | None = None) -> Weighted:
+    """Return the problem of the given draws (positions in `index`; None: all), each distinct answer once."""
+    index = one.index if draws is None else one.index[draws]
+    counts = np.bincount(index, minlength=len(one.cosines))
+    present = np.flatnonzero(counts)
+    share = counts[present] / index.size
+    if present.size == len(one.cosines):
+        return Weighted(one.cosines, one.targets, share)
+    return Weighted(one.cosines[present[:, None], present], one.targets[:, present], share)
+
+
+def _chunks(problems: Sequence[Weighted]) -> Iterable[list[int]]:
+    """Yield positions of problems of equal size, few enough for one stack."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for position, problem in enumerate(problems):
+        groups[problem.share.size].append(position)
+    for size, members in groups.items():
+        step = max(STACK_ENTRIES // size**2, 1)
+        yield from (members[i : i + step] for i in range(0, len(members), step))
+
+
+def _stack_targets(problems: Sequence[Weighted]) -> Floats:
+    """Return targets (n, t, k), zero rows where a problem has fewer: scaled targets add nothing then."""
+    most = max(len(p.targets) for p in problems)
+    stack = np.zeros((len(problems), most, problems[0].share.size))
+    for row, problem in zip(stack, problems, strict=True):
+        row[: len(problem.targets)] = problem.targets
+    return stack
+
+
+def _solve(problems: Sequence[Weighted], tolerance: float) -> tuple[Floats, Floats]:
+    """Return eigenvalues (n, k) descending, 0 where null, and alignments c (n, k)."""
+    root = np.sqrt(np.stack([p.share for p in problems]))
+    kernel = np.stack([p.cosines for p in problems]) * root[:, :, None] * root[:, None, :]
+    values, columns = np.linalg.eigh(kernel)
+    along = (_stack_targets(problems) * root[:, None, :]) @ columns
+    positive = values > tolerance
+    kept = np.where(positive, values, 0.0)
+    c = np.where(positive, np.square(along).sum(axis=1), 0.0) / np.where(positive, values, 1.0)
+    return (kept / kept.sum(axis=1, keepdims=True))[:, ::-1], c[:, ::-1]
+
+
+def solve(problems: Sequence[Weighted], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSet:
+    """Return the dev set of n problems, in their order. Raises ValueError for none."""
+    if not problems:
+        raise ValueError("no prompts")
+    width = max(p.share.size for p in problems)
+    values, c = np.zeros((2, len(problems), width))
+    for rows in _chunks(problems):
+        size = problems[rows[0]].share.size
+        values[rows, :size], c[rows, :size] = _solve([problems[i] for i in rows], tolerance)
+    rank = np.count_nonzero(values, axis=1)
+    used = int(rank.max())
+    outside = np.clip(1.0 - c.sum(axis=1), 0.0, 1.0)
+    return DevSet(values[:, :used].copy(), c[:, :used].copy(), outside, rank, dimension)
+
+
+def dev_set(answers: Iterable[Answers], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSet:
+    """Return the dev set of all draws of each prompt. An iterator is read once and its vectors forgotten."""
+    return solve([weighted(overlaps(one)) for one in answers], dimension, tolerance=tolerance)
