@@ -1,0 +1,234 @@
+"""An OpenAI-style embedding server: order, batches, retries, errors, and what is learned from it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+
+import httpx
+import numpy as np
+import pytest
+import stamina
+
+from service.adapters.http_embedder import HttpEmbedder
+from service.domain.errors import EmbedderUnavailable
+
+SECRET_TEXT = "a text that no error may show"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    with stamina.set_testing(True, attempts=4):
+        yield
+
+
+class Server:
+    """Answers with (length, 1) per text, last text first; `script` holds answers given before that."""
+
+    def __init__(self, *script: httpx.Response | Exception) -> None:
+        self.script = list(script)
+        self.model = "served-model"
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        if not self.script:
+            return httpx.Response(200, json=self.embeddings(json.loads(request.content)["input"]))
+        answer = self.script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def embeddings(self, texts: list[str]) -> dict:
+        data = [{"index": i, "embedding": [len(text), 1]} for i, text in enumerate(texts)]
+        return {"object": "list", "model": self.model, "data": data[::-1]}
+
+    def inputs(self) -> list[list[str]]:
+        return [json.loads(request.content)["input"] for request in self.requests]
+
+
+def with_embedder(
+    server: Server, scenario: Callable[[HttpEmbedder], Awaitable[None]], **options: object
+) -> None:
+    async def main() -> None:
+        base_url = str(options.pop("base_url", "http://embed.test"))
+        embedder = HttpEmbedder(base_url, "asked-model", transport=httpx.MockTransport(server), **options)
+        await embedder.start()
+        try:
+            await scenario(embedder)
+        finally:
+            await embedder.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("base_url", ["http://embed.test", "http://embed.test/v1", "http://embed.test/v1/"])
+def test_what_is_sent(base_url: str) -> None:
+    server = Server()
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        await embedder.embed(["a"])
+
+    with_embedder(server, scenario, base_url=base_url, api_key="secret")
+    sent = server.requests[-1]
+    assert str(sent.url) == "http://embed.test/v1/embeddings"
+    assert sent.headers["authorization"] == "Bearer secret"
+    assert json.loads(sent.content) == {"model": "asked-model", "input": ["a"], "encoding_format": "float"}
+
+
+def test_order_is_that_of_index_and_rows_are_unit() -> None:
+    async def scenario(embedder: HttpEmbedder) -> None:
+        rows = await embedder.embed(["aaa", "b"])
+        np.testing.assert_allclose(rows, [[3 / 10**0.5, 1 / 10**0.5], [0.5**0.5, 0.5**0.5]], rtol=1e-6)
+
+    with_embedder(Server(), scenario)
+
+
+def test_batches_are_cut() -> None:
+    server = Server()
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        assert (await embedder.embed(["a", "bb", "ccc", "dddd", "eeeee"])).shape == (5, 2)
+
+    with_embedder(server, scenario, max_batch=2)
+    assert server.inputs()[1:] == [["a", "bb"], ["ccc", "dddd"], ["eeeee"]]
+
+
+def test_identity_is_learned_from_the_server() -> None:
+    async def scenario(embedder: HttpEmbedder) -> None:
+        known = embedder.identity
+        assert (known.name, known.revision, known.dimension) == ("asked-model", "served-model", 2)
+
+    with_embedder(Server(), scenario)
+
+
+def test_server_that_names_no_model_is_known_by_what_was_asked() -> None:
+    server = Server()
+    server.model = ""
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        assert embedder.identity.revision == "asked-model"
+
+    with_embedder(server, scenario)
+
+
+def test_server_that_comes_up_later() -> None:
+    server = Server(*[httpx.ConnectError("refused")] * 8)
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        with pytest.raises(EmbedderUnavailable, match="not answered yet"):
+            _ = embedder.identity
+        with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
+            await embedder.check()
+        await embedder.check()
+        assert embedder.identity.dimension == 2
+
+    with_embedder(server, scenario)
+
+
+def test_change_of_model_is_said_once_and_old_vectors_are_forgotten() -> None:
+    server = Server()
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        await embedder.embed(["old"])
+        server.model = "another"
+        with pytest.raises(EmbedderUnavailable, match="changed its model"):
+            await embedder.embed(["new"])
+        assert embedder.identity.revision == "another"
+        await embedder.embed(["old"])
+        assert server.inputs()[-1] == ["old"]
+
+    with_embedder(server, scenario)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.ConnectError("refused"),
+        httpx.RemoteProtocolError("closed"),
+        httpx.Response(429, headers={"retry-after": "7"}),
+        httpx.Response(502),
+        httpx.Response(503, headers={"retry-after": "soon"}),
+        httpx.Response(504),
+    ],
+)
+def test_passing_trouble_is_tried_again(answer: httpx.Response | Exception) -> None:
+    server = Server(answer)
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        assert embedder.identity.dimension == 2
+
+    with_embedder(server, scenario)
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "says", "calls"),
+    [
+        (httpx.ReadTimeout("slow"), "in time", 1),
+        (httpx.Response(400, json={"error": {"message": SECRET_TEXT}}), "refused the texts", 1),
+        (httpx.Response(401, json={"error": "Unauthorized"}), "refused the service's key", 1),
+        (httpx.Response(500, text=SECRET_TEXT), "status 500", 1),
+        (httpx.Response(503, text=SECRET_TEXT), "refuses work for now", 4),
+        (httpx.ConnectError(SECRET_TEXT), "cannot be reached", 4),
+        (httpx.Response(200, text="<html>"), "no embedding", 1),
+        (httpx.Response(200, json=[1]), "no embedding", 1),
+        (httpx.Response(200, json={"data": None}), "no embedding", 1),
+        (httpx.Response(200, json={"data": []}), "no embedding", 1),
+        (httpx.Response(200, json={"data": [{"index": 1, "embedding": [1]}]}), "no embedding", 1),
+        (httpx.Response(200, json={"data": [{"index": 0, "embedding": "AAA="}]}), "no embedding", 1),
+        (httpx.Response(200, json={"data": [{"index": 0, "embedding": [10**400]}]}), "no embedding", 1),
+        (httpx.Response(200, json={"data": [{"index": 0, "embedding": 1}]}), "one vector per text", 1),
+        (httpx.Response(200, json={"data": [{"index": 0, "embedding": [0, 0]}]}), "zero vector", 1),
+        (httpx.Response(200, text='{"data": [{"index": 0, "embedding": [NaN, 1]}]}'), "not finite", 1),
+    ],
+)
+def test_trouble_is_named_without_the_servers_words(
+    answer: httpx.Response | Exception, says: str, calls: int
+) -> None:
+    server = Server()
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        server.requests.clear()
+        server.script = [answer] * calls
+        with pytest.raises(EmbedderUnavailable, match=says) as raised:
+            await embedder.embed([SECRET_TEXT])
+        assert SECRET_TEXT not in raised.value.detail
+        assert len(server.requests) == calls
+        assert (await embedder.embed([SECRET_TEXT])).shape == (1, 2)
+
+    with_embedder(server, scenario)
+
+
+def test_retry_after_reaches_the_caller() -> None:
+    server = Server()
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        server.script = [httpx.Response(429, headers={"retry-after": "3"})] * 4
+        with pytest.raises(EmbedderUnavailable) as raised:
+            await embedder.embed(["a"])
+        assert raised.value.retry_after_s == 3
+
+    with_embedder(server, scenario)
+
+
+def test_check_asks_only_when_the_server_has_been_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        await embedder.check()
+        assert len(server.requests) == 1
+        monkeypatch.setattr("service.adapters.http_embedder.CHECK_HOLDS_S", -1.0)
+        server.script = [httpx.Response(500)]
+        with pytest.raises(EmbedderUnavailable):
+            await embedder.check()
+
+    with_embedder(server, scenario)
+
+
+def test_stopped_embedder_says_so() -> None:
+    async def scenario(embedder: HttpEmbedder) -> None:
+        await embedder.stop()
+        with pytest.raises(EmbedderUnavailable, match="stopped"):
+            await embedder.embed(["a"])
+
+    with_embedder(Server(), scenario)
