@@ -57,9 +57,18 @@ class TooFewSamples(InvalidRequest):
 
 
 class InvalidDevData(InvalidRequest):
-    """An uploaded dev set cannot be used; `errors` lists line, field and reason."""
+    """An uploaded dev set cannot be used.
+
+    `errors` lists line, field and reason of the first bad rows, `total_bad` counts them all.
+    """
 
     code = "invalid_dev_data"
+
+    def __init__(
+        self, detail: str, errors: Sequence[dict[str, Any]] = (), total_bad: int | None = None
+    ) -> None:
+        super().__init__(detail, errors)
+        self.extra |= {} if total_bad is None else {"total_bad": total_bad}
 
 
 class BodyTooLarge(EigencalError):
