@@ -1,4 +1,4 @@
-"""A small load generator: keep-alive connections on plain sockets, so that the client is not what is measured."""
+"""A small load generator: keep-alive connections on plain sockets, so that the client costs little."""
 
 import asyncio
 import statistics
@@ -19,7 +19,9 @@ async def _one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, raw: 
     writer.write(raw)
     head = await reader.readuntil(b"\r\n\r\n")
     status = int(head.split(b" ", 2)[1])
-    length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    length = next(
+        int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
+    )
     body = await reader.readexactly(length)
     if status != 200:
         raise RuntimeError(f"status {status}: {body[:300]!r}")

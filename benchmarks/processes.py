@@ -38,7 +38,11 @@ def wait_for(url: str, process: subprocess.Popen[bytes], timeout_s: float) -> No
 
 @contextlib.contextmanager
 def running(
-    command: Sequence[str], *, env: dict[str, str] | None = None, cores: set[int] | None = None, log: Path | None = None
+    command: Sequence[str],
+    *,
+    env: dict[str, str] | None = None,
+    cores: set[int] | None = None,
+    log: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command, on certain cores if asked for, until the block ends."""
     with contextlib.ExitStack() as stack:

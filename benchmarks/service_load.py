@@ -1,7 +1,7 @@
 """Requests per second and latency of /score on one core, with fakes of the LLM and the embedder.
 
-The server has a core to itself, the load generator another. Beside it, in the same run, GET /healthz: what the
-HTTP stack alone costs.
+The server has a core to itself, the load generator another. Beside it, in the same run, GET /healthz: what
+the HTTP stack alone costs.
 """
 
 import asyncio

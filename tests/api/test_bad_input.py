@@ -1,0 +1,92 @@
+"""Bad input gets its 4xx and a body that says what is wrong."""
+
+import json
+
+import pytest
+
+from tests.api.conftest import Client
+
+pytestmark = pytest.mark.anyio
+
+BAD = {
+    "nothing": ({}, "send `prompt`"),
+    "both": ({"prompt": "a", "messages": [{"role": "user", "content": "b"}]}, "not both"),
+    "blank prompt": ({"prompt": " \n"}, "prompt"),
+    "null": ({"prompt": None}, "must not be null"),
+    "one sample": ({"samples": ["a"]}, "at least 2"),
+    "one to draw": ({"prompt": "a", "num_samples": 1}, "greater than or equal to 2"),
+    "a billion to draw": ({"prompt": "a", "num_samples": 10**9}, "less than or equal to 256"),
+    "a float to draw": ({"prompt": "a", "num_samples": 2.5}, "valid integer"),
+    "text for a number": ({"prompt": "a", "num_samples": "20"}, "valid integer"),
+    "unknown field": ({"prompt": "a", "promt": "b"}, "promt"),
+    "unknown field below": ({"prompt": "a", "sampling": {"temp": 1}}, "sampling.temp"),
+    "hot": ({"prompt": "a", "sampling": {"temperature": 3}}, "sampling.temperature"),
+    "drawing with samples": ({"samples": ["a", "b"], "num_samples": 2}, "`num_samples` is about drawing"),
+    "label alone": ({"prompt": "a", "source_label": "x"}, "goes with `samples`"),
+    "bad role": ({"messages": [{"role": "root", "content": "a"}]}, "messages.0.role"),
+    "no calibration id": ({"prompt": "a", "calibration": "latest"}, "calibration"),
+    "a list": ([], "object"),
+    "zero deadline": ({"prompt": "a", "deadline_ms": 0}, "deadline_ms"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+async def test_says_what_is_wrong(client: Client, name: str) -> None:
+    sent, said = BAD[name]
+    async with client() as http:
+        response = await http.post("/score", json=sent)
+    assert response.status_code == 422, response.text
+    assert said in response.json()["detail"]
+    assert response.json()["errors"][0]["msg"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b'{"prompt":"a","sampling":{"temperature":NaN}}', "temperature"),
+        (b'{"prompt":"a","sampling":{"temperature":Infinity}}', "temperature"),
+        (b'{"prompt":"\xff\xfe"}', "unicode"),
+        (b'{"prompt":"\\ud800"}', "not valid JSON"),
+        (b'{"prompt":"a"', "not valid JSON"),
+        (b"", "not valid JSON"),
+        (b"\x00\x01", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+    ],
+)
+async def test_broken_bodies(client: Client, raw: bytes, said: str) -> None:
+    async with client() as http:
+        response = await http.post("/score", content=raw, headers={"content-type": "application/json"})
+    assert response.status_code == 422
+    assert said in response.json()["detail"]
+
+
+async def test_ten_megabytes_are_too_much(client: Client) -> None:
+    async def chunks():
+        for _ in range(10):
+            yield b"x" * 2**20
+
+    async with client() as http:
+        declared = await http.post("/score", json={"prompt": "x" * 10_000_000})
+        streamed = await http.post("/score", content=chunks(), headers={"content-type": "application/json"})
+    for response in (declared, streamed):
+        assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
+
+
+async def test_other_media_types_are_refused(client: Client) -> None:
+    async with client() as http:
+        response = await http.post("/score", content=b"prompt=a", headers={"content-type": "text/plain"})
+    assert (response.status_code, response.json()["code"]) == (415, "unsupported_media_type")
+
+
+async def test_a_bad_request_id_is_replaced(client: Client) -> None:
+    async with client() as http:
+        bad = await http.get("/healthz", headers={"X-Request-ID": "a b"})
+        good = await http.get("/healthz", headers={"X-Request-ID": "trace-1:2"})
+    assert bad.headers["x-request-id"].startswith("req_")
+    assert good.headers["x-request-id"] == "trace-1:2"
+
+
+async def test_the_prompt_is_never_in_an_error(client: Client) -> None:
+    async with client() as http:
+        response = await http.post("/score", json={"prompt": "hush", "messages": "hush"})
+    assert "hush" not in json.dumps(response.json())

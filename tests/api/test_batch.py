@@ -1,0 +1,63 @@
+"""POST /score/batch: a line as each item is done."""
+
+import asyncio
+import json
+
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.api.score import batch_lines
+from service.app import create_app
+from service.domain.errors import LLMUnavailable
+from service.settings import Settings
+from tests.api.conftest import Client
+
+pytestmark = pytest.mark.anyio
+
+
+async def lines(http, items) -> list[dict]:
+    response = await http.post("/score/batch", json={"items": items})
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == "application/x-ndjson"
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+async def test_one_bad_item_fails_no_other(client: Client, llm: FakeLLM) -> None:
+    llm.fail_with = [LLMUnavailable("gone")]
+    items = [{"prompt": "first"}, {"samples": ["a", "b"]}, {"prompt": 1}, 7, None, {"prompt": "last"}]
+    async with client() as http:
+        got = {line["index"]: line for line in await lines(http, items)}
+    assert sorted(got) == [0, 1, 2, 3, 4, 5]
+    assert (got[0]["error"]["code"], got[0]["error"]["retryable"]) == ("llm_unavailable", True)
+    assert got[1]["result"]["num_samples"] == 2
+    for bad in (2, 3, 4):
+        assert (got[bad]["error"]["code"], got[bad]["error"]["retryable"]) == ("invalid_request", False)
+    assert got[5]["result"]["num_samples"] == 20
+
+
+async def test_an_unforeseen_error_stays_in_its_line(client: Client, llm: FakeLLM) -> None:
+    llm.fail_with = [RuntimeError("boom")]
+    async with client() as http:
+        got = await lines(http, [{"prompt": "a"}])
+    assert got[0]["error"]["code"] == "internal"
+    assert "boom" not in json.dumps(got)
+
+
+@pytest.mark.parametrize("items", [[], [{"prompt": "a"}] * 257, "x", None])
+async def test_bounds_of_a_batch(client: Client, items) -> None:
+    async with client() as http:
+        response = await http.post("/score/batch", json={"items": items})
+    assert response.status_code == 422
+
+
+async def test_a_closed_batch_cancels_what_is_under_way(llm: FakeLLM, embedder: FakeEmbedder) -> None:
+    llm.answers = {}
+    app = create_app(Settings(batch_concurrency=2), llm=llm, embedder=embedder)
+    lines_ = batch_lines(app.state.services, [{"samples": ["a", "b"]}, *[{"prompt": "p"}] * 3], "r")
+    llm.gate = asyncio.Event()
+    first = json.loads(await anext(lines_))
+    while not llm.active:
+        await asyncio.sleep(0)
+    await lines_.aclose()
+    assert first["index"] == 0
+    assert llm.active == 0 and llm.cancelled >= 1

@@ -1,0 +1,225 @@
+"""POST /score over HTTP, with fakes."""
+
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.domain.calibration import Calibration, NoCalibrations, Parameters
+from service.domain.errors import EmbedderUnavailable, LLMError, LLMUnavailable, ModelNotFound, Overloaded
+from service.domain.models import caller_fingerprint, service_fingerprint
+from tests.api.conftest import Client
+
+pytestmark = pytest.mark.anyio
+ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}
+
+
+@pytest.fixture
+def embedder() -> FakeEmbedder:
+    return FakeEmbedder(8, vectors=ORTHOGONAL)
+
+
+class Active(NoCalibrations):
+    """Calibrations in a list, all active."""
+
+    def __init__(self, *calibrations: Calibration) -> None:
+        self._all = list(calibrations)
+
+    def active(self, fingerprint_key: str) -> Calibration | None:
+        return next((c for c in self._all if c.fingerprint.key() == fingerprint_key), None)
+
+    def any_active(self) -> list[Calibration]:
+        return self._all
+
+    async def get(self, calibration_id: str) -> Calibration | None:
+        return next((c for c in self._all if c.id == calibration_id), None)
+
+
+def calibration(fingerprint, num_samples=4, temperature=1.0, depolarization=0.5) -> Calibration:
+    table = {m: Parameters(temperature, depolarization + m / 1000) for m in range(2, num_samples)}
+    return Calibration(
+        id="cal_" + "0" * 26,
+        method="depolarized",
+        fingerprint=fingerprint,
+        num_samples=num_samples,
+        parameters={**table, num_samples: Parameters(temperature, depolarization)},
+        created_at=datetime(2026, 1, 2, tzinfo=UTC),
+    )
+
+
+async def test_four_equal_answers_are_certain(client: Client) -> None:
+    async with client() as http:
+        body = (await http.post("/score", json={"samples": ["a"] * 4})).json()
+    assert body["lambda_max"] == pytest.approx(1.0, abs=1e-12)
+    assert body["entropy"] == pytest.approx(0.0, abs=1e-12)
+    assert (body["num_samples"], body["num_distinct"], body["answer"]) == (4, 1, "a")
+
+
+async def test_four_orthogonal_answers_are_as_uncertain_as_can_be(client: Client) -> None:
+    async with client() as http:
+        body = (await http.post("/score", json={"samples": list("abcd")})).json()
+    assert body["lambda_max"] == pytest.approx(0.25)
+    assert body["entropy"] == pytest.approx(math.log(4))
+    assert body["entropy_normalized"] == pytest.approx(1.0)
+
+
+async def test_draws_answers_for_a_prompt(client: Client, llm: FakeLLM) -> None:
+    llm.answers["Which?"] = ["a", "a", "a", "b"]
+    async with client() as http:
+        response = await http.post("/score", json={"prompt": "Which?", "num_samples": 4, "return": []})
+    body = response.json()
+    assert body["lambda_max"] == pytest.approx(0.75)
+    assert body["answer"] == "a"
+    assert body["model"] == "fake-llm"
+    assert body["usage"]["completion_tokens"] == 4
+    assert "modes" not in body
+    assert float(response.headers["x-lambda-max"]) == pytest.approx(0.75)
+    assert float(response.headers["x-entropy"]) == pytest.approx(body["entropy"], abs=1e-6)
+    assert set(body["timings_ms"]) == {"queue", "generate", "embed", "spectrum", "total"}
+
+
+async def test_sampling_settings_reach_the_llm(client: Client, llm: FakeLLM) -> None:
+    sampling = {"temperature": 1, "top_p": 0.9, "top_k": 5, "max_tokens": 7, "stop": ["x"], "seed": 3}
+    async with client(num_samples=6, max_tokens=9) as http:
+        await http.post("/score", json={"prompt": "p", "sampling": sampling, "model": "other"})
+        await http.post("/score", json={"messages": [{"role": "user", "content": "hi"}]})
+    first, second = llm.requests
+    assert first.sampling.stop == ("x",)
+    assert (first.sampling.top_k, first.sampling.seed, first.model) == (5, 3, "other")
+    assert (second.num_samples, second.sampling.max_tokens) == (6, 9)
+    assert second.messages is not None and second.prompt is None
+    # Few-shot text stops prompts at a newline; a conversation has none.
+    assert second.sampling.stop == ()
+
+
+async def test_empty_answers_are_one_outcome_orthogonal_to_all(client: Client) -> None:
+    async with client() as http:
+        body = (await http.post("/score", json={"samples": ["a", "", "  ", "a"]})).json()
+        only = (await http.post("/score", json={"samples": ["", ""]})).json()
+    assert body["lambda_max"] == pytest.approx(0.5)
+    assert body["num_empty"] == 2
+    assert only["lambda_max"] == pytest.approx(1.0)
+    assert only["answer"] == ""
+
+
+async def test_modes_spectrum_and_samples_on_request(client: Client) -> None:
+    sent = ["b", "a", "a", "a"]
+    async with client() as http:
+        wanted = {"samples": sent, "return": ["samples", "modes", "spectrum"]}
+        body = (await http.post("/score", json=wanted)).json()
+    assert body["samples"] == sent
+    assert [mode["answer"] for mode in body["modes"]] == ["a", "b"]
+    assert [mode["share"] for mode in body["modes"]] == pytest.approx([0.75, 0.25])
+    assert body["spectrum"]["eigenvalues"] == pytest.approx([0.75, 0.25])
+    assert (body["spectrum"]["null_value"], body["spectrum"]["null_count"]) == (0.0, 6)
+
+
+async def test_says_that_no_calibration_is_there(client: Client) -> None:
+    async with client() as http:
+        body = (await http.post("/score", json={"samples": ["a", "b"]})).json()
+        none = (await http.post("/score", json={"samples": ["a", "b"], "calibration": "none"})).json()
+    assert body["calibrated"] is False and body["calibration"] is None
+    assert [w["code"] for w in body["warnings"]] == ["calibration_missing"]
+    assert none["warnings"] == []
+
+
+async def test_serves_the_calibration_that_fits(client: Client, embedder: FakeEmbedder) -> None:
+    fitted = calibration(caller_fingerprint("lab", embedder.identity))
+    request = {"samples": ["a"] * 4, "source_label": "lab"}
+    async with client(calibrations=Active(fitted)) as http:
+        response = await http.post("/score", json=request)
+        fewer = (await http.post("/score", json={**request, "samples": ["a"] * 3})).json()
+        named = (await http.post("/score", json={**request, "calibration": fitted.id})).json()
+    body = response.json()
+    # (1 - g) + g / d with g = 0.5, d = 8.
+    assert body["lambda_max"] == pytest.approx(0.5625)
+    assert body["uncalibrated"]["lambda_max"] == pytest.approx(1.0)
+    assert body["calibrated"] is True and body["calibration"]["id"] == fitted.id
+    assert response.headers["x-calibration-id"] == fitted.id
+    assert fewer["calibration"]["depolarization"] == pytest.approx(0.503)
+    assert named["lambda_max"] == body["lambda_max"]
+    entropy = -(0.5625 * math.log(0.5625) + 7 * 0.0625 * math.log(0.0625))
+    assert body["entropy"] == pytest.approx(entropy)
+    assert body["entropy_normalized"] == pytest.approx(entropy / math.log(8))
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_never_applies_a_calibration_that_does_not_fit(
+    client: Client, embedder: FakeEmbedder, named: bool
+) -> None:
+    fitted = calibration(caller_fingerprint("lab", embedder.identity))
+    choice = {"calibration": fitted.id} if named else {}
+    async with client(calibrations=Active(fitted)) as http:
+        other = (
+            await http.post("/score", json={"samples": ["a", "b"], "source_label": "field", **choice})
+        ).json()
+        more = (
+            await http.post("/score", json={"samples": ["a"] * 5, "source_label": "lab", **choice})
+        ).json()
+    assert other["calibrated"] is False
+    assert other["warnings"][0]["code"] == "calibration_mismatch"
+    assert other["warnings"][0]["differs"] == ["source_label"]
+    assert other["lambda_max"] == other["uncalibrated"]["lambda_max"]
+    assert more["warnings"][0]["differs"] == ["num_samples"]
+
+
+async def test_names_the_sampling_that_differs(client: Client, llm: FakeLLM, embedder: FakeEmbedder) -> None:
+    async with client() as http:
+        await http.post("/score", json={"prompt": "p"})
+    drawn = llm.requests[0]
+    fitted = calibration(service_fingerprint(llm.identity(drawn), drawn.sampling, embedder.identity), 20)
+    async with client(calibrations=Active(fitted)) as http:
+        fits = (await http.post("/score", json={"prompt": "p", "num_samples": 8})).json()
+        hotter = (await http.post("/score", json={"prompt": "p", "sampling": {"temperature": 0.9}})).json()
+        seeded = (await http.post("/score", json={"prompt": "p", "sampling": {"seed": 9}})).json()
+        supplied = (await http.post("/score", json={"samples": ["a", "b"]})).json()
+    assert fits["calibrated"] and seeded["calibrated"]
+    assert hotter["warnings"][0]["differs"] == ["sampling.temperature"]
+    assert "source" in supplied["warnings"][0]["differs"]
+
+
+async def test_partial_answers_are_scored_and_said(client: Client, llm: FakeLLM) -> None:
+    llm.deliver = 3
+    async with client() as http:
+        body = (await http.post("/score", json={"prompt": "p", "num_samples": 5})).json()
+        llm.deliver = 1
+        response = await http.post("/score", json={"prompt": "p", "num_samples": 5})
+    assert body["num_samples"] == 3
+    assert body["warnings"][0]["code"] == "partial_samples"
+    assert (response.status_code, response.json()["code"]) == (502, "llm_bad_response")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (LLMUnavailable("The LLM server cannot be reached.", retry_after_s=7), 503, "llm_unavailable"),
+        (LLMError("Status 400.", llm_status=400, llm_message="too long"), 502, "llm_error"),
+        (ModelNotFound("No such model."), 404, "model_not_found"),
+        (Overloaded("Too many."), 503, "overloaded"),
+        (EmbedderUnavailable("Cannot embed."), 503, "embedder_unavailable"),
+        (RuntimeError("secret text"), 500, "internal"),
+    ],
+)
+async def test_errors_answer_as_problems(
+    client: Client, llm: FakeLLM, error: Exception, status: int, code: str
+) -> None:
+    llm.fail_with = [error]
+    async with client() as http:
+        response = await http.post("/score", json={"prompt": "p"}, headers={"X-Request-ID": "mine-1"})
+    body = response.json()
+    assert (response.status_code, body["status"], body["code"]) == (status, status, code)
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["x-request-id"] == body["request_id"] == "mine-1"
+    assert "secret" not in response.text
+    assert ("retry-after" in response.headers) == (status == 503)
+
+
+async def test_a_deadline_without_answers_is_a_504(client: Client, llm: FakeLLM) -> None:
+    import asyncio
+
+    llm.gate = asyncio.Event()
+    async with client() as http:
+        response = await http.post("/score", json={"prompt": "p", "deadline_ms": 20})
+    assert (response.status_code, response.json()["code"]) == (504, "deadline_exceeded")

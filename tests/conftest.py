@@ -1,0 +1,37 @@
+"""Shared fixtures. The recorded data lie beside the checkout and may be absent; weights may be, too."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+# One thread: spectra are small, and the machine's cores belong to the tests that start servers.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of recorded data."""
+    if not (SHARED / "golden.json").exists():
+        pytest.skip("the recorded data are not beside this checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def golden(shared_data: Path) -> dict[str, Any]:
+    """Numbers computed independently from the recorded data."""
+    return json.loads((shared_data / "golden.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def recorded(shared_data: Path) -> dict[str, Any]:
+    """The recorded TriviaQA test answers: rows, and arrays emb, S, Y."""
+    name = "triviaqa_test_smollm2_m20"
+    rows = [json.loads(line) for line in (shared_data / f"{name}.jsonl").read_text().splitlines()]
+    with np.load(shared_data / f"{name}.npz") as arrays:
+        return {"rows": rows, **{key: arrays[key] for key in ("emb", "S", "Y")}}

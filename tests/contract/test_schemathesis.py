@@ -1,0 +1,22 @@
+"""schemathesis walks the whole contract against the application with fakes: no 5xx, no contract break."""
+
+import schemathesis
+from hypothesis import HealthCheck, settings
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.app import create_app
+from service.settings import Settings
+
+# Data that break the schema by their size are refused as too large: a refusal like the others.
+REFUSALS = ["400", "401", "403", "404", "405", "409", "413", "415", "422"]
+config = schemathesis.Config.from_dict(
+    {"checks": {"negative_data_rejection": {"expected-statuses": REFUSALS}}}
+)
+app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(16))
+schema = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
+
+
+@schema.parametrize()
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_contract_holds(case) -> None:
+    case.call_and_validate()

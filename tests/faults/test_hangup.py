@@ -1,0 +1,38 @@
+"""A caller that hangs up frees the LLM."""
+
+import asyncio
+import json
+
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.app import create_app
+from service.settings import Settings
+from tests.support.live import served
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/score", {"prompt": "p"}), ("/score/batch", {"items": [{"prompt": "p"}, {"prompt": "q"}]})],
+)
+async def test_a_hang_up_cancels_the_generation(path: str, body: dict) -> None:
+    llm = FakeLLM(gate=asyncio.Event())
+    app = create_app(Settings(), llm=llm, embedder=FakeEmbedder())
+    content = json.dumps(body).encode()
+    async with served(app) as port, asyncio.timeout(20):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+        while not llm.active:
+            await asyncio.sleep(0.01)
+        writer.close()
+        while llm.active:
+            await asyncio.sleep(0.01)
+    assert llm.cancelled >= 1

@@ -1,0 +1,27 @@
+"""A real HTTP server around an application, in this event loop."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+
+@asynccontextmanager
+async def served(app: FastAPI) -> AsyncIterator[int]:
+    """Serve on a free loopback port; yield the port."""
+    config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on", ws="none")
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # signals belong to the test runner
+    task = asyncio.create_task(server.serve())
+    try:
+        while not server.started:
+            if task.done():
+                task.result()
+            await asyncio.sleep(0.01)
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        await task
