@@ -100,8 +100,8 @@ class ServedRow(TypedDict):
     """One map on prompts it was not fitted on (5 folds). Lower is better but for the AUROCs and the area.
 
     risk: nats; that of "raw" is charged with null eigenvalues of eps, since it gives them 0, which would make
-    it infinite. brier, ece: see the method, section 4. auroc_*: right against wrong answers. rejection_area: area under the
-    accuracy-rejection curve, higher is better.
+    it infinite. brier, ece: see the method, section 4. auroc_*: right against wrong answers. rejection_area:
+    area under the accuracy-rejection curve, higher is better.
     """
 
     map: MapName
@@ -121,8 +121,8 @@ class Decision(TypedDict):
     """Whether the calibration was activated, and why.
 
     against: id of the calibration that was active for the same fingerprint, null if none.
-    difference: cross-validated risk minus that of `against` on the same rows, in nats; below 0: better. Without
-    one, minus that of "raw".
+    difference: cross-validated risk minus that of `against` on the same rows, in nats; below 0: better.
+    Without one, minus that of "raw".
     """
 
     asked: Literal["if_better", "always", "never"]
