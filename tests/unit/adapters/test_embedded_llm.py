@@ -1,0 +1,254 @@
+"""The embedded LLM on its real weights, and its sampling loop on a toy model."""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.adapters.embedded_llm import EmbeddedLanguageModel
+from service.adapters.embedded_weights import converted_model
+from service.adapters.prompting import FEW_SHOT
+from service.adapters.sampling_loop import Decoding, Row, Sampler, StoppedError
+from service.adapters.weights import WeightsError
+from service.adapters.weights_table import SMOLLM2
+from service.domain.errors import DeadlineExceeded, LLMError, LLMUnavailable, ModelNotFound, Overloaded
+from service.domain.models import Generation, GenerationRequest, Message, Sampling
+
+LINE = Sampling(stop=("\n",), max_tokens=16)
+
+
+# The sampling loop, on a model whose next-token scores are given
+
+
+class ToyCache:
+    def __init__(self) -> None:
+        self.length, self.rows, self.widths = 0, 1, []
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self.rows = repeats
+
+    def batch_select_indices(self, indices: Any) -> None:
+        self.rows = len(indices)
+
+
+class ToyModel:
+    """Every token has fixed scores for its successor; records the batch of every call."""
+
+    def __init__(self, scores: dict[int, list[float]]) -> None:
+        self.scores = scores
+        self.batches: list[tuple[int, int]] = []
+
+    def __call__(self, *, input_ids: Any, past_key_values: Any, use_cache: bool, logits_to_keep: int) -> Any:
+        import torch
+
+        cache = past_key_values or ToyCache()
+        assert use_cache
+        assert cache.rows == input_ids.shape[0]
+        self.batches.append(tuple(input_ids.shape))
+        rows = [self.scores[int(token)] for token in input_ids[:, -1]]
+        logits = torch.tensor(rows)[:, None, :]
+
+        class Output:
+            pass
+
+        output = Output()
+        output.logits, output.past_key_values = logits, cache
+        return output
+
+
+class Letters:
+    """Token i is letter i; the last token is a newline."""
+
+    def decode(self, tokens: list[int], **_: Any) -> str:
+        return "".join("abc\n"[token] for token in tokens)
+
+
+NEVER = -math.inf
+AFTER = {0: [0.0, 0.0, NEVER, 0.0], 1: [NEVER, 0.0, 1.0, 2.0], 2: [0.0, NEVER, NEVER, NEVER]}
+
+
+def decoding(**changes: Any) -> Decoding:
+    values = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "max_tokens": 50, "stop": ("\n",)}
+    return Decoding(**({"eos": frozenset()} | values | changes))
+
+
+def drawn(count: int, prompt: list[int], model: ToyModel | None = None, **changes: Any) -> list[Row]:
+    rows = [Row() for _ in range(count)]
+    Sampler(model or ToyModel(AFTER), Letters()).draw(prompt, rows, decoding(**changes), seed=1)
+    return rows
+
+
+def first_tokens(count: int, prompt: list[int], **changes: Any) -> Counter[int]:
+    return Counter(row.tokens[0] for row in drawn(count, prompt, max_tokens=1, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "shares"),
+    [
+        ({}, {1: 0.0900, 2: 0.2447, 3: 0.6652}),
+        ({"temperature": 0.5}, {1: 0.0159, 2: 0.1173, 3: 0.8668}),
+        ({"top_k": 2}, {2: 0.2689, 3: 0.7311}),
+        ({"top_p": 0.6}, {3: 1.0}),
+        ({"top_p": 0.7}, {2: 0.2689, 3: 0.7311}),
+        ({"temperature": 0.0}, {3: 1.0}),
+    ],
+)
+def test_tokens_are_drawn_from_the_distribution_asked_for(
+    changes: dict[str, Any], shares: dict[int, float]
+) -> None:
+    seen = first_tokens(4000, [1], **changes)
+    assert set(seen) == set(shares)
+    for token, share in shares.items():
+        assert seen[token] / 4000 == pytest.approx(share, abs=0.03)
+
+
+def test_rows_end_at_the_stop_string_without_it() -> None:
+    rows = drawn(50, [0])
+    assert all(row.ended and not row.truncated and "\n" not in row.text for row in rows)
+    assert len({row.text for row in rows}) > 5
+
+
+def test_a_stop_string_may_span_tokens() -> None:
+    rows = drawn(50, [0], stop=("bc", "\n"))
+    assert all("bc" not in row.text for row in rows)
+    assert any(row.tokens[-2:] == [1, 2] and len(row.text) == len(row.tokens) - 2 for row in rows)
+
+
+def test_end_tokens_and_max_tokens() -> None:
+    assert all(row.text == "a" * len(row.text) for row in drawn(20, [0], eos=frozenset({1}), stop=("\n",)))
+    rows = drawn(20, [2], stop=(), max_tokens=1)
+    assert all((row.text, row.truncated) == ("a", True) for row in rows)
+
+
+def test_the_prompt_is_computed_once_and_ended_rows_leave_the_batch() -> None:
+    model = ToyModel(AFTER)
+    drawn(20, [0, 1, 2, 0], model)
+    assert model.batches[0] == (1, 4)
+    widths = [rows for rows, _ in model.batches[1:]]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < 20
+    assert all(length == 1 for _, length in model.batches[1:])
+
+
+def test_stopping_keeps_the_rows_that_have_ended() -> None:
+    looks = iter([False, False, False, True])
+    rows = [Row() for _ in range(50)]
+    with pytest.raises(StoppedError):
+        Sampler(ToyModel(AFTER), Letters()).draw([0], rows, decoding(), seed=1, stopped=lambda: next(looks))
+    assert {row.ended for row in rows} == {True, False}
+
+
+def test_without_a_seed_draws_differ_and_the_global_generator_is_left_alone() -> None:
+    import torch
+
+    state = torch.get_rng_state()
+    texts = set()
+    for _ in range(3):
+        rows = [Row() for _ in range(30)]
+        Sampler(ToyModel(AFTER), Letters()).draw([0], rows, decoding())
+        texts.add(tuple(row.text for row in rows))
+    assert len(texts) == 3
+    assert torch.equal(state, torch.get_rng_state())
+
+
+# The adapter, on the real weights
+
+
+def played(cache: Path, scenario: Callable[[EmbeddedLanguageModel], Awaitable[Any]], **settings: Any) -> Any:
+    async def main() -> Any:
+        llm = EmbeddedLanguageModel(cache, on_step=lambda what, done, total: None, **settings)
+        await llm.start()
+        try:
+            return await scenario(llm)
+        finally:
+            await llm.stop()
+
+    return asyncio.run(main())
+
+
+def question(n: int = 4, **more: Any) -> GenerationRequest:
+    given = {"sampling": LINE, "prompt": "What is the capital of France?"} | more
+    return GenerationRequest(num_samples=n, **given)
+
+
+@pytest.mark.weights
+def test_conversion_happens_once_and_leaves_nothing_else(llm_weights: Path) -> None:
+    steps: list[tuple[str, int, int]] = []
+    folder = converted_model(llm_weights, lambda *step: steps.append(step))
+    again: list[tuple[str, int, int]] = []
+    assert converted_model(llm_weights, lambda *step: again.append(step)) == folder
+    assert again == []
+    assert not [
+        path for path in llm_weights.iterdir() if path.name.startswith(f".{folder.name}.") and path.is_dir()
+    ]
+    assert "quantization_config" not in (folder / "config.json").read_text()
+    assert [done for _, done, _ in steps] in ([], [0, 1, 2, 3])
+
+
+@pytest.mark.weights
+def test_few_shot_answers_are_brief_and_right_where_it_is_easy(llm_weights: Path) -> None:
+    async def scenario(llm: EmbeddedLanguageModel) -> Generation:
+        return await llm.generate(question(8))
+
+    generation = played(llm_weights, scenario)
+    assert Counter(draw.text for draw in generation.draws).most_common(1)[0][0] == "Paris"
+    assert generation.model == SMOLLM2
+    assert generation.usage.prompt_tokens > len(FEW_SHOT.split())
+
+
+@pytest.mark.weights
+def test_the_rest_of_the_port_on_one_loaded_model(llm_weights: Path) -> None:
+    long = Sampling(temperature=1.0, max_tokens=400)
+
+    async def scenario(llm: EmbeddedLanguageModel) -> None:
+        seeded = question(sampling=Sampling(temperature=1.0, seed=5, stop=("\n",)))
+        assert (await llm.generate(seeded)).draws == (await llm.generate(seeded)).draws
+        talk = question(
+            2, prompt=None, messages=(Message("user", "Say hello."),), sampling=Sampling(max_tokens=3)
+        )
+        assert all(draw.truncated for draw in (await llm.generate(talk)).draws)
+        assert llm.identity(talk).api == "chat"
+        with pytest.raises(ModelNotFound):
+            await llm.generate(question(model="other"))
+        with pytest.raises(LLMError):
+            await llm.generate(question(prompt="word " * 3000))
+        with pytest.raises(DeadlineExceeded):
+            await llm.generate(question(sampling=long, deadline_s=0.3))
+        await overload(llm, question(sampling=long))
+
+    played(llm_weights, scenario, max_waiting=1)
+
+
+async def overload(llm: EmbeddedLanguageModel, request: GenerationRequest) -> None:
+    """One runs, one waits, the third is refused; cancelling both frees the model at the next token."""
+    tasks = [asyncio.create_task(llm.generate(request)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await llm.generate(question())
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert len((await llm.generate(question(2))).draws) == 2
+
+
+def test_missing_weights_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.adapters.embedded_weights.find_file", lambda name, cache: None)
+    with pytest.raises(WeightsError, match="weights fetch"):
+        converted_model(tmp_path)
+
+
+def test_not_started_is_unavailable(tmp_path: Path) -> None:
+    async def main() -> None:
+        llm = EmbeddedLanguageModel(tmp_path)
+        with pytest.raises(LLMUnavailable):
+            await llm.check()
+        with pytest.raises(LLMUnavailable):
+            await llm.generate(question())
+        await llm.stop()
+        await llm.stop()
+
+    asyncio.run(main())
