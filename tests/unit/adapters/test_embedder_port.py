@@ -1,0 +1,107 @@
+"""Every embedder keeps the port's word."""
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from service.adapters.fakes import FakeEmbedder
+from service.adapters.http_embedder import HttpEmbedder
+from service.adapters.sentence_transformer import SentenceTransformerEmbedder
+from service.adapters.weights import find
+from service.adapters.weights_table import MINILM
+from service.domain.ports import Embedder
+
+WEIGHTS = Path(
+    os.environ.get("EIGENCAL_TEST_WEIGHTS_DIR", Path(__file__).resolve().parents[3] / "data/weights")
+)
+
+
+def hashed_embeddings(request: httpx.Request) -> httpx.Response:
+    texts = json.loads(request.content)["input"]
+    vectors = [[byte - 127.5 for byte in hashlib.sha256(text.encode()).digest()] for text in texts]
+    data = [{"index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+    return httpx.Response(200, json={"model": "hashed", "data": data})
+
+
+def fake() -> Embedder:
+    return FakeEmbedder()
+
+
+def http() -> Embedder:
+    return HttpEmbedder("http://embed.test", "hashed", transport=httpx.MockTransport(hashed_embeddings))
+
+
+def minilm() -> Embedder:
+    if find(MINILM, WEIGHTS) is None:
+        pytest.skip(f"no {MINILM}: python -m service weights fetch {MINILM}")
+    return SentenceTransformerEmbedder(MINILM, cache_dir=WEIGHTS, device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module", params=[fake, http, pytest.param(minilm, marks=pytest.mark.weights)])
+def embedder(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[Embedder]:
+    embedder = request.param()
+    runner.run(embedder.start())
+    yield embedder
+    runner.run(embedder.stop())
+    runner.run(embedder.stop())  # idempotent
+
+
+class TestPort:
+    def test_rows_are_unit_float32_and_contiguous(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+        rows = runner.run(embedder.embed(["Paris", "Rome", "I do not know."]))
+        assert rows.shape == (3, embedder.identity.dimension)
+        assert (rows.dtype, rows.flags.c_contiguous) == (np.float32, True)
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+
+    def test_rows_follow_the_texts(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+        rows = runner.run(embedder.embed(["Oslo", "Bern", "Oslo"]))
+        back = runner.run(embedder.embed(["Bern", "Oslo"]))
+        np.testing.assert_allclose(rows[[1, 0, 2]], back[[0, 1, 1]], atol=1e-5)
+        assert np.abs(rows[0] - rows[1]).max() > 0.01
+
+    def test_company_changes_nothing(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+        alone = runner.run(embedder.embed(["Ankara is the capital."]))
+        among = runner.run(embedder.embed(["x", "Ankara is the capital.", "a much longer text " * 20]))
+        np.testing.assert_allclose(among[1], alone[0], atol=1e-5)
+
+    def test_callers_at_once(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+        async def together() -> list[np.ndarray]:
+            texts = [[f"answer {i}", f"answer {i + 1}"] for i in range(8)]
+            return await asyncio.gather(*(embedder.embed(pair) for pair in texts))
+
+        rows = runner.run(together())
+        for left, right in pairwise(rows):
+            np.testing.assert_allclose(left[1], right[0], atol=1e-5)
+
+    def test_no_texts_give_no_rows(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+        assert runner.run(embedder.embed([])).shape == (0, embedder.identity.dimension)
+
+    def test_unusual_texts_are_texts(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+        rows = runner.run(embedder.embed(["\u0000", "日本", "🙂", "a\nb", "z" * 5000]))
+        assert np.isfinite(rows).all()
+
+    def test_rows_may_be_changed_by_their_owner(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+        runner.run(embedder.embed(["Lima"]))[:] = 0
+        assert np.linalg.norm(runner.run(embedder.embed(["Lima"]))) == pytest.approx(1, abs=1e-6)
+
+    def test_started_embedder_is_well_and_known(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+        runner.run(embedder.check())
+        identity = embedder.identity
+        assert identity == embedder.identity
+        assert identity.name
+        assert identity.revision
+        assert identity.precision == "float32"

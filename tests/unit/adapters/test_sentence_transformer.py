@@ -1,0 +1,294 @@
+"""The embedder in process: what it is called, its worker thread, and the real models."""
+
+import asyncio
+import json
+import os
+import shutil
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.adapters.sentence_models import LoadOptions, Source
+from service.adapters.sentence_transformer import CHUNK, SentenceTransformerEmbedder
+from service.adapters.weights import WeightsError, find
+from service.adapters.weights_table import MINILM, MPNET
+from service.domain.errors import EmbedderUnavailable, Overloaded
+from service.domain.models import EmbedderIdentity
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORDED = ROOT / "../shared/data"
+
+
+class TinyModel:
+    """Maps a text to (length, 1, 0) in a thread; `gate` holds it, `fails` makes it raise."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.threads: set[str] = set()
+        self.entered = threading.Event()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fails: Exception | None = None
+
+    def __call__(self, source: Source, options: LoadOptions) -> "TinyModel":
+        self.source, self.options = source, options
+        return self
+
+    def __getitem__(self, index: int) -> object:
+        return object()
+
+    def encode(self, sentences: list[str], **options: object) -> np.ndarray:
+        self.batches.append(sentences)
+        self.threads.add(threading.current_thread().name)
+        self.entered.set()
+        self.gate.wait()
+        if self.fails is not None:
+            raise self.fails
+        return np.array([[len(text), 1, 0] for text in sentences], dtype=np.float32)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "my-model"
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "1_Pooling/config.json").write_text('{"pooling": "mean"}')
+    (folder / "README.md").write_text("decides nothing")
+    return folder
+
+
+def with_embedder(
+    scenario: Callable[[SentenceTransformerEmbedder], Awaitable[object]],
+    name: str | Path,
+    cache_dir: Path,
+    **options: object,
+) -> object:
+    async def main() -> object:
+        embedder = SentenceTransformerEmbedder(name, cache_dir=cache_dir, **options)
+        await embedder.start()
+        try:
+            return await scenario(embedder)
+        finally:
+            await embedder.stop()
+
+    return asyncio.run(main())
+
+
+async def identity_of(embedder: SentenceTransformerEmbedder) -> EmbedderIdentity:
+    return embedder.identity
+
+
+def test_folder_is_known_by_its_content(folder: Path, tmp_path: Path) -> None:
+    def identity() -> EmbedderIdentity:
+        return with_embedder(identity_of, folder, tmp_path / "cache", load=TinyModel())
+
+    first = identity()
+    assert (first.name, first.dimension, first.precision) == ("my-model", 3, "float32")
+    assert len(first.revision) == len("sha256:") + 16
+    (folder / "README.md").write_text("still decides nothing")
+    assert identity() == first
+    (folder / "1_Pooling/config.json").write_text('{"pooling": "cls "}')
+    assert identity().revision != first.revision
+
+
+def test_unknown_name_is_left_to_the_hub(tmp_path: Path) -> None:
+    model = TinyModel()
+    options = {"load": model, "hub_revision": "abc", "precision": "bfloat16", "threads": 1}
+    identity = with_embedder(identity_of, "somebody/some-model", tmp_path, **options)
+    assert model.source == Source("somebody/some-model", "somebody/some-model", None, local=False)
+    assert model.options == LoadOptions(None, "bfloat16", 1, "abc")
+    assert identity == EmbedderIdentity("somebody/some-model", "abc", 3, "bfloat16")
+
+
+def test_worker_thread_alone_runs_the_model_and_the_loop_stays_free(folder: Path, tmp_path: Path) -> None:
+    model = TinyModel()
+
+    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+        model.gate.clear()
+        model.entered.clear()
+        held = asyncio.create_task(embedder.embed(["held"]))
+        await asyncio.to_thread(model.entered.wait)
+        assert not held.done()  # and this line is reached while the model is at work
+        model.gate.set()
+        assert (await held).shape == (1, 3)
+        assert len(model.threads) == 1
+        assert threading.current_thread().name not in model.threads
+
+    with_embedder(scenario, folder, tmp_path, load=model)
+
+
+def test_full_queue_refuses(folder: Path, tmp_path: Path) -> None:
+    model = TinyModel()
+
+    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+        model.gate.clear()
+        held = [asyncio.create_task(embedder.embed([text])) for text in ("a", "b")]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await embedder.embed(["c"])
+        model.gate.set()
+        await asyncio.gather(*held)
+        assert (await embedder.embed(["c"])).shape == (1, 3)
+
+    with_embedder(scenario, folder, tmp_path, load=model, max_queue=2)
+
+
+def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path) -> None:
+    model = TinyModel()
+
+    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+        model.gate.clear()
+        model.entered.clear()
+        running, waiting = (asyncio.create_task(embedder.embed([text])) for text in ("running", "waiting"))
+        await asyncio.to_thread(model.entered.wait)
+        running.cancel()
+        waiting.cancel()
+        await asyncio.gather(running, waiting, return_exceptions=True)
+        model.gate.set()
+        assert (await embedder.embed(["next"])).shape == (1, 3)
+        assert ["waiting"] not in model.batches
+
+    with_embedder(scenario, folder, tmp_path, load=model)
+
+
+def test_large_call_is_cut_into_chunks_of_like_length(folder: Path, tmp_path: Path) -> None:
+    model = TinyModel()
+    texts = [f"{'x' * (i % 7)}{i}" for i in range(CHUNK + 10)]
+
+    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+        rows = await embedder.embed(texts)
+        np.testing.assert_allclose(rows[:, 0] / rows[:, 1], [len(text) for text in texts], rtol=1e-5)
+        first, second = model.batches[1:]
+        assert len(first) == CHUNK
+        assert max(map(len, first)) <= min(map(len, second))
+
+    with_embedder(scenario, folder, tmp_path, load=model)
+
+
+def test_failure_of_the_model_is_named_without_its_words(folder: Path, tmp_path: Path) -> None:
+    model = TinyModel()
+
+    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+        model.fails = RuntimeError("secret words")
+        with pytest.raises(EmbedderUnavailable, match="RuntimeError") as raised:
+            await embedder.embed(["a"])
+        assert "secret" not in raised.value.detail
+        model.fails = None
+        assert (await embedder.embed(["a"])).shape == (1, 3)
+
+    with_embedder(scenario, folder, tmp_path, load=model)
+
+
+def test_before_start_and_after_stop_it_says_so(folder: Path, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        embedder = SentenceTransformerEmbedder(folder, cache_dir=tmp_path, load=TinyModel())
+        for act in (embedder.check(), embedder.embed(["a"]), embedder.embed([])):
+            with pytest.raises(EmbedderUnavailable, match="not loaded"):
+                await act
+        with pytest.raises(EmbedderUnavailable):
+            _ = embedder.identity
+        await embedder.start()
+        await embedder.stop()
+        await embedder.stop()
+        with pytest.raises(EmbedderUnavailable):
+            await embedder.embed(["a"])
+
+    asyncio.run(scenario())
+
+
+def test_failed_start_may_be_tried_again(folder: Path, tmp_path: Path) -> None:
+    tries: list[Source] = []
+
+    def second_time(source: Source, options: LoadOptions) -> TinyModel:
+        tries.append(source)
+        if len(tries) == 1:
+            raise WeightsError("not yet")
+        return TinyModel()
+
+    async def scenario() -> None:
+        embedder = SentenceTransformerEmbedder(folder, cache_dir=tmp_path, load=second_time)
+        with pytest.raises(WeightsError):
+            await embedder.start()
+        await embedder.start()
+        assert (await embedder.embed(["a"])).shape == (1, 3)
+        await embedder.stop()
+
+    asyncio.run(scenario())
+
+
+def test_folder_that_holds_no_model_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(WeightsError, match="embedding model empty cannot be loaded"):
+        with_embedder(identity_of, tmp_path / "empty", tmp_path / "cache")
+
+
+def weights_dir() -> Path:
+    return Path(os.environ.get("EIGENCAL_TEST_WEIGHTS_DIR", ROOT / "data/weights"))
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    folder = find(MINILM, weights_dir())
+    if folder is None:
+        pytest.skip(f"no {MINILM}: python -m service weights fetch {MINILM}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recorded() -> tuple[list[str], np.ndarray]:
+    if find(MPNET, weights_dir()) is None:
+        pytest.skip(f"no {MPNET}: python -m service weights fetch {MPNET}")
+    if not RECORDED.is_dir():
+        pytest.skip("no recorded data in ../shared/data")
+    lines = (RECORDED / "triviaqa_test_smollm2_m20.jsonl").read_text().splitlines()[:40]
+    with np.load(RECORDED / "triviaqa_test_smollm2_m20.npz") as arrays:
+        numbers, vectors = arrays["S"], arrays["emb"]
+    texts = {
+        text: vectors[number]
+        for line, row in zip(lines, numbers, strict=False)
+        for text, number in zip(json.loads(line)["samples"], row, strict=True)
+    }
+    chosen = list(texts)[::5]
+    return chosen, np.stack([texts[text] for text in chosen])
+
+
+@pytest.mark.weights
+def test_minilm_by_name_and_by_folder_is_the_same(minilm: Path, tmp_path: Path) -> None:
+    by_name = with_embedder(identity_of, f"sentence-transformers/{MINILM}", weights_dir(), threads=1)
+    copy = shutil.copytree(minilm, tmp_path / "copied")
+    assert by_name == EmbedderIdentity(MINILM, "sha256:53aa51172d142c89", 384, "float32")
+    assert with_embedder(identity_of, copy, tmp_path / "cache", threads=1) == by_name
+
+
+@pytest.mark.weights
+def test_minilm_knows_meaning_and_batches_do_not_matter(minilm: Path) -> None:
+    texts = ["Paris", "The capital of France", "A bicycle has two wheels", "", "word " * 2000]
+
+    async def scenario(embedder: SentenceTransformerEmbedder) -> np.ndarray:
+        return await embedder.embed(texts)
+
+    together = with_embedder(scenario, MINILM, weights_dir(), threads=1)
+
+    async def one_by_one(embedder: SentenceTransformerEmbedder) -> np.ndarray:
+        return np.concatenate([await embedder.embed([text]) for text in texts])
+
+    alone = with_embedder(one_by_one, MINILM, weights_dir(), threads=1)
+    np.testing.assert_allclose(together, alone, atol=2e-6)
+    assert together[0] @ together[1] > together[0] @ together[2] + 0.2
+
+
+@pytest.mark.weights
+@pytest.mark.shared
+def test_mpnet_reproduces_the_recorded_vectors(recorded: tuple[list[str], np.ndarray]) -> None:
+    texts, vectors = recorded
+
+    async def scenario(embedder: SentenceTransformerEmbedder) -> np.ndarray:
+        assert embedder.identity == EmbedderIdentity(MPNET, "sha256:78c0197b6159d926", 768, "float32")
+        return await embedder.embed(texts)
+
+    rows = with_embedder(scenario, MPNET, weights_dir(), device="cpu", threads=1)
+    assert len(texts) > 20
+    assert 1 - np.sum(rows.astype(float) * vectors, axis=1).min() < 1e-5
