@@ -1,0 +1,146 @@
+"""Algorithm 1, the paper's eigenvalue reliability diagram (method, section 4), and its band.
+
+Its target is the largest eigenvalue of a mean of few references, which is biased upwards: even a calibrated
+world reads an ECE of 0.1 to 0.2. So a figure means little without `null_band` beside it.
+
+Source: Gruber, Walha, Bach, Buettner, *Eigenvalue Calibration for Semantic Embeddings of Large Language
+Models*, UAI 2026.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.spectral.density import DensityStack, frobenius_cosines
+from service.spectral.gram import Spectrum
+from service.spectral.maps import ServedSpectrum
+from service.spectral.reference_draws import draw_references
+from service.spectral.reliability import (
+    ConsistencyBand,
+    ReliabilityDiagram,
+    bin_index,
+    bin_means,
+    consistency_band,
+    equal_mass_bins,
+    expected_calibration_error,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Groups = tuple[tuple[Ints, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clustering:
+    """Prompts in bins of lambda_max, and in clusters within each bin. It does not depend on references.
+
+    edges: (B + 1,); bins: (n,) in 0 .. B - 1; mean_predicted, mass: (B,).
+    clusters: for each bin the members (indices of prompts) of each usable cluster.
+    bin_similarity, cluster_similarity: (B,) mean Frobenius cosine of the pairs within the bin, and of the
+    pairs within its usable clusters, in [0, 1]; NaN where there is no pair.
+    """
+
+    edges: Floats
+    bins: Ints
+    mean_predicted: Floats
+    mass: Floats
+    clusters: Groups
+    bin_similarity: Floats
+    cluster_similarity: Floats
+
+
+def cluster_labels(cosines: Floats, num_clusters: int) -> Ints:
+    """Return labels (p,) from 1: average linkage of the rows of cosines (p, p), cut at num_clusters."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    if cosines.shape[0] == 1:
+        return np.ones(1, dtype=np.intp)
+    labels = fcluster(linkage(cosines, method="average", metric="euclidean"), num_clusters, "maxclust")
+    return np.asarray(labels, dtype=np.intp)
+
+
+def _pair_similarity(cosines: Floats, groups: Sequence[Ints]) -> float:
+    """Return the mean cosine over pairs of different prompts within the groups; NaN without a pair."""
+    pairs = sum(group.size * (group.size - 1) for group in groups)
+    if pairs == 0:
+        return float("nan")
+    total = sum(cosines[np.ix_(group, group)].sum() - cosines[group, group].sum() for group in groups)
+    return float(total / pairs)
+
+
+def cluster_prompts(
+    stack: DensityStack,
+    lambda_max: ArrayLike,
+    *,
+    num_bins: int = 8,
+    num_clusters: int = 5,
+    min_members: int = 2,
+    cosines: Floats | None = None,
+) -> Clustering:
+    """Return bins and clusters of n prompts from their unscaled density matrices and served lambda_max (n,).
+
+    One cluster per bin is the paper's naive diagram. `cosines` (n, n) may hold all Frobenius cosines, where
+    they are at hand; otherwise only those within bins are computed, bin by bin.
+    Raises ValueError when the sizes differ or lambda_max is outside [0, 1].
+    """
+    predicted = np.asarray(lambda_max, dtype=np.float64)
+    if predicted.shape != (len(stack),):
+        raise ValueError(f"lambda_max must have shape ({len(stack)},), got {predicted.shape}")
+    edges = equal_mass_bins(predicted, num_bins)
+    bins, size = bin_index(predicted, edges), edges.size - 1
+    groups, in_bin, in_cluster = [], [], []
+    for members in (np.flatnonzero(bins == b) for b in range(size)):
+        near = frobenius_cosines(stack, members) if cosines is None else cosines[np.ix_(members, members)]
+        labels = cluster_labels(near, num_clusters)
+        local = [
+            c for c in map(np.flatnonzero, labels == np.unique(labels)[:, None]) if c.size >= min_members
+        ]
+        groups.append(tuple(members[c] for c in local))
+        in_bin.append(_pair_similarity(near, [np.arange(members.size)]))
+        in_cluster.append(_pair_similarity(near, local))
+    mass, means = np.bincount(bins, minlength=size) / bins.size, bin_means(predicted, bins, size)
+    return Clustering(edges, bins, means, mass, tuple(groups), np.array(in_bin), np.array(in_cluster))
+
+
+def bin_targets(clustering: Clustering, references: DensityStack) -> Floats:
+    """Return for each bin (B,) the plain mean over its clusters of lambda_max of the members' mean Y.
+
+    references: n targets Y = (1/k) sum_j y_j y_j^T. In (0, 1]; NaN for a bin without a usable cluster.
+    """
+    targets = [[references.mean_spectrum(c)[-1] for c in clusters] for clusters in clustering.clusters]
+    return np.array([np.mean(values) if values else np.nan for values in targets])
+
+
+def algorithm1(clustering: Clustering, references: DensityStack) -> ReliabilityDiagram:
+    """Return the diagram of Algorithm 1. Its `ece` is the eigenvalue ECE; lower = better, beside `null_band`.
+
+    A bin without a usable cluster has a NaN target, and the ECE is over the mass of the other bins.
+    Raises ValueError when there is not one target per prompt.
+    """
+    if len(references) != clustering.bins.size:
+        raise ValueError(f"{clustering.bins.size} prompts need as many targets, got {len(references)}")
+    target = bin_targets(clustering, references)
+    ece = expected_calibration_error(clustering.mean_predicted, target, clustering.mass)
+    return ReliabilityDiagram(clustering.edges, clustering.mean_predicted, target, clustering.mass, ece)
+
+
+def null_band(
+    clustering: Clustering,
+    stack: DensityStack,
+    spectra: Sequence[Spectrum],
+    served: Sequence[ServedSpectrum],
+    rng: np.random.Generator,
+    *,
+    num_draws: int = 20,
+) -> ConsistencyBand:
+    """Return what Algorithm 1 reads when references are drawn from the served spectra (ours).
+
+    Eigenvector u_i is drawn with probability p_i; null draws go to random directions orthogonal to the span.
+    spectra, served: of the n prompts in the order of the stack. The clusters are those of `clustering`.
+    """
+    drawn = (draw_references(stack, spectra, served, rng) for _ in range(num_draws))
+    diagrams = [algorithm1(clustering, references) for references in drawn]
+    targets = np.stack([diagram.mean_target for diagram in diagrams])
+    return consistency_band(targets, np.array([diagram.ece for diagram in diagrams]))

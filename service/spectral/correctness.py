@@ -1,0 +1,136 @@
+"""Do scores tell right answers from wrong ones (method, section 4)? AUROC and accuracy-rejection.
+
+Scores are any finite numbers, higher = more certain (lambda_max, or the entropy negated); labels are 1 for
+right and 0 for wrong. The correctness diagram is `reliability.reliability_diagram(lambda_max, labels)`.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.spectral.reliability import rounded_ties
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Auroc:
+    """AUROC in [0, 1], 0.5 = chance, with the percentile interval of a bootstrap over prompts.
+
+    standard_error is the standard deviation of the bootstrap values (not divided by their number).
+    All are NaN when the labels hold one class only; `defined` says so.
+    """
+
+    value: float
+    low: float
+    high: float
+    standard_error: float
+    num_resamples: int
+
+    @property
+    def defined(self) -> bool:
+        """Whether both classes were there."""
+        return not math.isnan(self.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RejectionCurve:
+    """Accuracy of the answers kept when the least certain are rejected.
+
+    rejected: (n,) shares 0, 1/n, .. (n - 1)/n; accuracy: (n,) of the answers kept, in [0, 1].
+    area: mean accuracy over the curve, in [0, 1]. Higher = better; a score that knows nothing gets the
+    accuracy.
+    """
+
+    rejected: Floats
+    accuracy: Floats
+    area: float
+
+
+def _checked(scores: ArrayLike, labels: ArrayLike) -> tuple[Floats, Floats]:
+    """Return scores, rounded so that equal spectra tie, and labels as 0.0 and 1.0."""
+    values = rounded_ties(scores)
+    right = np.asarray(labels, dtype=np.float64)
+    if values.ndim != 1 or values.size == 0 or values.shape != right.shape:
+        raise ValueError(
+            f"scores and labels must be vectors of one length, got {values.shape}, {right.shape}"
+        )
+    if not np.isfinite(values).all():
+        raise ValueError("scores must be finite")
+    if not np.isin(right, (0.0, 1.0)).all():
+        raise ValueError("labels must be 0 or 1")
+    return values, right
+
+
+def _tie_groups(values: Floats) -> Ints:
+    """Return for each value (n,) the rank 0 .. G - 1 of its tie group, ascending."""
+    return np.unique(values, return_inverse=True)[1]
+
+
+def _auroc_of_groups(groups: Ints, right: Floats, num_groups: int) -> float:
+    """Return the share of (right, wrong) pairs in order, ties counting half: Mann-Whitney's U, scaled."""
+    positives = np.bincount(groups, weights=right, minlength=num_groups)
+    negatives = np.bincount(groups, minlength=num_groups) - positives
+    pairs = positives.sum() * negatives.sum()
+    if pairs == 0:
+        return float("nan")
+    below = np.cumsum(negatives) - negatives
+    return float(positives @ (below + negatives / 2) / pairs)
+
+
+def auroc(scores: ArrayLike, labels: ArrayLike) -> float:
+    """Return the AUROC of scores (n,) for labels (n,) in {0, 1}; in [0, 1], NaN when one class is missing.
+
+    Raises ValueError for unequal lengths, no values, scores not finite, or other labels.
+
+    >>> auroc([0.9, 0.8, 0.3], [1, 0, 0])
+    1.0
+    """
+    values, right = _checked(scores, labels)
+    groups = _tie_groups(values)
+    return _auroc_of_groups(groups, right, int(groups.max()) + 1)
+
+
+def bootstrap_auroc(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    num_resamples: int = 1000,
+    level: float = 0.95,
+) -> Auroc:
+    """Return the AUROC with its interval over resamples of the prompts; see `auroc` for the arguments.
+
+    Resamples with one class only have no AUROC and are left out; `num_resamples` counts the others. Equal
+    seeds give equal resamples, so two scores on the same labels can be compared in pairs.
+    """
+    values, right = _checked(scores, labels)
+    groups = _tie_groups(values)
+    size, num_groups = values.size, int(groups.max()) + 1
+    value = _auroc_of_groups(groups, right, num_groups)
+    if math.isnan(value):
+        return Auroc(value, value, value, value, 0)
+    picks = (rng.integers(0, size, size) for _ in range(num_resamples))
+    drawn = np.array([_auroc_of_groups(groups[pick], right[pick], num_groups) for pick in picks])
+    drawn = drawn[~np.isnan(drawn)]
+    if drawn.size < 2:
+        return Auroc(value, math.nan, math.nan, math.nan, drawn.size)
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return Auroc(value, float(low), float(high), float(drawn.std(ddof=1)), drawn.size)
+
+
+def accuracy_rejection(scores: ArrayLike, labels: ArrayLike) -> RejectionCurve:
+    """Return the accuracy-rejection curve of scores (n,) for labels (n,) in {0, 1}.
+
+    Answers with tied scores are rejected in random order: the curve holds the expected accuracy.
+    Raises ValueError as `auroc` does.
+    """
+    values, right = _checked(scores, labels)
+    groups = _tie_groups(-values)
+    tie_means = np.bincount(groups, weights=right) / np.bincount(groups)
+    kept = np.arange(1, values.size + 1)
+    accuracy = (np.cumsum(tie_means[np.sort(groups)]) / kept)[::-1]
+    return RejectionCurve(np.arange(values.size) / values.size, accuracy, float(accuracy.mean()))

@@ -1,0 +1,153 @@
+"""Many density matrices in factored form, and Frobenius cosines between them, blockwise with flat memory."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Vectors = NDArray[np.floating[Any]]
+
+# Rows in one block of products: 512 x 512 stays in the cache, and leaves few products outside the triangle.
+BLOCK_ROWS = 512
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DensityStack:
+    """n density matrices D_i = sum_a w_a e_a e_a^T, a over the rows of prompt i. Build it by `of`.
+
+    vectors: (N, d) unit rows, float32 or float64, those of prompt i at bounds[i]:bounds[i + 1].
+    weights: (N,) shares, sum 1 within each prompt.
+    bounds: (n + 1,) ascending from 0 to N; every prompt has a row.
+    """
+
+    vectors: Vectors
+    weights: Floats
+    bounds: Ints
+
+    @classmethod
+    def of(cls, vectors: Sequence[ArrayLike], weights: Sequence[ArrayLike] | None = None) -> Self:
+        """Return the stack of n matrices from vectors (k_i, d) and weights or counts (k_i,), equal for None.
+
+        Vectors are scaled to length 1. float32 stays float32 (half the memory, twice the speed); all else
+        becomes float64. Raises ValueError for no matrices, empty ones, zero or non-finite rows, bad weights.
+        """
+        if len(vectors) == 0:
+            raise ValueError("a stack needs at least one density matrix")
+        rows = np.concatenate([np.atleast_2d(np.asarray(v)) for v in vectors])
+        sizes = np.array([np.atleast_2d(np.asarray(v)).shape[0] for v in vectors])
+        if rows.dtype != np.float32:
+            rows = rows.astype(np.float64, copy=False)
+        bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+        if sizes.min() == 0:
+            raise ValueError("a density matrix needs at least one vector")
+        _scale_to_unit(rows)
+        return cls(rows, _shares(weights, bounds), bounds)
+
+    def __len__(self) -> int:
+        return self.bounds.size - 1
+
+    @property
+    def dimension(self) -> int:
+        """Columns d of the vectors."""
+        return int(self.vectors.shape[1])
+
+    def rows(self, prompt: int) -> slice:
+        """Return the rows of one prompt."""
+        return slice(int(self.bounds[prompt]), int(self.bounds[prompt + 1]))
+
+    def factor(self, prompts: Ints) -> tuple[Vectors, Ints]:
+        """Return (A, starts): rows sqrt(w_a) e_a of the prompts (p,), so that D = A^T A prompt by prompt.
+
+        starts: (p,) where each prompt begins in A. A has the precision of the vectors.
+        """
+        sizes = self.bounds[prompts + 1] - self.bounds[prompts]
+        starts = np.cumsum(sizes) - sizes
+        picked = np.repeat(self.bounds[prompts] - starts, sizes) + np.arange(sizes.sum())
+        roots = np.sqrt(self.weights[picked]).astype(self.vectors.dtype)
+        return self.vectors[picked] * roots[:, None], starts
+
+    def mean_spectrum(self, prompts: Ints) -> Floats:
+        """Return the eigenvalues, ascending, of the mean of D over the prompts (p,); float64.
+
+        From the smaller of the Gram matrix and the d x d one: the non-zero eigenvalues are the same.
+        """
+        rows = self.factor(prompts)[0].astype(np.float64)
+        small = rows @ rows.T if rows.shape[0] <= rows.shape[1] else rows.T @ rows
+        return np.linalg.eigvalsh(np.asarray(small / prompts.size, dtype=np.float64))
+
+
+def _scale_to_unit(rows: Vectors) -> None:
+    """Scale rows to length 1 in place, block by block: a float64 copy of all would double the memory."""
+    for start in range(0, rows.shape[0], BLOCK_ROWS):
+        block = rows[start : start + BLOCK_ROWS]
+        squares = np.square(block.astype(np.float64)).sum(axis=1)
+        if not np.isfinite(squares).all() or not squares.all():
+            raise ValueError("vectors hold a row that is zero or not finite")
+        block /= np.sqrt(squares)[:, None].astype(rows.dtype)
+
+
+def _shares(weights: Sequence[ArrayLike] | None, bounds: Ints) -> Floats:
+    sizes = np.diff(bounds)
+    if weights is None:
+        return np.repeat(1.0 / sizes, sizes)
+    given = [np.asarray(w, dtype=np.float64) for w in weights]
+    if [w.shape for w in given] != [(size,) for size in sizes]:
+        raise ValueError("weights must have one entry per vector")
+    flat = np.concatenate(given)
+    totals = np.add.reduceat(flat, bounds[:-1])
+    if not np.isfinite(flat).all() or flat.min() < 0 or totals.min() <= 0:
+        raise ValueError("weights must be finite and not negative, with a positive sum")
+    return np.asarray(flat / np.repeat(totals, sizes))
+
+
+def _blocks(stack: DensityStack, prompts: Ints, block_rows: int) -> Iterator[slice]:
+    """Yield slices of prompts whose rows fit a block; a prompt with more rows is a block by itself."""
+    start, held = 0, 0
+    for position, size in enumerate(stack.bounds[prompts + 1] - stack.bounds[prompts]):
+        if held and held + size > block_rows:
+            yield slice(start, position)
+            start, held = position, 0
+        held += int(size)
+    yield slice(start, prompts.size)
+
+
+def _block_inner(left: tuple[Vectors, Ints], right: tuple[Vectors, Ints]) -> Floats:
+    """Return tr(D_i D_j) = ||A_i A_j^T||_F^2 for all pairs of two factors."""
+    products = left[0] @ right[0].T
+    np.square(products, out=products)
+    by_column = np.add.reduceat(products, right[1], axis=1)
+    return np.add.reduceat(by_column.astype(np.float64), left[1], axis=0)
+
+
+def frobenius_inner(stack: DensityStack, prompts: Ints, *, block_rows: int = BLOCK_ROWS) -> Floats:
+    """Return tr(D_i D_j), (p, p), in [0, 1], symmetric, for the prompts (p,) of the stack.
+
+    Products are taken in the vectors' own precision, so float32 vectors give about 1e-7 of rounding. Beside
+    the result, memory is one block of products and two of rows, however many prompts there are.
+    """
+    inner = np.empty((prompts.size, prompts.size))
+    blocks = list(_blocks(stack, prompts, block_rows))
+    for number, rows in enumerate(blocks):
+        left = stack.factor(prompts[rows])
+        for columns in blocks[number:]:
+            part = _block_inner(left, left if columns == rows else stack.factor(prompts[columns]))
+            inner[rows, columns] = part
+            inner[columns, rows] = part.T
+    return inner
+
+
+def frobenius_cosines(stack: DensityStack, prompts: Ints | None = None) -> Floats:
+    """Return cos(D_i, D_j) = tr(D_i D_j) / (||D_i|| ||D_j||), (p, p), in [0, 1]; all prompts for None.
+
+    Higher = the prompts' answers mean more alike. Source: method, section 4, by the Gram route: nothing of
+    size d x d is built.
+    """
+    inner = frobenius_inner(stack, np.arange(len(stack)) if prompts is None else prompts)
+    norms = np.sqrt(np.diagonal(inner))
+    inner /= norms[:, None]
+    inner /= norms
+    return np.minimum(inner, 1.0, out=inner)
