@@ -1,0 +1,162 @@
+"""The sampling stage: draw what is missing, keep each row as soon as it is there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from service.domain.errors import Conflict, EigencalError
+from service.domain.job_store import ClaimedJob, JobStore, Lease, LeaseLostError, StoredRow
+from service.domain.jobs import DevRow
+from service.domain.models import (
+    Draw,
+    EmbedderIdentity,
+    Fingerprint,
+    GenerationRequest,
+    Sampling,
+    service_fingerprint,
+)
+from service.domain.patience import Patience
+from service.domain.ports import LanguageModel
+from service.domain.progress import Progress
+from service.domain.yielding import LiveFirst
+
+LOW_PRIORITY = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How the service draws answers when a request says nothing; `messages` may stop at other strings."""
+
+    num_samples: int
+    sampling: Sampling
+    messages_sampling: Sampling
+
+    def request(self, row: DevRow, num_samples: int) -> GenerationRequest:
+        """Return the request for so many answers to a row."""
+        return GenerationRequest(
+            num_samples=num_samples,
+            sampling=self.sampling if row.messages is None else self.messages_sampling,
+            prompt=(row.prompt or "") if row.messages is None else None,
+            messages=row.messages,
+            priority=LOW_PRIORITY,
+        )
+
+
+class Drawer:
+    """Draws answers for the rows of a job, at most `slots` requests at once, live scoring first."""
+
+    def __init__(
+        self,
+        llm: LanguageModel,
+        jobs: JobStore,
+        serving: Serving,
+        *,
+        slots: int = 1,
+        live_first: LiveFirst | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        if slots < 1:
+            raise ValueError("drawing needs at least one slot")
+        self._llm = llm
+        self._jobs = jobs
+        self.serving = serving
+        self._slots = slots
+        self._live_first = live_first or LiveFirst()
+        self._patience = patience or Patience()
+
+    def fingerprint(self, row: DevRow, embedder: EmbedderIdentity) -> Fingerprint:
+        """Return what answers to this row are drawn with now; the model is "" until it is known."""
+        request = self.serving.request(row, 1)
+        return service_fingerprint(self._llm.identity(request), request.sampling, embedder)
+
+    async def learn_model(self, row: DevRow, progress: Progress) -> None:
+        """Make the model's name known, which takes one answer where the server has not been asked yet."""
+        request = self.serving.request(row, 1)
+        if not self._llm.identity(request).model:
+            await self._patience.keep_trying(lambda: self._llm.generate(request), progress.note)
+
+    async def draw(self, job: ClaimedJob, embedder: EmbedderIdentity, progress: Progress) -> None:
+        """Draw until every row has all of its answers. Raises LeaseLostError, and what will not pass."""
+        run = _Run(self, job, embedder, progress)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._slots):
+                    group.create_task(run.work())
+        except* (EigencalError, LeaseLostError) as errors:
+            raise _first(errors) from None
+
+    def missing(self, job_id: str) -> AsyncIterator[StoredRow]:
+        """Yield the rows that lack answers."""
+        return self._jobs.stored_rows(job_id, incomplete_only=True)
+
+    async def ask(self, request: GenerationRequest, progress: Progress) -> Sequence[Draw]:
+        """Return answers, at least one, once it is our turn and the server is there."""
+        async with self._live_first.turn():
+            got = await self._patience.keep_trying(lambda: self._llm.generate(request), progress.note)
+        return got.draws
+
+    async def bind(self, lease: Lease, fingerprint: Fingerprint) -> None:
+        """Store what the answers are drawn with."""
+        await self._jobs.bind(lease, fingerprint)
+
+    async def keep(self, lease: Lease, line: int, draws: Sequence[Draw], *, complete: bool) -> None:
+        """Store the answers of a row."""
+        await self._jobs.keep_draws(lease, line, draws, complete=complete)
+
+
+class _Run:
+    """One run of the sampling stage: workers that share the rows and the fingerprint."""
+
+    def __init__(
+        self, drawer: Drawer, job: ClaimedJob, embedder: EmbedderIdentity, progress: Progress
+    ) -> None:
+        self._drawer = drawer
+        self._lease = job.lease
+        self._num_samples = job.options.num_samples or drawer.serving.num_samples
+        self._embedder = embedder
+        self._progress = progress
+        self._bound = job.fingerprint
+        self._rows = drawer.missing(job.lease.job_id)
+        self._reading = asyncio.Lock()
+
+    async def work(self) -> None:
+        """Draw row after row until none is left."""
+        while (stored := await self._next()) is not None:
+            await self._draw(stored)
+            await self._progress.advance()
+
+    async def _next(self) -> StoredRow | None:
+        async with self._reading:
+            return await anext(self._rows, None)
+
+    async def _draw(self, stored: StoredRow) -> None:
+        draws, wanted = stored.draws[: self._num_samples], self._num_samples
+        while len(draws) < wanted:
+            request = self._drawer.serving.request(stored.row, wanted - len(draws))
+            got = await self._drawer.ask(request, self._progress)
+            await self._bind(self._drawer.fingerprint(stored.row, self._embedder))
+            draws = (*draws, *got)[:wanted]
+            complete = len(draws) == wanted
+            await self._drawer.keep(self._lease, stored.row.line, draws, complete=complete)
+
+    async def _bind(self, fingerprint: Fingerprint) -> None:
+        """Store the fingerprint with the first answer; refuse answers of another set-up after that."""
+        if self._bound is None:
+            self._bound = fingerprint
+            await self._drawer.bind(self._lease, fingerprint)
+        check_same(self._bound, fingerprint)
+
+
+def check_same(bound: Fingerprint, now: Fingerprint) -> None:
+    """Raise Conflict when answers would come from another set-up than those already drawn."""
+    differs = bound.differs(now)
+    if differs:
+        raise Conflict(
+            "Answers of one calibration must all be drawn alike, but these parts differ between its rows, or "
+            f"have changed since it began: {', '.join(differs)}."
+        )
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    found = errors.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
