@@ -15,7 +15,7 @@ from service.domain.devdata_rows import RowError, check_row, parse_json
 from service.domain.errors import BodyTooLarge, InvalidDevData
 from service.domain.jobs import DevRow
 
-__all__ = ["DevData", "UploadLimits", "read_examples", "read_file", "write_rows"]
+__all__ = ["DevData", "UploadLimits", "read_examples", "read_file", "write_row", "write_rows"]
 
 MAX_LISTED = 20
 Raw = tuple[int, object]  # a line number and the row as parsed, or a RowError in its place
@@ -56,9 +56,16 @@ def read_examples(
 
 
 def write_rows(rows: Iterable[DevRow]) -> Iterator[bytes]:
-    """Yield each row as a line of JSONL that may be uploaded again."""
-    for row in rows:
-        yield json.dumps(_exported(row), ensure_ascii=False).encode() + b"\n"
+    """Yield each usable row as a line of JSONL that may be uploaded again.
+
+    A row with fewer than two answers took part in no fit and would be refused.
+    """
+    return (write_row(row) for row in rows if row.usable())
+
+
+def write_row(row: DevRow) -> bytes:
+    """Return a row as a line of JSONL. Half a surrogate pair, which an LLM may answer, becomes "?"."""
+    return json.dumps(_exported(row), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _exported(row: DevRow) -> dict[str, Any]:

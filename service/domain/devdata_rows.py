@@ -119,14 +119,9 @@ def _kind(value: object) -> str:
 
 
 def text(value: object, what: str = "must be") -> str:
-    """Return a string that every store can hold.
-
-    UTF-8 has no lone surrogates, PostgreSQL's text no NUL.
-    """
+    """Return a string that can be written as UTF-8, which has no lone surrogates."""
     if not isinstance(value, str):
         raise _FieldError(f"{what} a string, not {_kind(value)}")
-    if "\x00" in value:
-        raise _FieldError("holds a NUL character, which cannot be stored")
     if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
         raise _FieldError("holds half of a surrogate pair, which is no Unicode text")
     return value

@@ -4,6 +4,8 @@ EigencalError
 ├── InvalidRequest            what the caller sent does not fit
 │   ├── TooFewSamples         fewer than two usable answers supplied
 │   └── InvalidDevData        an uploaded dev set has bad rows
+├── MissingKey / BadKey       no bearer key, or one that opens nothing
+├── ScopeRequired             the caller may not do this
 ├── BodyTooLarge              more bytes or rows than the service accepts
 ├── UnsupportedMediaType      a body of a kind that the route does not read
 ├── NotFound / ModelNotFound
@@ -69,6 +71,24 @@ class InvalidDevData(InvalidRequest):
     ) -> None:
         super().__init__(detail, errors)
         self.extra |= {} if total_bad is None else {"total_bad": total_bad}
+
+
+class MissingKey(EigencalError):
+    """The route needs a bearer key and none was sent."""
+
+    code = "missing_key"
+
+
+class BadKey(EigencalError):
+    """The bearer key is not valid."""
+
+    code = "bad_key"
+
+
+class ScopeRequired(EigencalError):
+    """The caller is known, or no key is set, but this route is not for them."""
+
+    code = "scope_required"
 
 
 class BodyTooLarge(EigencalError):
