@@ -83,7 +83,7 @@ class DepolarizedRisk:
         a, z = float(np.exp(-point[0])), float(point[1])
         g, log_g = 1 / (1 + np.exp(-z)), -np.logaddexp(0, -z)
         log_s = log_softmax(a * self._parts.log_eigenvalues + self._parts.padding)
-        ratio = np.exp(np.minimum(log_s + self._log_d[:, None] - z, 700.0))
+        ratio = np.exp(log_s + self._log_d[:, None] - z)
         # log p = log(g/d) + log(1 + ratio); the ratio of signal to noise is rho / (1 - rho)
         logs = float(self._weighted.sum(axis=1) @ (log_g - self._log_d))
         value = -logs - float((self._weighted * np.log1p(ratio)).sum()) - log_g * self._outside + self._null

@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from service.spectral import batch
+from service.spectral.batch import Answers, dev_set, overlaps, solve, weighted
+from service.spectral.gram import reference_alignment, spectrum
+from tests.unit.spectral.worlds import answers, seeds
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds)
+def test_stacked_spectra_are_those_of_the_single_route(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    prompts = [answers(rng, 7, references=int(rng.integers(1, 4))) for _ in range(6)]
+    dev = dev_set(iter(prompts), 16)
+    for row, one in enumerate(prompts):
+        single = spectrum(one.vectors, np.bincount(one.index))
+        c, outside = reference_alignment(single, one.vectors, one.references)
+        assert dev.rank[row] == single.rank
+        assert dev.eigenvalues[row, : single.rank] == pytest.approx(single.eigenvalues, abs=1e-12)
+        assert dev.alignment[row, : single.rank] == pytest.approx(c, abs=1e-7)
+        assert dev.outside[row] == pytest.approx(outside, abs=1e-7)
+        assert (dev.eigenvalues[row, single.rank :] == 0).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds)
+def test_a_subset_is_the_spectrum_of_its_draws(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    one = answers(rng, 9)
+    draws = rng.permutation(9)[:4]
+    found = solve([weighted(overlaps(one), draws)], 16)
+    repeated = spectrum(one.vectors[one.index[draws]])
+    assert found.rank[0] == repeated.rank
+    assert found.eigenvalues[0] == pytest.approx(repeated.eigenvalues, abs=1e-12)
+
+
+def test_small_stacks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    prompts = [answers(rng, 5) for _ in range(12)]
+    whole = dev_set(prompts, 16)
+    monkeypatch.setattr(batch, "STACK_ENTRIES", 30)
+    split = dev_set(prompts, 16)
+    assert split.eigenvalues == pytest.approx(whole.eigenvalues, abs=1e-15)
+    assert split.alignment == pytest.approx(whole.alignment, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "index", "references", "said"),
+    [
+        (np.eye(2), [0, 2], np.eye(2), "index"),
+        (np.eye(2), [0, -1], np.eye(2), "index"),
+        (np.eye(2), [], np.eye(2), "at least one"),
+        (np.eye(2), [0], np.empty((0, 2)), "at least one"),
+        (np.zeros((1, 2)), [0], np.eye(2), "zero row"),
+        (np.eye(2), [0], np.zeros((1, 2)), "zero row"),
+        (np.array([[np.nan, 1.0]]), [0], np.eye(2), "not finite"),
+    ],
+)
+def test_unusable_answers_are_refused(
+    vectors: np.ndarray, index: list[int], references: np.ndarray, said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        overlaps(Answers(vectors, np.array(index, dtype=np.int64), references))
+
+
+def test_no_prompts_are_refused() -> None:
+    with pytest.raises(ValueError, match="no prompts"):
+        dev_set([], 16)

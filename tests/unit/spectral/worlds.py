@@ -1,0 +1,55 @@
+"""Small made-up worlds: answers as random vectors, and dev sets whose right parameters are known."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from service.spectral.batch import Answers
+from service.spectral.maps import CalibrationMap
+from service.spectral.risk import DevSet
+
+seeds = st.integers(0, 2**32 - 1)
+temperatures = st.floats(0.05, 50.0)
+depolarizations = st.floats(0.0, 0.999)
+
+
+def unit(rng: np.random.Generator, size: int, dimension: int) -> np.ndarray:
+    """Random unit rows with a common part, as answers to one prompt have."""
+    rows = rng.standard_normal((size, dimension)) + 2 * rng.standard_normal(dimension)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def spectra(rng: np.random.Generator, prompts: int, width: int) -> np.ndarray:
+    """Random descending eigenvalues (n, R) of sum 1, of ranks from 1 to R, zero padded."""
+    rank = rng.integers(1, width + 1, prompts)
+    raw = np.sort(rng.gamma(0.5, size=(prompts, width)) + 1e-4, axis=1)[:, ::-1]
+    raw = np.where(np.arange(width) < rank[:, None], raw, 0.0)
+    return raw / raw.sum(axis=1, keepdims=True)
+
+
+def calibrated_world(map_: CalibrationMap, eigenvalues: np.ndarray, dimension: int) -> DevSet:
+    """A dev set whose targets are what `map_` makes of the spectra: no other parameters have a lower risk."""
+    rank = np.count_nonzero(eigenvalues, axis=1)
+    bare = DevSet(eigenvalues, np.zeros_like(eigenvalues), np.zeros(len(rank)), rank, dimension)
+    log_p, log_q = map_.log_fitted(bare.log_eigenvalues, rank, dimension)
+    c = np.where(eigenvalues > 0, np.exp(log_p), 0.0)
+    return DevSet(eigenvalues, c, (dimension - rank) * np.exp(log_q), rank, dimension)
+
+
+def random_dev_set(seed: int, prompts: int = 30, width: int = 6, dimension: int = 24) -> DevSet:
+    """Spectra with alignments of no particular sense."""
+    rng = np.random.default_rng(seed)
+    values = spectra(rng, prompts, width)
+    inside = rng.gamma(0.7, size=values.shape) * (values > 0)
+    outside = rng.gamma(0.7, size=prompts)
+    total = inside.sum(axis=1) + outside
+    rank = np.count_nonzero(values, axis=1)
+    return DevSet(values, inside / total[:, None], outside / total, rank, dimension)
+
+
+def answers(rng: np.random.Generator, draws: int, dimension: int = 16, references: int = 1) -> Answers:
+    """Answers that repeat, and references near one of them."""
+    distinct = int(rng.integers(1, draws + 1))
+    index = np.append(np.arange(distinct), rng.integers(0, distinct, draws - distinct))
+    vectors = unit(rng, distinct, dimension)
+    near = vectors[rng.integers(0, distinct, references)] + 0.3 * rng.standard_normal((references, dimension))
+    return Answers(vectors, rng.permutation(index), near)
