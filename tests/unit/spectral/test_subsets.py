@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_large_numbers_are_fitted_on_a_grid_that_keeps_both_ends() -> None:
     assert grid[0] == 2
     assert grid[-1] == 256
     assert len(grid) <= 64
-    assert max(b / a for a, b in zip(grid[8:], grid[9:], strict=False)) < 1.15
+    assert max(b / a for a, b in pairwise(grid[8:])) < 1.15
 
 
 @pytest.mark.parametrize("method", ["temperature", "depolarized"])
