@@ -2,7 +2,6 @@
 
 import json
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.reliability import projection_band, projection_brier, projection_reliability
 from service.spectral.rouge import correct
 
-DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 NAME = "triviaqa_test_smollm2_m20"
 pytestmark = pytest.mark.shared
 
@@ -24,11 +22,11 @@ pytestmark = pytest.mark.shared
 class Recorded:
     """Rows 150-399: spectra, targets and labels."""
 
-    def __init__(self):
-        self.golden = json.loads((DATA / "golden.json").read_text())
-        lines = (DATA / f"{NAME}.jsonl").read_text().splitlines()
+    def __init__(self, folder, golden):
+        self.golden = golden
+        lines = (folder / f"{NAME}.jsonl").read_text().splitlines()
         self.right = np.array([correct(r["answer"], [r["reference"]]) for r in map(json.loads, lines)])
-        arrays = np.load(DATA / f"{NAME}.npz")
+        arrays = np.load(folder / f"{NAME}.npz")
         self.embeddings = arrays["emb"]
         distinct = [np.unique(row, return_counts=True) for row in arrays["S"][150:400]]
         self.vectors = [self.embeddings[index] for index, _ in distinct]
@@ -64,10 +62,8 @@ class Recorded:
 
 
 @pytest.fixture(scope="module")
-def recorded():
-    if not (DATA / "golden.json").exists():
-        pytest.skip("the recorded data is not at hand")
-    return Recorded()
+def recorded(shared_data, golden):
+    return Recorded(shared_data, golden)
 
 
 @pytest.fixture(params=["raw", "temperature", "depolarized"])

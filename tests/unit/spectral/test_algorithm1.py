@@ -1,0 +1,145 @@
+import itertools
+
+import numpy as np
+import pytest
+from scipy.cluster.hierarchy import fcluster, linkage
+
+from service.spectral.algorithm1 import algorithm1, bin_targets, cluster_labels, cluster_prompts, null_band
+from service.spectral.density import DensityStack, frobenius_cosines
+from service.spectral.gram import spectrum
+from service.spectral.maps import DepolarizedMap, Identity
+
+D = 24
+
+
+def topics(rng, size, dimension=D):
+    """Answers around a few topics, so that clusters mean something; one or two references each."""
+    centres = rng.standard_normal((6, dimension))
+    about = rng.integers(0, 6, size)
+    spread = rng.uniform(0.1, 1.5, size)
+    vectors = [
+        centres[a] + s * rng.standard_normal((int(rng.integers(1, 9)), dimension))
+        for a, s in zip(about, spread, strict=True)
+    ]
+    references = [centres[a] + rng.standard_normal((int(rng.integers(1, 3)), dimension)) for a in about]
+    return vectors, references
+
+
+def straight_ece(vectors, references, lambda_max, num_bins, num_clusters):
+    """The diagram as the method states it, on flattened d x d matrices, sharing no code with ours."""
+
+    def matrix(rows):
+        rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows.T @ rows / len(rows)
+
+    flat = np.stack([matrix(v).ravel() for v in vectors])
+    flat /= np.linalg.norm(flat, axis=1, keepdims=True)
+    targets = np.stack([matrix(r) for r in references])
+    edges = np.unique(np.quantile(lambda_max, np.linspace(0, 1, num_bins + 1)))
+    edges[0], edges[-1] = 0, 1
+    ece = 0.0
+    for low, high in itertools.pairwise(edges):
+        members = np.flatnonzero((lambda_max > low) & (lambda_max <= high))
+        cosines = flat[members] @ flat[members].T
+        labels = fcluster(linkage(cosines, "average"), num_clusters, "maxclust")
+        clusters = [members[labels == label] for label in set(labels) if (labels == label).sum() >= 2]
+        tops = [np.linalg.eigvalsh(targets[c].mean(axis=0))[-1] for c in clusters]
+        ece += members.size / lambda_max.size * abs(lambda_max[members].mean() - np.mean(tops))
+    return ece
+
+
+@pytest.mark.parametrize(("num_bins", "num_clusters"), [(8, 5), (8, 1), (6, 3), (10, 7), (1, 2)])
+def test_equals_a_straight_implementation(num_bins, num_clusters):
+    rng = np.random.default_rng(num_bins)
+    vectors, references = topics(rng, 150)
+    lambda_max = rng.uniform(0.1, 0.99, 150)
+    expected = straight_ece(vectors, references, lambda_max, num_bins, num_clusters)
+    for precision in (np.float32, np.float64):
+        stack = DensityStack.of([v.astype(precision) for v in vectors])
+        clustering = cluster_prompts(stack, lambda_max, num_bins=num_bins, num_clusters=num_clusters)
+        found = algorithm1(clustering, DensityStack.of(references))
+        assert found.ece == pytest.approx(expected, abs=1e-6)
+        assert found.mass.sum() == pytest.approx(1)
+
+
+def test_cosines_at_hand_give_the_same_clusters():
+    rng = np.random.default_rng(0)
+    vectors, references = topics(rng, 80)
+    stack, lambda_max = DensityStack.of(vectors), rng.uniform(0.1, 0.9, 80)
+    own = cluster_prompts(stack, lambda_max)
+    given = cluster_prompts(stack, lambda_max, cosines=frobenius_cosines(stack))
+    targets = DensityStack.of(references)
+    assert algorithm1(own, targets).ece == pytest.approx(algorithm1(given, targets).ece, abs=1e-12)
+    assert own.bin_similarity == pytest.approx(given.bin_similarity)
+
+
+def test_prompts_cluster_by_meaning_and_are_more_alike_within_clusters():
+    basis = np.eye(4)
+    vectors = [basis[:1], basis[1:2], basis[:1], basis[1:2], basis[:1], basis[2:3]]
+    clustering = cluster_prompts(DensityStack.of(vectors), np.full(6, 0.5), num_clusters=3)
+    members = sorted(c.tolist() for c in clustering.clusters[0])
+    assert members == [[0, 2, 4], [1, 3]]  # prompt 5 is alone and ignored
+    assert clustering.cluster_similarity == pytest.approx([1.0])
+    assert clustering.bin_similarity == pytest.approx([8 / 30])
+
+
+def test_the_target_of_a_cluster_is_the_largest_eigenvalue_of_its_mean_reference():
+    clustering = cluster_prompts(DensityStack.of([np.eye(3)[:1]] * 4), np.full(4, 0.5), num_clusters=1)
+    references = DensityStack.of([np.eye(3)[i] for i in (0, 0, 0, 1)])
+    assert bin_targets(clustering, references) == pytest.approx([0.75])
+    both = DensityStack.of([np.eye(3)[:2]] * 4)
+    assert algorithm1(clustering, both).ece == pytest.approx(0.0)
+
+
+def test_a_bin_of_singletons_has_no_target_and_is_left_out():
+    vectors = [np.eye(4)[i] for i in (0, 0, 3, 1, 2)]
+    clustering = cluster_prompts(
+        DensityStack.of(vectors), [0.1, 0.1, 0.1, 0.8, 0.8], num_bins=2, num_clusters=2
+    )
+    diagram = algorithm1(clustering, DensityStack.of([np.eye(4)[0]] * 5))
+    assert np.isnan(diagram.mean_target).tolist() == [False, True]
+    assert diagram.ece == pytest.approx(0.9)
+    assert np.isnan(clustering.cluster_similarity[1])
+
+
+def test_one_prompt_alone():
+    stack = DensityStack.of([np.eye(3)[0]])
+    assert cluster_labels(np.ones((1, 1)), 5).tolist() == [1]
+    assert np.isnan(algorithm1(cluster_prompts(stack, [0.5]), stack).ece)
+
+
+def test_sizes_must_agree():
+    stack = DensityStack.of([np.eye(3)[0]] * 3)
+    with pytest.raises(ValueError, match="lambda_max must have shape"):
+        cluster_prompts(stack, [0.5, 0.5])
+    with pytest.raises(ValueError, match="as many targets"):
+        algorithm1(cluster_prompts(stack, [0.5] * 3), DensityStack.of([np.eye(3)[0]]))
+
+
+def served_world(map_, seed, size=160):
+    rng = np.random.default_rng(seed)
+    vectors, _ = topics(rng, size)
+    stack = DensityStack.of(vectors)
+    spectra = [spectrum(v) for v in vectors]
+    served = [map_.serve(s.eigenvalues, D) for s in spectra]
+    return stack, spectra, served, cluster_prompts(stack, [s.lambda_max for s in served])
+
+
+def test_the_band_is_far_from_zero_in_a_calibrated_world():
+    """The bias that the band is there for: 'calibrated' does not read 0."""
+    stack, spectra, served, clustering = served_world(Identity(), 0)
+    band = null_band(clustering, stack, spectra, served, np.random.default_rng(0))
+    assert band.num_draws == 20
+    assert band.ece_low > 0.03
+    assert band.mean.shape == clustering.mass.shape
+    assert (band.low <= band.mean).all()
+    assert (band.mean <= band.high).all()
+
+
+def test_overconfidence_lies_above_the_band():
+    truth = DepolarizedMap(1.0, 0.8)
+    stack, spectra, served, clustering = served_world(Identity(), 1)
+    band = null_band(clustering, stack, spectra, served, np.random.default_rng(0))
+    true_spectra = [truth.serve(s.eigenvalues, D) for s in spectra]
+    world = null_band(clustering, stack, spectra, true_spectra, np.random.default_rng(1))
+    assert world.ece_low > band.ece_high

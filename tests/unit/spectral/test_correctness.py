@@ -1,0 +1,101 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from service.spectral.correctness import accuracy_rejection, auroc, bootstrap_auroc
+
+few_scores = st.integers(-3, 3).map(lambda x: x / 4)  # few values: many ties
+rows = st.lists(
+    st.tuples(st.one_of(few_scores, st.floats(-5, 5)), st.integers(0, 1)), min_size=2, max_size=50
+)
+
+
+@given(rows.filter(lambda rows: len({label for _, label in rows}) == 2))
+def test_auroc_is_that_of_scikit_learn(rows):
+    scores, labels = np.round(np.array(rows).T, 10)
+    assert auroc(scores, labels) == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+    assert auroc(-scores, labels) == pytest.approx(1 - auroc(scores, labels), abs=1e-12)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_has_no_auroc_and_says_so(label):
+    assert math.isnan(auroc([0.1, 0.2], [label] * 2))
+    found = bootstrap_auroc([0.1, 0.2], [label] * 2, np.random.default_rng(0))
+    assert not found.defined
+    assert math.isnan(found.low)
+    assert found.num_resamples == 0
+
+
+def test_noise_in_the_last_bits_is_a_tie():
+    assert auroc([1.0, 1 - 4e-16, 1 + 2e-16, 0.5], [0, 1, 0, 0]) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "message"),
+    [
+        ([], [], "one length"),
+        ([0.1], [0, 1], "one length"),
+        ([np.nan, 0.1], [0, 1], "finite"),
+        ([0.2, 0.1], [0, 2], "0 or 1"),
+    ],
+)
+def test_unusable_input_is_refused(scores, labels, message):
+    for function in (auroc, accuracy_rejection):
+        with pytest.raises(ValueError, match=message):
+            function(scores, labels)
+
+
+def noisy(rng, size):
+    labels = (rng.random(size) < 0.3).astype(float)
+    return labels + rng.normal(0, 1.0, size), labels
+
+
+def test_the_interval_holds_the_truth_about_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    truth = 0.5 * (1 + math.erf(1 / 2))  # two normals of variance 1, one apart
+    found = [bootstrap_auroc(*noisy(rng, 200), rng, num_resamples=200) for _ in range(100)]
+    assert sum(f.low <= truth <= f.high for f in found) >= 86
+    assert np.mean([f.standard_error for f in found]) == pytest.approx(
+        np.std([f.value for f in found]), rel=0.25
+    )
+
+
+def test_a_seed_gives_the_same_interval_and_more_resamples_no_smaller_error():
+    scores, labels = noisy(np.random.default_rng(0), 150)
+    few, again = (bootstrap_auroc(scores, labels, np.random.default_rng(1)) for _ in range(2))
+    many = bootstrap_auroc(scores, labels, np.random.default_rng(1), num_resamples=4000)
+    assert few == again
+    assert many.standard_error == pytest.approx(few.standard_error, rel=0.1)
+    assert few.low < few.value < few.high
+
+
+def test_resamples_of_one_class_are_left_out():
+    found = bootstrap_auroc([0.1, 0.2, 0.3], [0, 0, 1], np.random.default_rng(0), num_resamples=300)
+    assert 0 < found.num_resamples < 300
+    assert found.value == 1
+
+
+def test_a_curve_by_hand():
+    curve = accuracy_rejection([0.9, 0.5, 0.7, 0.1], [1, 0, 1, 0])
+    assert curve.rejected.tolist() == [0, 0.25, 0.5, 0.75]
+    assert curve.accuracy == pytest.approx([1 / 2, 2 / 3, 1, 1])
+    assert curve.area == pytest.approx((1 / 2 + 2 / 3 + 2) / 4)
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=30))
+def test_a_score_that_knows_nothing_gets_the_accuracy(labels):
+    curve = accuracy_rejection(np.full(len(labels), 0.4), labels)
+    assert curve.accuracy == pytest.approx(np.mean(labels))
+    assert curve.area == pytest.approx(np.mean(labels))
+
+
+@given(rows)
+def test_perfect_scores_have_the_largest_area(rows):
+    scores, labels = np.array(rows).T
+    best = accuracy_rejection(labels, labels).area
+    assert accuracy_rejection(scores, labels).area <= best + 1e-12
+    assert accuracy_rejection(scores, labels).accuracy[0] == pytest.approx(labels.mean())

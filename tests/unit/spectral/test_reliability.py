@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from service.spectral.reliability import (
+    bin_index,
+    consistency_band,
+    equal_mass_bins,
+    expected_calibration_error,
+    projection_band,
+    projection_brier,
+    projection_reliability,
+    reliability_diagram,
+)
+
+shares = arrays(np.float64, st.integers(1, 60), elements=st.floats(0, 1))
+
+
+@given(shares, st.integers(1, 12))
+def test_bins_cover_every_value_and_none_is_empty(values, num_bins):
+    edges = equal_mass_bins(values, num_bins)
+    bins = bin_index(values, edges)
+    assert edges[0] == 0
+    assert edges[-1] == 1
+    assert (np.diff(edges) > 0).all()
+    assert edges.size - 1 <= num_bins
+    assert (np.bincount(bins, minlength=edges.size - 1) > 0).all()
+    rounded = np.round(values, 12)
+    assert (rounded <= edges[bins + 1]).all()
+    assert ((rounded > edges[bins]) | (bins == 0)).all()
+
+
+def test_distinct_values_share_the_mass_equally():
+    values = np.linspace(0.01, 0.99, 80)
+    bins = bin_index(values, equal_mass_bins(values, 8))
+    assert np.bincount(bins).tolist() == [10] * 8
+
+
+def test_bins_are_closed_on_the_right():
+    assert bin_index([0.0, 0.5, 0.5001, 1.0], np.array([0, 0.5, 1])).tolist() == [0, 0, 1, 1]
+
+
+def test_last_bits_of_equal_spectra_do_not_decide_on_bins():
+    noise = 1 + np.array([-4, -3, -2, -1, 0, 1, 2, 3]) * 1.1e-16
+    values = np.concatenate([np.linspace(0.1, 0.8, 8), noise])
+    bins = bin_index(values, equal_mass_bins(values, 8))
+    assert np.unique(bins[8:]).size == 1
+
+
+def test_ties_merge_bins():
+    assert equal_mass_bins([1.0, 1.0, 1.0], 8).tolist() == [0, 1]
+    assert equal_mass_bins([0.1] * 50 + [0.9] * 50, 8).size == 3
+
+
+@pytest.mark.parametrize("values", [[], [0.1, np.nan], [-0.1], [1.1], [[0.1]]])
+def test_values_that_are_no_probabilities_are_refused(values):
+    with pytest.raises(ValueError, match="values must be"):
+        equal_mass_bins(values, 8)
+
+
+def test_no_bins_and_unequal_lengths_are_refused():
+    with pytest.raises(ValueError, match="num_bins"):
+        equal_mass_bins([0.5], 0)
+    with pytest.raises(ValueError, match="differ in shape"):
+        reliability_diagram([0.1, 0.2], [0.1])
+
+
+def test_a_diagram_by_hand():
+    diagram = projection_reliability([0.2, 0.2, 0.8, 0.8], [0.0, 0.2, 0.5, 0.9], num_bins=2)
+    assert diagram.mean_predicted == pytest.approx([0.2, 0.8])
+    assert diagram.mean_target == pytest.approx([0.1, 0.7])
+    assert diagram.mass.tolist() == [0.5, 0.5]
+    assert diagram.ece == pytest.approx(0.1)
+    assert projection_brier([0.2, 0.8], [0.0, 0.5]) == pytest.approx((0.04 + 0.09) / 2)
+
+
+@given(shares)
+def test_a_perfect_prediction_has_no_error(values):
+    assert reliability_diagram(values, values).ece == 0
+    assert projection_brier(values, values) == 0
+
+
+@given(shares, st.randoms(use_true_random=False))
+def test_the_order_of_prompts_does_not_matter(values, random):
+    target = values[::-1]
+    order = list(range(values.size))
+    random.shuffle(order)
+    shuffled = reliability_diagram(values[order], target[order]).ece
+    assert shuffled == pytest.approx(reliability_diagram(values, target).ece, abs=1e-12)
+
+
+def test_a_bin_without_target_is_left_out_and_the_rest_counts_fully():
+    predicted, mass = np.array([0.2, 0.9]), np.array([0.5, 0.5])
+    assert expected_calibration_error(predicted, np.array([0.3, np.nan]), mass) == pytest.approx(0.1)
+    assert np.isnan(expected_calibration_error(predicted, np.array([np.nan, np.nan]), mass))
+
+
+def world(rng, sharpness=1.0, size=300):
+    """Prompts whose reference is u_1 with probability p_1^sharpness."""
+    predicted = rng.uniform(0.1, 0.9, size)
+    return predicted, (rng.random(size) < predicted**sharpness).astype(float)
+
+
+def test_a_calibrated_world_lies_in_its_band_at_least_90_times_of_100():
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(100):
+        predicted, drawn = world(rng)
+        band = projection_band(predicted, rng, num_draws=200)
+        inside += band.holds(projection_reliability(predicted, drawn).ece)
+    assert inside >= 90
+
+
+def test_a_miscalibrated_world_lies_above_its_band():
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        predicted, drawn = world(rng, sharpness=2.0)
+        assert projection_reliability(predicted, drawn).ece > projection_band(predicted, rng).ece_high
+
+
+def test_the_band_surrounds_the_diagonal():
+    rng = np.random.default_rng(0)
+    predicted, _ = world(rng)
+    band = projection_band(predicted, rng)
+    expected = projection_reliability(predicted, predicted).mean_predicted
+    assert band.mean == pytest.approx(expected, abs=0.02)
+    assert (band.low < expected).all()
+    assert (expected < band.high).all()
+    assert 0 < band.ece_low < band.ece_mean < band.ece_high
+
+
+def test_a_band_leaves_out_bins_without_target_and_wants_20_draws():
+    targets = np.tile([0.5, np.nan], (20, 1))
+    band = consistency_band(targets, np.zeros(20))
+    assert band.mean[0] == 0.5
+    assert np.isnan([band.mean[1], band.low[1], band.high[1]]).all()
+    with pytest.raises(ValueError, match="20 draws"):
+        consistency_band(targets[:19], np.zeros(19))
