@@ -77,6 +77,9 @@ class JobStore(Protocol):
     async def bind(self, lease: Lease, fingerprint: Fingerprint) -> None:
         """Store what the answers are drawn with, before the first is kept."""
 
+    async def fingerprint(self, job_id: str) -> Fingerprint | None:
+        """Return what `bind` stored."""
+
     def stored_rows(self, job_id: str, *, incomplete_only: bool = False) -> AsyncIterator[StoredRow]:
         """Yield the rows in file order, a bounded number in memory."""
 

@@ -7,8 +7,6 @@ active for the same fingerprint when this one was fitted; absent without one).
 
 from typing import Literal, NotRequired, TypedDict
 
-MapName = Literal["raw", "temperature", "depolarized", "active"]
-
 
 class Estimate(TypedDict):
     """A figure with its 95 % interval (bootstrap over prompts); bounds null where none was computed."""
@@ -104,11 +102,11 @@ class ServedRow(TypedDict):
     area under the accuracy-rejection curve, higher is better.
     """
 
-    map: MapName
+    map: str
     risk: float
     projection_ece: float
     projection_brier: float
-    algorithm1_ece: float
+    algorithm1_ece: float | None
     algorithm1_band: Band
     auroc_lambda_max: Estimate
     auroc_entropy: Estimate
@@ -144,7 +142,7 @@ class TemperatureCurve(TypedDict):
 class RejectionCurve(TypedDict):
     """Accuracy of the answers kept when a share of the least certain ones is rejected."""
 
-    map: MapName
+    map: str
     rejected: list[float]
     accuracy: list[float]
 

@@ -150,6 +150,11 @@ class SqlJobs:
         """Store what the answers are drawn with."""
         await self._write(lease, fingerprint=codec.encode_fingerprint(fingerprint))
 
+    async def fingerprint(self, job_id: str) -> Fingerprint | None:
+        """Return what `bind` stored."""
+        found = await self._one(jobs.c.id == job_id)
+        return None if found is None else codec.decode_fingerprint(found["fingerprint"])
+
     def stored_rows(self, job_id: str, *, incomplete_only: bool = False) -> AsyncIterator[StoredRow]:
         """Yield the rows in file order, a page at a time."""
         return read_rows(self._database, job_id, incomplete_only=incomplete_only)

@@ -1,0 +1,203 @@
+"""The report of a fit in its final shape, the decision to activate, and warnings in plain words."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.domain.calibration import Calibration, Method
+from service.domain.evidence import estimate, evidence
+from service.domain.fitting import Fitted, mean_difference
+from service.domain.jobs import FEW_ROWS, CalibrateOptions
+from service.domain.labels import Labels, label
+from service.domain.material import Material
+from service.domain.report_model import (
+    CalibrationPart,
+    DataPart,
+    Decision,
+    Estimate,
+    FitPart,
+    ParametersAt,
+    PlainWarning,
+    Report,
+)
+from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit
+
+MANY = 0.05  # share of truncated or empty answers that is worth a warning
+CONVERGED = 1e-4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """Everything a finished fit is about."""
+
+    calibration: Calibration
+    options: CalibrateOptions
+    material: Material
+    fitted: Fitted
+    active: Calibration | None
+    num_rows: int
+
+
+def make_report(outcome: Outcome) -> Report:
+    """Return the report. Blocking: seconds."""
+    labels = label(outcome.material)
+    served, curves = evidence(outcome.material, outcome.fitted, labels, outcome.options.seed)
+    decision = decide(outcome)
+    return {
+        "version": 1,
+        "calibration": _calibration(outcome.calibration),
+        "data": _data(outcome, labels),
+        "fits": {method: _fit(outcome.fitted, method) for method in outcome.fitted.fits},
+        "parameters": _parameters(outcome.calibration),
+        "served": served,
+        "decision": decision,
+        "curves": curves,
+        "warnings": list(_warnings(outcome, labels, decision)),
+    }
+
+
+def decide(outcome: Outcome) -> Decision:
+    """Return whether to activate: by cross-validated risk against what is active now, or raw scores."""
+    risks = outcome.fitted.held_out.risks
+    rival = "active" if outcome.active else "raw"
+    gap, low, high = mean_difference(risks[outcome.calibration.method], risks[rival], outcome.options.seed)
+    asked = outcome.options.activate
+    activated = asked == "always" or (asked == "if_better" and (outcome.active is None or gap < 0))
+    return {
+        "asked": asked,
+        "activated": activated,
+        "against": outcome.active.id if outcome.active else None,
+        "difference": estimate(gap, low, high),
+        "reason": _reason(asked, gap, low, high, outcome.active),
+    }
+
+
+def _reason(asked: str, gap: float, low: float, high: float, active: Calibration | None) -> str:
+    compared = "the active calibration" if active else "raw scores"
+    word = "below" if gap < 0 else "not below"
+    figures = (
+        f"its cross-validated risk is {word} that of {compared} on the same rows "
+        f"(difference {gap:+.4f} nats, 95 % interval {low:+.4f} to {high:+.4f})"
+    )
+    if asked == "if_better" and active is None:
+        return f"Activated because none was active for this set-up; {figures}."
+    if asked == "if_better":
+        return f"{'Activated' if gap < 0 else 'Not activated'} because {figures}."
+    return f"{'Activated' if asked == 'always' else 'Not activated'} as asked; {figures}."
+
+
+def _calibration(calibration: Calibration) -> CalibrationPart:
+    headline = calibration.headline()
+    return {
+        "id": calibration.id,
+        "name": calibration.name,
+        "created_at": calibration.created_at.isoformat(),
+        "method": calibration.method,
+        "temperature": headline.temperature,
+        "depolarization": headline.depolarization if calibration.method == "depolarized" else None,
+        "eps": calibration.eps,
+        "num_samples": calibration.num_samples,
+        "fingerprint": dict(calibration.fingerprint.parts()),
+    }
+
+
+def _parameters(calibration: Calibration) -> list[ParametersAt]:
+    depolarized = calibration.method == "depolarized"
+    return [
+        {
+            "num_samples": m,
+            "temperature": p.temperature,
+            "depolarization": p.depolarization if depolarized else None,
+        }
+        for m, p in sorted(calibration.parameters.items())
+    ]
+
+
+def _data(outcome: Outcome, labels: Labels) -> DataPart:
+    material = outcome.material
+    draws = [draw for row in material.rows for draw in row.draws]
+    return {
+        "rows": outcome.num_rows,
+        "usable": len(material.rows),
+        "rows_full": int(material.full.size),
+        "num_samples": material.num_samples,
+        "drawn_by": "service" if outcome.calibration.fingerprint.source == "service" else "caller",
+        "answers": len(draws),
+        "distinct_mean": float(np.mean([len(texts) for texts in material.texts])),
+        "truncated": sum(d.truncated for d in draws) / len(draws),
+        "empty": sum(not d.text for d in draws) / len(draws),
+        "references_mean": float(np.mean([len(one.row.references) for one in material.rows])),
+        "correct_from": labels.source,
+        "accuracy": float(labels.right.mean()),
+    }
+
+
+def _fit(fitted: Fitted, method: Method) -> FitPart:
+    found = fitted.fits[method]
+    spread = fitted.bootstraps[method]
+    return {
+        "temperature": estimate(found.map.temperature, spread.temperature.low, spread.temperature.high),
+        "depolarization": _depolarization(found, spread),
+        "risk": found.risk,
+        "cv_risk": float(fitted.held_out.risks[method].mean()),
+        "mean_entropy": found.mean_entropy,
+        "at_bound": list(found.at_bound),
+        "stationarity_gap": found.stationarity_gap,
+    }
+
+
+def _depolarization(found: TemperatureFit | DepolarizedFit, spread: Bootstrap) -> Estimate | None:
+    if isinstance(found, TemperatureFit) or spread.depolarization is None:
+        return None
+    return estimate(found.map.depolarization, spread.depolarization.low, spread.depolarization.high)
+
+
+def _warnings(outcome: Outcome, labels: Labels, decision: Decision) -> Iterator[PlainWarning]:
+    yield from _about_data(outcome, labels)
+    yield from _about_fit(outcome, decision)
+
+
+def _about_data(outcome: Outcome, labels: Labels) -> Iterator[PlainWarning]:
+    data, m = _data(outcome, labels), outcome.material.num_samples
+    if data["rows_full"] < FEW_ROWS:
+        yield _warning(
+            "few_rows", f"Only {data['rows_full']} rows: intervals are wide. Use at least {FEW_ROWS}."
+        )
+    if data["usable"] > data["rows_full"]:
+        short = data["usable"] - data["rows_full"]
+        yield _warning(
+            "short_rows", f"{short} rows have fewer than {m} answers: left out of the headline fit."
+        )
+    if data["rows"] > data["usable"]:
+        left = data["rows"] - data["usable"]
+        yield _warning("unusable_rows", f"{left} rows have no reference or fewer than two answers: left out.")
+    if labels.right.all() or not labels.right.any():
+        which = "right" if labels.right.all() else "wrong"
+        yield _warning("one_class", f"All answers are {which}: AUROC cannot be computed.")
+    if data["truncated"] > MANY:
+        yield _warning("truncated", f"{data['truncated']:.0%} of the answers were cut by max_tokens.")
+    if data["empty"] > MANY:
+        yield _warning("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
+
+
+def _about_fit(outcome: Outcome, decision: Decision) -> Iterator[PlainWarning]:
+    found = outcome.fitted.fits[outcome.calibration.method]
+    for name in found.at_bound:
+        text = f"The best {name} sits on the bound of the search: the data do not pin it down."
+        yield _warning("at_bound", text)
+    if not found.at_bound and found.stationarity_gap > CONVERGED:
+        yield _warning(
+            "not_converged", f"The search stopped {found.stationarity_gap:.1e} from a stationary point."
+        )
+    gap = decision["difference"]
+    if gap["value"] is not None and gap["value"] >= 0:
+        rival = "the active calibration" if outcome.active else "raw scores"
+        yield _warning("not_better", f"On held-out prompts it is not better than {rival}.")
+    elif gap["high"] is not None and gap["high"] >= 0:
+        rival = "the active calibration" if outcome.active else "raw scores"
+        yield _warning("gain_unsure", f"Its gain over {rival} may be chance: the interval reaches 0.")
+
+
+def _warning(code: str, text: str) -> PlainWarning:
+    return {"code": code, "text": text}
