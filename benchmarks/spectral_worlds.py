@@ -1,0 +1,40 @@
+"""Made-up answers for the spectral benchmarks: float32 vectors that repeat as recorded answers do."""
+
+from pathlib import Path
+
+import numpy as np
+
+from service.spectral.batch import Answers
+
+DIMENSION = 768
+RECORDED = Path(__file__).parents[2] / "shared" / "data" / "triviaqa_test_smollm2_m20.npz"
+
+
+def prompt(rng: np.random.Generator, num_samples: int, distinct: int) -> Answers:
+    """One prompt with `distinct` answers among `num_samples`, and one reference."""
+    vectors = rng.standard_normal((distinct, DIMENSION)) + 1.5 * rng.standard_normal(DIMENSION)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    index = np.append(np.arange(distinct), rng.integers(0, distinct, num_samples - distinct))
+    reference = vectors[:1] + rng.standard_normal((1, DIMENSION)) / np.sqrt(DIMENSION)
+    return Answers(vectors.astype(np.float32), index, reference.astype(np.float32))
+
+
+def prompts(count: int, num_samples: int, share: float, seed: int = 0) -> list[Answers]:
+    """`count` prompts; the number of distinct answers varies evenly around `share` of the samples."""
+    rng = np.random.default_rng(seed)
+    spread = min(share, 1 - share)
+    sizes = np.rint(num_samples * rng.uniform(share - spread, share + spread, count)).astype(int)
+    return [prompt(rng, num_samples, int(max(size, 1))) for size in sizes]
+
+
+def recorded(count: int) -> list[Answers] | None:
+    """The first recorded TriviaQA prompts with 20 answers each, where the data are at hand."""
+    if not RECORDED.exists():
+        return None
+    with np.load(RECORDED) as arrays:
+        vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
+    made = []
+    for samples, reference in zip(drawn[:count], references[:count], strict=True):
+        distinct, index = np.unique(samples, return_inverse=True)
+        made.append(Answers(vectors[distinct], index, vectors[[reference]]))
+    return made
