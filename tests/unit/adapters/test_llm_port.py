@@ -16,7 +16,7 @@ from service.domain.ports import LanguageModel
 from tests.support.openai_server import OpenAIServer, answers, hang
 
 SHORT = Sampling(temperature=0.7, max_tokens=8, stop=("\n",))
-LONG = Sampling(temperature=1.0, max_tokens=1000)
+LONG = Sampling(temperature=0, max_tokens=1000)  # greedy after few-shot text never ends by itself
 Open = Callable[..., AbstractAsyncContextManager[LanguageModel]]
 
 
