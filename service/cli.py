@@ -49,6 +49,8 @@ def serve() -> None:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    for chatty in ("httpx", "sentence_transformers", "alembic"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
     try:
         app = create_app(settings)
     except ValueError as error:

@@ -9,6 +9,7 @@ from service.api.bodies import RequestModel
 
 Part = Literal["samples", "modes", "spectrum"]
 Text = Annotated[str, Field(max_length=1_000_000)]
+Answer = Annotated[str, Field(max_length=200_000)]
 MAX_ITEMS = 256
 
 
@@ -63,7 +64,7 @@ class ScoreRequest(RequestModel):
     messages: list[MessageIn] | None = Field(
         None, min_length=1, max_length=1024, description="A conversation, sent to the LLM as it is."
     )
-    samples: list[Text] | None = Field(
+    samples: list[Answer] | None = Field(
         None,
         min_length=2,
         max_length=MAX_ITEMS,
@@ -119,18 +120,14 @@ class BatchRequest(RequestModel):
     )
 
 
-class _Out(BaseModel):
-    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
-
-
-class SpectrumValues(_Out):
+class SpectrumValues(BaseModel):
     """The two numbers of a spectrum."""
 
     lambda_max: float = Field(description="Largest eigenvalue, 0..1. Higher = more certain.")
     entropy: float = Field(description="Von Neumann entropy in nats. Higher = less certain.")
 
 
-class CalibrationUsed(_Out):
+class CalibrationUsed(BaseModel):
     """The calibration that the score used, with the parameters for its number of answers."""
 
     id: str = Field(description="Id of the calibration.")
@@ -140,7 +137,7 @@ class CalibrationUsed(_Out):
     created_at: datetime = Field(description="When it was fitted.")
 
 
-class WarningOut(_Out):
+class WarningOut(BaseModel):
     """Something the caller should know."""
 
     code: str = Field(description="calibration_missing, calibration_mismatch or partial_samples.")
@@ -148,7 +145,7 @@ class WarningOut(_Out):
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
 
 
-class ModeOut(_Out):
+class ModeOut(BaseModel):
     """One latent meaning among the answers: an eigenvector of the density matrix."""
 
     probability: float = Field(description="Its served eigenvalue, 0..1.")
@@ -156,7 +153,7 @@ class ModeOut(_Out):
     answer: str = Field(description="The sample most aligned with it.")
 
 
-class SpectrumOut(_Out):
+class SpectrumOut(BaseModel):
     """The whole spectrum."""
 
     eigenvalues: list[float] = Field(description="Served eigenvalues, descending.")
@@ -165,14 +162,14 @@ class SpectrumOut(_Out):
     uncalibrated: list[float] = Field(description="Eigenvalues as they came, descending, sum 1.")
 
 
-class UsageOut(_Out):
+class UsageOut(BaseModel):
     """Tokens, as the LLM server counts them."""
 
     prompt_tokens: int = Field(description="Tokens of the prompt.")
     completion_tokens: int = Field(description="Tokens of all answers.")
 
 
-class TimingsOut(_Out):
+class TimingsOut(BaseModel):
     """Milliseconds by stage."""
 
     queue: float = Field(description="Waiting: for parsing and for a slot at the LLM.")
@@ -182,7 +179,7 @@ class TimingsOut(_Out):
     total: float = Field(description="All of it.")
 
 
-class ScoreResponse(_Out):
+class ScoreResponse(BaseModel):
     """A scored prompt."""
 
     id: str = Field(description="Id of this score.")
