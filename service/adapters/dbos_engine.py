@@ -1,0 +1,135 @@
+"""DBOS as the engine of jobs: each job is a workflow whose parts are steps, kept in a database of DBOS's own.
+
+DBOS runs workflows in a thread of its own; the parts themselves run in the application's event loop, where
+the LLM and the embedder live. Killed at any moment, the workflows of this executor go on when it starts again.
+Those of another executor go on here once `revive` hands them over: DBOS refuses what the former owner writes.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from service.adapters.job_engine import PARTS, Part, RunPart
+
+logger = logging.getLogger(__name__)
+
+# Raised only when workflows of the old shape could not go on with the new code.
+WORKFLOW_VERSION = "1"
+QUEUE = "eigencal-jobs"
+SCHEMA = "eigencal_jobs"
+_POLL_S = 0.5
+
+
+class _Current:
+    """DBOS is one per process and its workflows are plain functions: this is how they find their engine."""
+
+    engine: "DbosEngine | None" = None
+    workflow: Any = None
+
+
+async def _workflow(job_id: str) -> None:
+    from dbos import DBOS
+
+    for part in PARTS:
+        await DBOS.run_step_async({"name": part}, _step, job_id, part)
+
+
+async def _step(job_id: str, part: Part) -> None:
+    engine = _Current.engine
+    if engine is None:
+        raise asyncio.CancelledError  # stopping: the workflow stays pending
+    await engine.call(job_id, part)
+
+
+class DbosEngine:
+    """Implements `JobEngine` on DBOS. `executor_id`: stable, and unique among replicas of one database."""
+
+    def __init__(self, url: str, *, executor_id: str) -> None:
+        self._url = url
+        self._executor_id = executor_id
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._run: RunPart | None = None
+
+    async def start(self, run: RunPart) -> None:
+        """Launch DBOS, which takes up what this executor left. Raises RuntimeError if another engine runs."""
+        if _Current.engine is not None:
+            raise RuntimeError("only one engine of durable jobs can run in a process")
+        self._loop, self._run = asyncio.get_running_loop(), run
+        _Current.engine = self
+        try:
+            await asyncio.to_thread(self._launch)
+        except BaseException:
+            _Current.engine = None
+            raise
+
+    def _launch(self) -> None:
+        from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+
+        if _Current.workflow is None:
+            _Current.workflow = DBOS.workflow(name="calibrate", max_recovery_attempts=None)(_workflow)
+        config: DBOSConfig = {
+            "name": "eigencal",
+            "system_database_url": self._url,
+            "dbos_system_schema": SCHEMA,
+            "application_version": WORKFLOW_VERSION,
+            "executor_id": self._executor_id,
+            "serializer": DBOSPortableJSONSerializer(),
+            "enable_otlp": False,
+            "log_level": "ERROR",
+        }
+        DBOS(config=config)
+        DBOS.launch()
+        DBOS.register_queue(
+            QUEUE, worker_concurrency=1, polling_interval_sec=_POLL_S, on_conflict="always_update"
+        )
+
+    async def stop(self) -> None:
+        """Stop DBOS; workflows under way stay pending. Idempotent."""
+        from dbos import DBOS
+
+        if _Current.engine is self:
+            _Current.engine = None
+            await asyncio.to_thread(DBOS.destroy)
+
+    async def call(self, job_id: str, part: Part) -> None:
+        """Run a part in the application's loop; called in DBOS's."""
+        if self._loop is None or self._run is None:
+            raise RuntimeError("the engine has not been started")
+
+        async def run(function: RunPart) -> None:
+            await function(job_id, part)
+
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(self._run), self._loop))
+
+    async def enqueue(self, job_id: str) -> None:
+        """Put the job's workflow in the queue that all replicas share."""
+        await asyncio.to_thread(_enqueue, job_id, job_id)
+
+    async def revive(self, job_id: str, epoch: int) -> None:
+        """Take the workflow from whoever had it. One that has ended without ending the job is begun anew."""
+        await asyncio.to_thread(_revive, job_id, epoch)
+
+    async def cancel(self, job_id: str) -> None:
+        """Mark the workflow cancelled."""
+        from dbos import DBOS
+
+        await asyncio.to_thread(DBOS.cancel_workflow, job_id)
+
+
+def _enqueue(job_id: str, workflow_id: str) -> None:
+    from dbos import DBOS, SetWorkflowID
+
+    with SetWorkflowID(workflow_id):
+        DBOS.enqueue_workflow(QUEUE, _Current.workflow, job_id)
+
+
+def _revive(job_id: str, epoch: int) -> None:
+    from dbos import DBOS
+
+    status = DBOS.get_workflow_status(job_id)
+    if status is None:
+        _enqueue(job_id, job_id)
+    elif status.status == "PENDING":
+        DBOS.resume_workflow(job_id, queue_name=QUEUE)
+    elif status.status not in ("ENQUEUED", "DELAYED"):
+        _enqueue(job_id, f"{job_id}.{epoch}")

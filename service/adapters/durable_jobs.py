@@ -1,0 +1,178 @@
+"""The queue of jobs: takes them in, runs them under a lease, takes over those of dead replicas."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+
+from service.adapters.job_engine import JobEngine, Part
+from service.adapters.store import SqlJobs
+from service.domain.calibrating import Pipeline
+from service.domain.errors import EigencalError, StoreUnavailable
+from service.domain.job_store import ClaimedJob, Lease, LeaseLostError, OpenJob
+from service.domain.jobs import CalibrateOptions, DevRow, Job, JobError
+
+logger = logging.getLogger(__name__)
+
+INTERNAL = JobError("internal", "The service failed at this job; its log tells more.")
+
+
+class DurableJobs:
+    """Implements `service.domain.jobs.JobQueue`.
+
+    Whoever runs a job claims it, which raises its epoch, and beats every `beat_s`. A job whose heartbeat has
+    stood still for `lease_s` is revived here, by this replica's own clock. The former owner, should it wake,
+    finds its lease lost at the next write or beat and stops.
+    """
+
+    def __init__(
+        self,
+        store: SqlJobs,
+        pipeline: Pipeline,
+        engine: JobEngine,
+        *,
+        owner: str,
+        beat_s: float = 1.0,
+        lease_s: float = 10.0,
+        poll_s: float = 0.3,
+    ) -> None:
+        self._store = store
+        self._pipeline = pipeline
+        self._engine = engine
+        self._owner = owner
+        self._beat_s, self._lease_s, self._poll_s = beat_s, lease_s, poll_s
+        self._running: dict[asyncio.Task[None], str] = {}
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to run jobs: those left by this replica at once, those of dead peers after a while."""
+        await self._engine.start(self._run)
+        self._watcher = asyncio.create_task(self._watch(), name="job-watcher")
+
+    async def stop(self) -> None:
+        """Break off what runs; it goes on at the next start. Idempotent."""
+        tasks = [task for task in (self._watcher, *self._running) if task is not None]
+        self._watcher = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._engine.stop()
+
+    async def submit(
+        self,
+        rows: AsyncIterable[DevRow] | Iterable[DevRow],
+        options: CalibrateOptions,
+        *,
+        idempotency_key: str | None = None,
+    ) -> tuple[Job, bool]:
+        """Store rows and job, and have it run; see `JobQueue`."""
+        job, created = await self._store.submit(rows, options, idempotency_key)
+        if created:
+            await self._try(self._engine.enqueue(job.id))
+        return job, created
+
+    async def get(self, job_id: str) -> Job | None:
+        """Return a job."""
+        return await self._store.get(job_id)
+
+    async def latest(self, *, limit: int = 100) -> list[Job]:
+        """Return the latest jobs, latest first."""
+        return await self._store.latest(limit)
+
+    async def cancel(self, job_id: str) -> Job | None:
+        """Cancel a job; see `JobQueue`. What runs of it stops at its next beat, at once if it runs here."""
+        job = await self._store.cancel(job_id)
+        if job is not None:
+            for task in [task for task, running in self._running.items() if running == job_id]:
+                task.cancel()
+            await self._try(self._engine.cancel(job_id))
+        return job
+
+    async def events(self, job_id: str) -> AsyncIterator[Job]:
+        """Yield the job now and whenever it has changed, ending with its final state."""
+        last = None
+        while (job := await self._store.get(job_id)) is not None:
+            if job != last:
+                yield job
+            if job.finished:
+                return
+            last = job
+            await asyncio.sleep(self._poll_s)
+
+    async def _try(self, call: Awaitable[None]) -> None:
+        """Tell the engine; should it fail, the job is as the store says, and the watcher will see to it."""
+        try:
+            await call
+        except Exception as error:
+            logger.warning("the job engine failed: %s", type(error).__name__)
+
+    async def _run(self, job_id: str, part: Part) -> None:
+        """Run one part of a job; called by the engine. Cancelled when the lease is lost."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a part of a job runs in a task")
+        self._running[task] = job_id
+        try:
+            claimed = await self._claim(job_id)
+            if claimed is not None:
+                await self._work(claimed, getattr(self._pipeline, part))
+        except LeaseLostError:
+            logger.info("job %s is run elsewhere or was cancelled", job_id)
+            raise asyncio.CancelledError from None
+        finally:
+            del self._running[task]
+
+    async def _claim(self, job_id: str) -> ClaimedJob | None:
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                return await self._store.claim(job_id, self._owner)
+            await asyncio.sleep(self._beat_s)
+
+    async def _work(self, job: ClaimedJob, part: Callable[[ClaimedJob], Awaitable[None]]) -> None:
+        """Run the part again for as long as the store is what fails it; any other error ends the job."""
+        while True:
+            try:
+                return await self._outcome(job, part)
+            except StoreUnavailable:
+                await asyncio.sleep(self._beat_s)
+
+    async def _outcome(self, job: ClaimedJob, part: Callable[[ClaimedJob], Awaitable[None]]) -> None:
+        try:
+            await self._beating(job.lease, part(job))
+        except (StoreUnavailable, LeaseLostError):
+            raise
+        except EigencalError as error:
+            await self._store.fail(job.lease, JobError(error.code, error.detail))
+        except Exception:
+            logger.exception("job %s failed", job.lease.job_id)
+            await self._store.fail(job.lease, INTERNAL)
+
+    async def _beating(self, lease: Lease, work: Awaitable[None]) -> None:
+        """Await the work, beating meanwhile; stop it when the lease is lost."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=self._beat_s))[0]:
+                with contextlib.suppress(StoreUnavailable):  # the work itself will notice
+                    await self._store.beat(lease)
+            task.result()
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _watch(self) -> None:
+        """Revive open jobs whose heartbeat stands still."""
+        seen: dict[OpenJob, float] = {}
+        while True:
+            await asyncio.sleep(self._beat_s)
+            try:
+                open_jobs = await self._store.open_jobs()
+            except StoreUnavailable:
+                seen = {}  # nobody could beat meanwhile
+                continue
+            now = time.monotonic()
+            seen = {job: seen.get(job, now) for job in open_jobs}
+            for job in [job for job, since in seen.items() if now - since >= self._lease_s]:
+                seen[job] = now
+                if job.job_id not in self._running.values():
+                    await self._try(self._engine.revive(job.job_id, job.epoch))

@@ -1,0 +1,110 @@
+"""A replica in miniature, run as a process of its own so that it can be killed or frozen.
+
+    python -m tests.support.job_worker URL NAME LOG [--slow SECONDS]
+
+It starts the store and the jobs with a fake LLM that writes every request to LOG, prints "ready", and runs until
+it is killed.
+"""
+
+import argparse
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from service.adapters.dbos_engine import DbosEngine
+from service.adapters.durable_jobs import DurableJobs
+from service.adapters.fakes import FakeEmbedder, FakeLLM, last_user_text
+from service.adapters.job_engine import JobEngine
+from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
+from service.adapters.store.urls import jobs_url
+from service.domain.calibrating import Calibrator
+from service.domain.drawing import Drawer, Serving
+from service.domain.jobs import DevRow
+from service.domain.material import Embedding
+from service.domain.models import Draw, Generation, GenerationRequest, Sampling
+from service.domain.ports import LanguageModel
+
+NUM_SAMPLES = 6
+ANSWERS = ("Paris", "Lyon", "Paris", "Nice", "Paris", "")
+
+
+class LoggingLLM(FakeLLM):
+    """Answers depend on the prompt; each request is a line of the log before it is answered."""
+
+    def __init__(self, log: Path | None = None, slow_s: float = 0.0) -> None:
+        super().__init__()
+        self._log = log
+        self._slow_s = slow_s
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        text = last_user_text(request)
+        if self._log is not None:
+            with self._log.open("a") as log:
+                log.write(f"{os.getpid()} {request.num_samples} {text}\n")
+        await asyncio.sleep(self._slow_s)
+        got = await super().generate(request)
+        shift = int(text.split()[-1])
+        drawn = [ANSWERS[(i * (1 + shift % 5) + shift) % len(ANSWERS)] for i in range(request.num_samples)]
+        return replace(got, draws=tuple(Draw(text) for text in drawn))
+
+
+def dev_rows(count: int, samples: Sequence[str] | None = None) -> list[DevRow]:
+    kept = None if samples is None else tuple(samples)
+    return [
+        DevRow(i + 1, f"r{i}", ("Paris" if i % 3 else "Nice",), prompt=f"question {i}", samples=kept)
+        for i in range(count)
+    ]
+
+
+@dataclass
+class Replica:
+    """All parts of one replica."""
+
+    database: Database
+    active: ActiveCalibrations
+    store: SqlJobs
+    calibrations: SqlCalibrations
+    jobs: DurableJobs
+
+
+@asynccontextmanager
+async def replica(
+    url: str, name: str, llm: LanguageModel, *, engine: JobEngine | None = None, slots: int = 2
+) -> AsyncIterator[Replica]:
+    database = Database(url)
+    await database.start()
+    active = ActiveCalibrations(database, poll_s=0.1)
+    await active.start()
+    store = SqlJobs(database, active)
+    calibrations = SqlCalibrations(database, active)
+    embedder = FakeEmbedder(32)
+    drawer = Drawer(llm, store, Serving(NUM_SAMPLES, Sampling(), Sampling()), slots=slots)
+    pipeline = Calibrator(store, calibrations, embedder, drawer, Embedding(embedder))
+    engine = engine or DbosEngine(jobs_url(database.url), executor_id=name)
+    jobs = DurableJobs(store, pipeline, engine, owner=name, beat_s=0.2, lease_s=2.0, poll_s=0.05)
+    await jobs.start()
+    try:
+        yield Replica(database, active, store, calibrations, jobs)
+    finally:
+        await jobs.stop()
+        await active.stop()
+        await database.stop()
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("name")
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--slow", type=float, default=0.05)
+    given = parser.parse_args()
+    async with replica(given.url, given.name, LoggingLLM(given.log, given.slow)):
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
