@@ -1,8 +1,9 @@
 """DBOS as the engine of jobs: each job is a workflow whose parts are steps, kept in a database of DBOS's own.
 
 DBOS runs workflows in a thread of its own; the parts themselves run in the application's event loop, where
-the LLM and the embedder live. Killed at any moment, the workflows of this executor go on when it starts again.
-Those of another executor go on here once `revive` hands them over: DBOS refuses what the former owner writes.
+the LLM and the embedder live. Killed at any moment, the workflows of this executor go on when it starts
+again. Those of another executor go on here once `revive` hands them over: DBOS refuses what the former owner
+writes.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
     python -m tests.support.job_worker URL NAME LOG [--slow SECONDS]
 
-It starts the store and the jobs with a fake LLM that writes every request to LOG, prints "ready", and runs until
-it is killed.
+It starts the store and the jobs with a fake LLM that writes every request to LOG, prints "ready", and runs
+until it is killed.
 """
 
 import argparse

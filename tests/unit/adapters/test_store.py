@@ -70,7 +70,7 @@ async def count(store: Store, table: sa.Table) -> int:
 
 async def until(condition: Any) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  what is waited for happens in another task's poll
+        while not condition():
             await asyncio.sleep(0.005)
 
 
