@@ -11,11 +11,20 @@ from typing import Any, BinaryIO
 
 from service.domain.devdata_bytes import Line, NumberedLines, UploadLimits, encoding_problem
 from service.domain.devdata_csv import csv_rows
-from service.domain.devdata_rows import RowError, check_row, parse_json
+from service.domain.devdata_rows import MAX_REFERENCES, RowError, check_row, parse_json
 from service.domain.errors import BodyTooLarge, InvalidDevData
 from service.domain.jobs import DevRow
 
-__all__ = ["DevData", "UploadLimits", "read_examples", "read_file", "write_row", "write_rows"]
+__all__ = [
+    "MAX_REFERENCES",
+    "DevData",
+    "UploadLimits",
+    "parse_json",
+    "read_examples",
+    "read_file",
+    "write_row",
+    "write_rows",
+]
 
 MAX_LISTED = 20
 Raw = tuple[int, object]  # a line number and the row as parsed, or a RowError in its place

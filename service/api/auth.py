@@ -1,0 +1,99 @@
+"""Bearer keys: who may score, who may calibrate."""
+
+import ipaddress
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import Request
+
+from service.domain.errors import BadKey, MissingKey, ScopeRequired
+
+SECURITY_SCHEMES: dict[str, Any] = {"bearer": {"type": "http", "scheme": "bearer"}}
+# Optional: which routes need a key depends on which keys are set.
+BEARER: dict[str, Any] = {"security": [{}, {"bearer": []}]}
+KEY_CODES = ("missing_key", "bad_key")
+ADMIN_CODES = (*KEY_CODES, "scope_required")
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys in force; an empty one is not set. The admin key opens the scoring routes, too."""
+
+    admin: str = field(default="", repr=False)
+    score: str = field(default="", repr=False)
+
+
+def score_scope(request: Request) -> None:
+    """Let a scoring request pass, or raise MissingKey or BadKey. Without a score key everyone may score."""
+    keys = _keys(request)
+    if keys.score:
+        sent = _bearer(request)
+        if not (_equal(sent, keys.score) or _equal(sent, keys.admin)):
+            raise BadKey("The bearer key is not valid.")
+
+
+def admin_scope(request: Request) -> None:
+    """Let an admin request pass, or raise MissingKey, BadKey or ScopeRequired.
+
+    Without an admin key, callers on this machine may pass. See `on_loopback`.
+    """
+    keys = _keys(request)
+    if not keys.admin:
+        if not on_loopback(request):
+            raise ScopeRequired("With no admin key set, this route answers on loopback only.")
+        return
+    sent = _bearer(request)
+    if _equal(sent, keys.admin):
+        return
+    if _equal(sent, keys.score):
+        raise ScopeRequired("The score key does not open this route; it needs the admin key.")
+    raise BadKey("The bearer key is not valid.")
+
+
+def on_loopback(request: Request) -> bool:
+    """Tell whether the caller is a program on this machine that meant to call us.
+
+    A proxy on this machine, or a page in a browser here (by its own script, or by a name that resolves to
+    loopback), also connects from loopback: forwarding headers, a foreign Host or Origin give them away.
+    """
+    if request.client is None or any(name in request.headers for name in _FORWARDED):
+        return False
+    origin = request.headers.get("origin")
+    named = [request.client.host, _host(request.headers.get("host", ""))]
+    return all(map(_is_loopback, named if origin is None else [*named, _host(origin.partition("//")[2])]))
+
+
+def _keys(request: Request) -> Keys:
+    found: Keys = request.app.state.keys
+    return found
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not sent.strip():
+        raise MissingKey("This route needs a bearer key: Authorization: Bearer KEY.")
+    return sent.strip()
+
+
+def _equal(sent: str, key: str) -> bool:
+    # Bytes, since compare_digest refuses text that is not ASCII. Headers arrive as Latin-1.
+    same = secrets.compare_digest(sent.encode("latin-1", "replace"), key.encode())
+    return same and bool(key)
+
+
+def _host(host: str) -> str:
+    """Return the host of `host:port`, brackets of IPv6 taken off."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
