@@ -379,7 +379,7 @@ class TestSize:
             await writer.drain()
             writer.close()
             async with asyncio.timeout(10):
-                while not (spooled and spooled[0].closed):  # noqa: ASYNC110  another task closes it
+                while not (spooled and spooled[0].closed):
                     await asyncio.sleep(0.005)
         assert await world.jobs.latest() == []
         assert [(file.rolled, file.closed) for file in spooled] == [(True, True)]
