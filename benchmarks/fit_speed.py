@@ -3,7 +3,7 @@
     python -m benchmarks.fit_speed
 
 Both start from the embeddings and choose the paper's temperature. The straight one builds each 768 x 768
-density matrix, takes its float32 eigh, and evaluates the mean risk at 11 temperatures from those eigenvectors.
+density matrix, takes its float32 eigh, and evaluates the mean risk at 11 temperatures from its eigenvectors.
 It is timed on a few prompts and scaled to all: its cost per prompt is that of one eigh, whatever the prompt.
 Times are processor seconds of this process, so that neighbours on the machine weigh on neither side. The
 recorded answers show 10.7 distinct of 20 and 17.4 of 40; that grows to about a third of 100.

@@ -33,7 +33,8 @@ def compare(num_samples: int, distinct: int) -> None:
     ours = milliseconds(lambda: spectrum(one.vectors, counts), 50)
     serve = milliseconds(lambda: map_.serve(found.eigenvalues, DIMENSION).entropy, 200)
     print(
-        f"m = {num_samples:3d}, {distinct:3d} distinct: spectrum {ours:.3f} ms, calibrated scores {serve:.3f} ms;"
+        f"m = {num_samples:3d}, {distinct:3d} distinct: spectrum {ours:.3f} ms, "
+        f"calibrated scores {serve:.3f} ms;"
         f" d x d eigh in float32 {dense:.1f} ms = {dense / (ours + serve):.0f}x"
     )
 

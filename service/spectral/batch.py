@@ -12,6 +12,7 @@ from service.spectral.risk import DevSet
 
 Floats = NDArray[np.float64]
 STACK_ENTRIES = 2_000_000  # of one stack of matrices: 16 MB
+SYMMETRIC_FROM = 32  # rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,11 +41,34 @@ class Overlaps:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighted:
-    """One spectrum to be computed: cosines (k, k), scaled targets (t, k), shares (k,) of sum 1."""
+    """One spectrum to be computed: some draws of a prompt, as the answers present (k,) and their shares (k,).
 
-    cosines: Floats
-    targets: Floats
+    It only points into the overlaps: many subsets of one prompt cost little memory.
+    """
+
+    overlaps: Overlaps
+    present: NDArray[np.int_]
     share: Floats
+
+    @property
+    def cosines(self) -> Floats:
+        """Cosines (k, k) of the answers present."""
+        if self.present.size == len(self.overlaps.cosines):
+            return self.overlaps.cosines
+        return self.overlaps.cosines[self.present[:, None], self.present]
+
+    @property
+    def targets(self) -> Floats:
+        """Scaled reference cosines (t, k)."""
+        return self.overlaps.targets[:, self.present]
+
+
+def _dots(rows: Floats, size: int) -> tuple[Floats, Floats]:
+    """Return the products of the first `size` rows with all, (size, n), and all squared lengths (n,)."""
+    if size > SYMMETRIC_FROM:  # a matrix by its own transpose costs half, but has overhead
+        dots = rows @ rows.T
+        return dots[:size], dots.diagonal()
+    return rows[:size] @ rows.T, np.einsum("nd,nd->n", rows, rows)
 
 
 def overlaps(answers: Answers) -> Overlaps:
@@ -58,9 +82,8 @@ def overlaps(answers: Answers) -> Overlaps:
         raise ValueError("a prompt needs at least one answer and one reference")
     if index.min() < 0 or index.max() >= size:
         raise ValueError("index points outside the distinct answers")
-    dots = rows[:size] @ rows.T
-    squares = np.concatenate([dots.diagonal(), np.einsum("td,td->t", rows[size:], rows[size:])])
-    if not np.isfinite(dots).all() or not np.isfinite(squares).all() or not squares.all():
+    dots, squares = _dots(rows, size)
+    if not np.isfinite(squares).all() or not squares.all():
         raise ValueError("vectors hold a zero row or values that are not finite")
     lengths = np.sqrt(squares)
     cosines = dots / (lengths[:size, None] * lengths)
@@ -72,10 +95,7 @@ def weighted(one: Overlaps, draws: NDArray[np.int_] | None = None) -> Weighted:
     index = one.index if draws is None else one.index[draws]
     counts = np.bincount(index, minlength=len(one.cosines))
     present = np.flatnonzero(counts)
-    share = counts[present] / index.size
-    if present.size == len(one.cosines):
-        return Weighted(one.cosines, one.targets, share)
-    return Weighted(one.cosines[present[:, None], present], one.targets[:, present], share)
+    return Weighted(one, present, counts[present] / index.size)
 
 
 def _chunks(problems: Sequence[Weighted]) -> Iterable[list[int]]:
@@ -90,17 +110,18 @@ def _chunks(problems: Sequence[Weighted]) -> Iterable[list[int]]:
 
 def _stack_targets(problems: Sequence[Weighted]) -> Floats:
     """Return targets (n, t, k), zero rows where a problem has fewer: scaled targets add nothing then."""
-    most = max(len(p.targets) for p in problems)
-    stack = np.zeros((len(problems), most, problems[0].share.size))
-    for row, problem in zip(stack, problems, strict=True):
-        row[: len(problem.targets)] = problem.targets
+    targets = [problem.targets for problem in problems]
+    stack = np.zeros((len(problems), max(map(len, targets)), problems[0].share.size))
+    for row, rows in zip(stack, targets, strict=True):
+        row[: len(rows)] = rows
     return stack
 
 
 def _solve(problems: Sequence[Weighted], tolerance: float) -> tuple[Floats, Floats]:
     """Return eigenvalues (n, k) descending, 0 where null, and alignments c (n, k)."""
     root = np.sqrt(np.stack([p.share for p in problems]))
-    kernel = np.stack([p.cosines for p in problems]) * root[:, :, None] * root[:, None, :]
+    kernel = np.stack([p.cosines for p in problems])
+    kernel *= root[:, :, None] * root[:, None, :]
     values, columns = np.linalg.eigh(kernel)
     along = (_stack_targets(problems) * root[:, None, :]) @ columns
     positive = values > tolerance

@@ -19,7 +19,7 @@ Method = Literal["temperature", "depolarized"]
 TEMPERATURE_BOUNDS = (0.05, 50.0)
 # g = 0 would give a reference outside the span an infinite risk, so the fit stops just short of it.
 DEPOLARIZATION_BOUNDS = (1e-6, 1 - 1e-6)
-_STARTS = [np.array(start) for start in product(np.log([0.3, 0.7, 1.5, 4.0]), (-3.0, -0.5, 1.5))]
+_GRID = [np.array(start) for start in product(np.log([0.3, 0.7, 1.5, 4.0]), (-3.0, -0.5, 1.5))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,22 @@ def _search_temperature(parts: Terms, eps: float, start: Floats, bounds: tuple[f
     return minimize(TemperatureRisk(parts, eps), start, *_log_bounds(bounds))
 
 
-def _search_depolarized(parts: Terms, starts: list[Floats], bounds: tuple[float, float]) -> Minimum:
-    """Return the best end of the two best starts: the risk is not convex in both parameters."""
-    objective = DepolarizedRisk(parts)
+def _box(bounds: tuple[float, float]) -> tuple[Floats, Floats]:
     sides = zip(_log_bounds(bounds), DEPOLARIZATION_BOUNDS, strict=True)
     low, high = (np.append(side, _logit(g)) for side, g in sides)
-    ranked = sorted(starts, key=lambda s: objective(np.clip(s, low, high))[0]) if len(starts) > 1 else starts
-    return min((minimize(objective, s, low, high) for s in ranked[:2]), key=lambda end: end.value)
+    return low, high
+
+
+def _search_depolarized(parts: Terms, starts: list[Floats], bounds: tuple[float, float]) -> Minimum:
+    """Return the best end of the starts: the risk is not convex in both parameters."""
+    objective = DepolarizedRisk(parts)
+    return min((minimize(objective, s, *_box(bounds)) for s in starts), key=lambda end: end.value)
+
+
+def _starts(dev: DevSet, bounds: tuple[float, float]) -> list[Floats]:
+    """Return the two best points of a coarse grid, by the risk of about a hundred of the prompts."""
+    objective = DepolarizedRisk(terms(dev.take(np.arange(0, len(dev), max(len(dev) // 100, 1)))))
+    return sorted(_GRID, key=lambda start: objective(np.clip(start, *_box(bounds)))[0])[:2]
 
 
 def _temperature(point: Floats, bounds: tuple[float, float]) -> float:
@@ -136,7 +145,7 @@ def fit_temperature(
 
 def fit_depolarized(dev: DevSet, *, bounds: tuple[float, float] = TEMPERATURE_BOUNDS) -> DepolarizedFit:
     """Return the temperature and depolarization of least mean risk over the dev set (method, section 3)."""
-    end = _search_depolarized(terms(dev), _STARTS, bounds)
+    end = _search_depolarized(terms(dev), _starts(dev, bounds), bounds)
     map_ = DepolarizedMap(_temperature(end.point, bounds), _depolarization(end.point))
     gap = float(np.abs(np.where(end.bound, 0.0, end.gradient)).max())
     return DepolarizedFit(map_, risk(map_, dev), mean_entropy(map_, dev), _on_bound(end), gap)

@@ -36,6 +36,14 @@ def test_a_subset_is_the_spectrum_of_its_draws(seed: int) -> None:
     assert found.eigenvalues[0] == pytest.approx(repeated.eigenvalues, abs=1e-12)
 
 
+def test_the_way_of_multiplying_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = answers(np.random.default_rng(0), 9, references=2)
+    small = overlaps(one)
+    monkeypatch.setattr(batch, "SYMMETRIC_FROM", 0)
+    assert overlaps(one).cosines == pytest.approx(small.cosines, abs=1e-14)
+    assert overlaps(one).targets == pytest.approx(small.targets, abs=1e-14)
+
+
 def test_small_stacks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     prompts = [answers(rng, 5) for _ in range(12)]
