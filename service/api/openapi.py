@@ -1,5 +1,7 @@
 """The OpenAPI document: what FastAPI derives, and the bodies that the routes read themselves."""
 
+import json
+from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI
@@ -8,6 +10,18 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 REF = "#/components/schemas/{model}"
+
+
+def recorded(file: str) -> dict[str, dict[str, Any]]:
+    """Return real requests and responses by name, as recorded from a running service."""
+    examples: dict[str, dict[str, Any]] = json.loads(files("service.api").joinpath(file).read_text("utf-8"))
+    return examples
+
+
+def ok(model: type[BaseModel], examples: dict[str, Any]) -> dict[str, Any]:
+    """Return the OpenAPI entry of a successful response, with examples."""
+    shown = {name: {"value": value} for name, value in examples.items()}
+    return {"model": model, "content": {"application/json": {"examples": shown}}}
 
 
 def json_body(model: str, examples: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from service.api.bodies import parse, read_json
 from service.api.deps import Defaults, Services, services
-from service.api.openapi import json_body
+from service.api.openapi import json_body, ok, recorded
 from service.api.problems import error_body, internal_problem, log, request_id_of, responses
 from service.api.score_schemas import BatchRequest, SamplingIn, ScoreRequest, ScoreResponse
 from service.api.score_view import headers_of, view
@@ -22,6 +22,7 @@ from service.domain.scoring import Score, ScoreCommand
 
 router = APIRouter(tags=["score"])
 Result = TypeVar("Result")
+EXAMPLES = recorded("examples.json")
 CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
 LLM_CODES = ("llm_error", "llm_bad_response", "llm_unavailable", "deadline_exceeded", "model_not_found")
 PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "internal")
@@ -104,8 +105,11 @@ async def score_one(app: Services, body: ScoreRequest, arrived: float | None) ->
 @router.post(
     "/score",
     summary="Score how uncertain the LLM is about a prompt",
-    responses={200: {"model": ScoreResponse}, **responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES)},
-    openapi_extra=json_body("ScoreRequest"),
+    responses={
+        200: ok(ScoreResponse, {name: example["response"] for name, example in EXAMPLES.items()}),
+        **responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES),
+    },
+    openapi_extra=json_body("ScoreRequest", {name: example["request"] for name, example in EXAMPLES.items()}),
 )
 async def post_score(request: Request, app: Annotated[Services, Depends(services)]) -> Response:
     """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.

@@ -1,0 +1,85 @@
+"""Real servers for the end-to-end tests."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
+from service.adapters.embedded_weights import converted_model
+from service.adapters.prompting import FEW_SHOT
+
+WEIGHTS = ROOT / "data" / "weights"
+VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
+
+
+class VllmServer:
+    """A real vLLM server on a port of its own, which can be killed and started again."""
+
+    def __init__(self, log: Path) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it by our own command, and wait until it serves."""
+        command = [PYTHON, "-m", "service", "vllm-serve", str(converted_model(WEIGHTS))]
+        command += ["--python", str(VLLM_PYTHON), "--port", str(self.port), "--served-name", "smollm2"]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        wait_for(f"{self.url}/health", self._process, 400)
+
+    def kill(self) -> None:
+        """Kill it at once, engine and workers included."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def metric(self, name: str) -> float:
+        """Return the sum of a Prometheus metric of the server."""
+        lines = httpx.get(f"{self.url}/metrics", timeout=30).text.splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + "{", name + " ")))
+
+
+@pytest.fixture(scope="session")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
+    """A running vLLM server with the model of the package."""
+    if not VLLM_PYTHON.exists():
+        pytest.fail("vLLM's environment is missing: make test-vllm")
+    server = VllmServer(tmp_path_factory.mktemp("vllm") / "server.log")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def base_environment(vllm: VllmServer) -> dict[str, str]:
+    """The settings of a service that draws from the server and embeds with the paper's embedder."""
+    return {
+        "EIGENCAL_LLM_BACKEND": "vllm",
+        "EIGENCAL_LLM_URL": f"{vllm.url}/v1",
+        "EIGENCAL_LLM_API": "completions",
+        "EIGENCAL_LLM_PRIORITY": "true",
+        "EIGENCAL_FEW_SHOT": FEW_SHOT,
+        "EIGENCAL_EMBEDDER": str(WEIGHTS / "all-mpnet-base-v2"),
+        "EIGENCAL_MAX_TOKENS": "32",
+    }
+
+
+@pytest.fixture
+def service_url(base_environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
+    """A running service of ours in a process of its own."""
+    port = free_port()
+    env = {**base_environment, "EIGENCAL_PORT": str(port), "EIGENCAL_DATA_DIR": str(tmp_path)}
+    with running([PYTHON, "-m", "service"], env=env, log=tmp_path / "service.log") as process:
+        wait_for(f"http://127.0.0.1:{port}/readyz", process, 120)
+        yield f"http://127.0.0.1:{port}"

@@ -1,0 +1,103 @@
+"""Two replicas on one PostgreSQL: each sees what the other activates, and ends the jobs of a dead one."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.domain.jobs import CalibrateOptions
+from tests.support.calibrations import calibration
+from tests.support.job_worker import dev_rows
+from tests.support.postgres import Cluster, cluster
+from tests.support.processes import (
+    final,
+    idle_replica,
+    kept_prompts,
+    kill,
+    requests,
+    undisturbed,
+    until,
+    until_kept,
+    worker,
+)
+
+ROWS = 60
+pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Cluster]:
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def url(postgres: Cluster) -> str:
+    return postgres.database()
+
+
+async def test_activation_reaches_the_other(url: str) -> None:
+    async with idle_replica(url, "a") as one, idle_replica(url, "b") as other:
+        for made in (calibration(), calibration(temperature=3.0)):
+            await one.calibrations.add(made, {})
+            await one.calibrations.activate(made.id)
+            key = made.fingerprint.key()
+            assert one.calibrations.active(key) == made
+            async with asyncio.timeout(2):
+                while other.calibrations.active(key) != made:
+                    await asyncio.sleep(0.01)
+
+
+async def test_a_killed_owner_is_followed(url: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with (
+        idle_replica(url) as outside,
+        worker(url, log, name="a", slow_s=0.05) as a,
+        worker(url, log, name="b", slow_s=0.05) as b,
+    ):
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        await until_kept(outside, job, ROWS // 4)
+        owner = {process.pid: process for process in (a, b)}[requests(log)[0].pid]
+        await kill(owner)
+        kept, before = await kept_prompts(outside, job), len(requests(log))
+        ended = await final(outside, job)
+        after = requests(log)[before:]
+        assert {one.pid for one in after} == {a.pid, b.pid} - {owner.pid}
+        assert not {one.prompt for one in after} & kept
+        assert len(requests(log)) <= ROWS + 2
+    assert ended.parameters == (await undisturbed(tmp_path, ROWS)).parameters
+
+
+async def test_a_frozen_owner_that_wakes_does_no_harm(url: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with (
+        idle_replica(url) as outside,
+        worker(url, log, name="a", slow_s=0.05) as a,
+        worker(url, log, name="b", slow_s=0.05) as b,
+    ):
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        await until_kept(outside, job, ROWS // 4)
+        frozen, peer = (a, b) if requests(log)[0].pid == a.pid else (b, a)
+        frozen.send_signal(signal.SIGSTOP)
+
+        async def peer_draws() -> bool:
+            return requests(log)[-1].pid == peer.pid
+
+        await until(peer_draws)
+        frozen.send_signal(signal.SIGCONT)  # in the middle of the peer's work
+        ended = await final(outside, job)
+        first = next(i for i, one in enumerate(requests(log)) if one.pid == peer.pid)
+        late = [one for one in requests(log)[first:] if one.pid == frozen.pid]
+        assert len(late) <= 2  # its two workers ask once more before they hear
+        assert [r.calibration for r in await outside.calibrations.list_all()] == [ended]
+        await kill(peer)
+        again, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions(activate="always"))
+        await final(outside, again)  # the one that woke is well
+    assert ended.parameters == (await undisturbed(tmp_path, ROWS)).parameters

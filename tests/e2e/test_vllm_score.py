@@ -1,0 +1,116 @@
+"""Scoring end to end: a real vLLM server, real HTTP, the real embedder. `make test-vllm`."""
+
+import asyncio
+import math
+import time
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import VllmServer
+
+pytestmark = [pytest.mark.vllm, pytest.mark.anyio]
+# Runs for minutes unless somebody stops it.
+LONG = {"messages": [{"role": "user", "content": "Tell a very long story."}], "num_samples": 20}
+LONG["sampling"] = {"max_tokens": 1500, "temperature": 1.0}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def post(url: str, body: dict, timeout: float = 300) -> httpx.Response:
+    return httpx.post(f"{url}/score", json=body, timeout=timeout)
+
+
+async def until(condition, timeout_s: float) -> bool:
+    """Tell whether a condition holds before the time is over."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        if await asyncio.to_thread(condition):
+            return True
+        await asyncio.sleep(0.1)
+    return False
+
+
+def test_scores_a_prompt(service_url: str) -> None:
+    body = {"prompt": "What is the capital of France?", "return": ["samples", "modes", "spectrum"]}
+    response = post(service_url, body)
+    score = response.json()
+    assert response.status_code == 200, score
+    assert score["model"] == "smollm2" and score["embedder"] == "all-mpnet-base-v2"
+    assert len(score["samples"]) == score["num_samples"] == 20
+    assert score["usage"]["prompt_tokens"] > 20 and score["usage"]["completion_tokens"] >= 20
+    assert sum(score["spectrum"]["eigenvalues"]) == pytest.approx(1)
+    assert 1 / 20 <= score["lambda_max"] <= 1 and 0 <= score["entropy"] <= math.log(20)
+    assert score["answer"] in score["samples"] and "\n" not in score["answer"]
+
+
+def test_is_surer_of_what_the_model_knows(service_url: str) -> None:
+    known = post(service_url, {"prompt": "What is the capital of France?"}).json()
+    unknown = post(service_url, {"prompt": "What was the name of my grandfather's dog?"}).json()
+    assert known["lambda_max"] > unknown["lambda_max"]
+    assert known["entropy"] < unknown["entropy"]
+
+
+def test_scores_a_conversation_through_chat(service_url: str) -> None:
+    messages = [{"role": "user", "content": "Say hello."}]
+    body = {"messages": messages, "num_samples": 4, "sampling": {"max_tokens": 12}}
+    score = post(service_url, body).json()
+    assert score["num_samples"] == 4 and score["num_truncated"] >= 1
+
+
+def test_what_the_server_refuses_is_said(service_url: str) -> None:
+    response = post(service_url, {"prompt": "word " * 5000})
+    problem = response.json()
+    assert (response.status_code, problem["code"]) == (502, "llm_error")
+    assert problem["llm_status"] == 400
+    assert "word word" not in response.text
+    response = post(service_url, {"prompt": "x", "model": "no-such-model"})
+    assert (response.status_code, response.json()["code"]) == (404, "model_not_found")
+
+
+def test_a_deadline_serves_what_has_come(service_url: str) -> None:
+    """Short answers end early, long ones late: by the deadline only some have come."""
+    body = {"prompt": "Name an animal.", "num_samples": 64, "deadline_ms": 60_000}
+    whole = post(service_url, body).json()
+    assert whole["num_samples"] == 64 and whole["warnings"][0]["code"] == "calibration_missing"
+    body = {**LONG, "sampling": {"max_tokens": 1500, "temperature": 1.3, "stop": [" the", " a"]}}
+    response = post(service_url, {**body, "deadline_ms": 4000})
+    score = response.json()
+    if response.status_code == 504:
+        assert score["code"] == "deadline_exceeded"
+    else:
+        assert 2 <= score["num_samples"] <= 20
+        partial = [w for w in score["warnings"] if w["code"] == "partial_samples"]
+        assert bool(partial) == (score["num_samples"] < 20)
+
+
+async def test_a_caller_that_hangs_up_frees_the_server(service_url: str, vllm: VllmServer) -> None:
+    async with httpx.AsyncClient() as http:
+        call = asyncio.create_task(http.post(f"{service_url}/score", json=LONG, timeout=600))
+        assert await until(lambda: vllm.metric("vllm:num_requests_running") > 0, 60)
+        before = vllm.metric("vllm:generation_tokens_total")
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    assert await until(lambda: vllm.metric("vllm:num_requests_running") == 0, 10)
+    # Twenty stories of 1500 tokens would be 30,000.
+    assert vllm.metric("vllm:generation_tokens_total") - before < 5000
+
+
+async def test_a_killed_server_is_said_and_its_return_noticed(service_url: str, vllm: VllmServer) -> None:
+    async with httpx.AsyncClient() as http:
+        call = asyncio.create_task(http.post(f"{service_url}/score", json=LONG, timeout=600))
+        assert await until(lambda: vllm.metric("vllm:num_requests_running") > 0, 60)
+        await asyncio.to_thread(vllm.kill)
+        response = await call
+        assert (response.status_code, response.json()["code"]) == (503, "llm_unavailable")
+        assert response.json()["retryable"] and response.headers["retry-after"]
+        ready = await http.get(f"{service_url}/readyz", timeout=30)
+        assert (ready.status_code, ready.json()["code"]) == (503, "llm_unavailable")
+        assert (await http.get(f"{service_url}/healthz")).status_code == 200
+        await asyncio.to_thread(vllm.start)
+        again = await http.post(f"{service_url}/score", json={"prompt": "Who wrote Hamlet?"}, timeout=300)
+    assert again.status_code == 200, again.text
+    assert again.json()["num_samples"] == 20
