@@ -1,0 +1,120 @@
+"""Replicas as processes of their own, and what is seen of them from outside."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.adapters.job_engine import TaskEngine
+from service.domain.calibration import Calibration
+from service.domain.jobs import CalibrateOptions, Job
+from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
+
+ROOT = Path(__file__).parents[2]
+
+
+@asynccontextmanager
+async def worker(
+    url: str, log: Path, *, name: str = "only", slow_s: float = 0.0
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start a replica in a process of its own; it is killed with -9 on the way out."""
+    module = "tests.support.job_worker"
+    command = [sys.executable, "-m", module, url, name, str(log), "--slow", str(slow_s)]
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    try:
+        assert process.stdout is not None
+        assert (await process.stdout.readline()).strip() == b"ready"
+        yield process
+    finally:
+        await kill(process)
+
+
+async def kill(process: asyncio.subprocess.Process) -> None:
+    """Kill with -9 and see it gone."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGKILL)
+    await process.wait()
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a fake LLM was asked."""
+
+    pid: int
+    num_samples: int
+    prompt: str
+
+
+def requests(log: Path) -> list[Request]:
+    """Return what was asked so far, by all processes that write to this log."""
+    lines = [line.split(" ", 2) for line in log.read_text().splitlines()] if log.exists() else []
+    return [Request(int(pid), int(number), prompt) for pid, number, prompt in lines]
+
+
+async def kept_prompts(made: Replica, job: Job) -> set[str | None]:
+    """Return the prompts whose answers are all kept."""
+    return {one.row.prompt async for one in made.store.stored_rows(job.id) if one.complete}
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for something that happens in another process."""
+    async with asyncio.timeout(60):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def until_kept(made: Replica, job: Job, number: int) -> None:
+    """Wait until so many rows have their answers."""
+
+    async def enough() -> bool:
+        return len(await kept_prompts(made, job)) >= number
+
+    await until(enough)
+
+
+async def until_asked(log: Path, number: int) -> None:
+    """Wait until the fake LLMs have been asked so many times."""
+
+    async def enough() -> bool:
+        return len(requests(log)) >= number
+
+    await until(enough)
+
+
+@asynccontextmanager
+async def idle_replica(url: str, name: str = "idle") -> AsyncIterator[Replica]:
+    """A replica in this process that takes jobs in but runs none."""
+
+    class Idle(TaskEngine):
+        async def enqueue(self, job_id: str) -> None:
+            pass
+
+    async with replica(url, name, LoggingLLM(), engine=Idle()) as made:
+        yield made
+
+
+async def final(made: Replica, job: Job) -> Calibration:
+    """Wait for the job to succeed and return its calibration."""
+    async with asyncio.timeout(60):
+        async for state in made.jobs.events(job.id):
+            last = state
+    assert last.state == "succeeded", last
+    assert last.calibration_id is not None
+    found = await made.calibrations.get(last.calibration_id)
+    assert found is not None
+    return found
+
+
+async def undisturbed(folder: Path, rows: int) -> Calibration:
+    """Return what comes of the same rows when nothing happens."""
+    url = f"sqlite:///{folder / 'calm.db'}"
+    async with replica(url, "calm", LoggingLLM(), engine=TaskEngine()) as made:
+        job, _ = await made.jobs.submit(dev_rows(rows), CalibrateOptions())
+        return await final(made, job)
