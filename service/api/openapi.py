@@ -9,6 +9,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from service.api.auth import SECURITY_SCHEMES
+
 REF = "#/components/schemas/{model}"
 
 
@@ -50,6 +52,8 @@ def document(app: FastAPI, models: list[type[BaseModel]]) -> dict[str, Any]:
         schemas.pop(name, None)
     for path in openapi["paths"].values():
         for operation in path.values():
+            if "security" in operation:
+                openapi["components"]["securitySchemes"] = SECURITY_SCHEMES
             if "422" in operation["responses"] and _is_fastapi_error(operation["responses"]["422"]):
                 del operation["responses"]["422"]
     openapi["components"]["schemas"] = dict(sorted(schemas.items()))

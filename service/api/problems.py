@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from service.api.allow import allowed_methods
 from service.domain.errors import EigencalError
 
 log = logging.getLogger(__name__)
@@ -163,7 +164,10 @@ def install(app: FastAPI) -> None:
         code = _CODE_OF_STATUS.get(error.status_code, "bad_request")
         detail = str(error.detail)
         body = problem_body(code, detail, retryable=False, request_id=request_id_of(request))
-        return problem_response(body, error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = allowed_methods(app, request.scope)
+        return problem_response(body, headers)
 
     app.add_exception_handler(EigencalError, ours)
     app.add_exception_handler(RequestValidationError, invalid)
