@@ -1,0 +1,202 @@
+"""Dockerfile and docker-compose.yml: what holds without an engine; `make check-docker` does the rest."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.app import create_app
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
+EXAMPLE = (ROOT / ".env.example").read_text()
+COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_TEXT)
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+SETTINGS = {f"EIGENCAL_{name.upper()}" for name in Settings.model_fields}
+VARIABLE = re.compile(r"\$\{(\w+):-([^${}]*)\}")
+
+
+def steps(keyword: str) -> list[str]:
+    return re.findall(rf"^{keyword} +(.*)$", DOCKERFILE, re.MULTILINE)
+
+
+def interpolated(text: str, **variables: str) -> str:
+    return VARIABLE.sub(lambda found: variables.get(found[1]) or found[2], text)
+
+
+def environment(service: str) -> dict[str, str | None]:
+    return SERVICES[service]["environment"]
+
+
+def started(*profiles: str) -> set[str]:
+    """The services that Compose starts: those of a profile in force, and those of none."""
+    return {
+        name
+        for name, service in SERVICES.items()
+        if not service.get("profiles") or set(service["profiles"]) & set(profiles)
+    }
+
+
+def routes() -> set[str]:
+    return set(create_app(Settings()).openapi()["paths"])
+
+
+class TestDockerfile:
+    def test_the_base_is_an_exact_version(self) -> None:
+        assert re.search(r"^ARG PYTHON_IMAGE=python:3\.\d+\.\d+-slim-\w+$", DOCKERFILE, re.MULTILINE)
+        assert {line.split()[0] for line in steps("FROM")} == {"${PYTHON_IMAGE}"}
+
+    def test_every_install_is_pinned(self) -> None:
+        installs = re.findall(r"pip install ([^&\n]*)", DOCKERFILE)
+        assert len(installs) == 3
+        for install in installs:
+            assert re.search(r"==|-c constraints.txt|--no-deps", install), install
+
+    def test_what_is_copied_exists_and_is_let_through(self) -> None:
+        allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")}
+        sources = [name for step in steps("COPY") if "--from" not in step for name in step.split()[:-1]]
+        assert sources
+        for source in sources:
+            assert (ROOT / source).exists(), source
+            assert source.split("/")[0] in allowed, source
+
+    def test_the_image_holds_the_whole_service_and_no_more(self) -> None:
+        allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")}
+        copied = {
+            name.split("/")[0] for step in steps("COPY") if "--from" not in step for name in step.split()[:-1]
+        }
+        assert copied == allowed
+
+    def test_it_runs_as_a_numbered_user_who_is_not_root(self) -> None:
+        final = DOCKERFILE.rsplit("\nFROM ", 1)[1]
+        users = re.findall(r"^USER +(\d+):(\d+)$", final, re.MULTILINE)
+        assert users
+        assert int(users[-1][0]) >= 10_000
+        assert f"useradd --uid {users[-1][0]} --gid {users[-1][1]}" in final
+
+    def test_the_health_check_asks_a_path_that_exists(self) -> None:
+        (check,) = steps("HEALTHCHECK")
+        path = re.search(r"\+ '(/\w+)'", check)
+        assert path is not None
+        assert path[1] in routes()
+
+    def test_its_settings_exist_and_are_sound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        given = dict(re.findall(r"(EIGENCAL_\w+)=(\S+)", DOCKERFILE))
+        assert given.keys() <= SETTINGS
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        settings = Settings()
+        assert (settings.host, settings.data_dir) == ("0.0.0.0", Path("/data"))
+
+
+class TestCompose:
+    def test_no_image_floats(self) -> None:
+        for name, service in SERVICES.items():
+            tag = interpolated(service["image"]).rpartition(":")[2]
+            built_here = tag == "local"
+            assert built_here or re.match(r"v?\d+\.\d+", tag), f"{name}: {service['image']}"
+
+    def test_every_setting_can_be_given_and_none_is_made_up(self) -> None:
+        named = {name for name in environment("eigencal") if name.startswith("EIGENCAL_")}
+        assert named == SETTINGS, "a setting is missing in docker-compose.yml, or is there no more"
+
+    def test_the_values_given_are_sound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in environment("eigencal").items():
+            if value is not None:
+                monkeypatch.setenv(name, interpolated(value))
+        settings = Settings()
+        assert settings.llm_backend == "vllm"
+        assert settings.llm_url == "http://llm:8000/v1"
+        assert settings.llm_priority
+        assert settings.database_url == ""
+
+    @pytest.mark.parametrize(
+        ("profiles", "expected"),
+        [
+            ((), set()),
+            (("gpu",), {"weights", "eigencal", "vllm"}),
+            (("cpu",), {"weights", "eigencal", "vllm-cpu"}),
+            (("external",), {"weights", "eigencal"}),
+            (("gpu", "postgres"), {"weights", "eigencal", "vllm", "postgres"}),
+        ],
+    )
+    def test_profiles_start(self, profiles: tuple[str, ...], expected: set[str]) -> None:
+        assert started(*profiles) == expected
+
+    @pytest.mark.parametrize("server", ["vllm", "vllm-cpu"])
+    def test_both_servers_answer_to_one_name_and_are_waited_for(self, server: str) -> None:
+        assert SERVICES[server]["networks"]["default"]["aliases"] == ["llm"]
+        waiting = SERVICES["eigencal"]["depends_on"][server]
+        assert waiting == {"condition": "service_healthy", "required": False}
+        check = SERVICES[server]["healthcheck"]
+        assert check["start_period"] == "600s"
+        assert "/health'" in check["test"][-1]
+
+    @pytest.mark.parametrize("server", ["vllm", "vllm-cpu"])
+    def test_the_servers_know_priorities_and_keep_quiet(self, server: str) -> None:
+        words = shlex.split(interpolated(SERVICES[server]["command"], VLLM_ARGS="--seed 1"))
+        assert words[0] and not words[0].startswith("-")
+        assert words[words.index("--scheduling-policy") + 1] == "priority"
+        assert "--enable-prefix-caching" in words
+        assert words[-2:] == ["--seed", "1"]
+        assert environment(server)["VLLM_NO_USAGE_STATS"] == "1"
+        assert SERVICES[server]["ipc"] == "host"
+
+    def test_the_cpu_server_shares_short_prompts(self) -> None:
+        words = shlex.split(interpolated(SERVICES["vllm-cpu"]["command"]))
+        assert words[words.index("--block-size") + 1] == "32"
+        assert words[words.index("--dtype") + 1] == "float32"
+        assert "deploy" not in SERVICES["vllm-cpu"]
+
+    def test_the_service_is_confined(self) -> None:
+        for name in ("weights", "eigencal"):
+            service = SERVICES[name]
+            assert service["read_only"] is True
+            assert service["cap_drop"] == ["ALL"]
+            assert service["security_opt"] == ["no-new-privileges:true"]
+            assert "privileged" not in service
+
+    def test_it_is_published_on_loopback_unless_told(self) -> None:
+        (port,) = SERVICES["eigencal"]["ports"]
+        assert interpolated(port) == "127.0.0.1:8000:8000"
+        assert all("ports" not in service for name, service in SERVICES.items() if name != "eigencal")
+
+    def test_volumes_are_declared(self) -> None:
+        used = {volume.split(":")[0] for s in SERVICES.values() for volume in s.get("volumes", [])}
+        assert used == COMPOSE["volumes"].keys()
+
+
+class TestExample:
+    def test_what_it_sets_is_read(self) -> None:
+        offered = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
+        read = {name for name, _ in VARIABLE.findall(COMPOSE_TEXT)} | {"COMPOSE_PROFILES"}
+        read |= {name for service in SERVICES.values() for name in service.get("environment", {})}
+        assert offered <= read
+
+    def test_it_offers_what_is_not_a_setting(self) -> None:
+        offered = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
+        variables = {name for name, _ in VARIABLE.findall(COMPOSE_TEXT)}
+        assert {name for name in variables if not name.startswith("EIGENCAL_")} <= offered
+
+    def test_it_starts_a_gpu_by_default_and_holds_no_secret(self) -> None:
+        assert "\nCOMPOSE_PROFILES=gpu\n" in EXAMPLE
+        for line in EXAMPLE.splitlines():
+            if re.search(r"(KEY|TOKEN|PASSWORD)=", line):
+                assert line.endswith("="), line
+
+    def test_defaults_are_those_of_the_composition(self) -> None:
+        shown = dict(re.findall(r"^#?([A-Z_]+)=(\S+)$", EXAMPLE, re.MULTILINE))
+        for name in (
+            "VLLM_TAG",
+            "VLLM_CPU_TAG",
+            "WEIGHTS",
+            "PUBLISH_HOST",
+            "PUBLISH_PORT",
+            "EIGENCAL_EMBEDDER",
+        ):
+            assert f"${{{name}:-{shown[name]}}}" in COMPOSE_TEXT, name
