@@ -1,25 +1,31 @@
 """Where everything is wired: the only place that reads the settings and knows every part."""
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
 from fastapi import FastAPI
 
 from service import __version__
-from service.api import health, score
+from service.api import calibrations, health, jobs, score
+from service.api.auth import Keys
 from service.api.bodies import RequestModel
+from service.api.calibration_deps import CalibrationServices
 from service.api.deps import Defaults, Services
 from service.api.metrics import Metrics
 from service.api.middleware import BodyLimit, RequestContext
 from service.api.openapi import document
 from service.api.problems import Problem, install
 from service.api.score_schemas import BatchRequest, ScoreRequest
-from service.domain.calibration import CalibrationSource, NoCalibrations
-from service.domain.models import Sampling
+from service.domain.devdata import UploadLimits
+from service.domain.drawing import Serving
+from service.domain.jobs import CalibrationStore, JobQueue
+from service.domain.models import Message, Sampling
 from service.domain.ports import Embedder, LanguageModel
-from service.domain.scoring import Scorer
+from service.domain.report_model import Report
+from service.domain.scoring import ScoreCommand, Scorer
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -28,6 +34,31 @@ DESCRIPTION = """\
 Scores how uncertain an LLM is about a prompt: draws answers, embeds them, and returns the calibrated largest
 eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix.
 """
+
+
+class Part(Protocol):
+    """What has a life of its own."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+    async def stop(self) -> None:
+        """End; idempotent."""
+
+
+class Store(Part, Protocol):
+    """Calibrations and the jobs that make them."""
+
+    @property
+    def calibrations(self) -> CalibrationStore:
+        """Return the stored calibrations."""
+
+    @property
+    def jobs(self) -> JobQueue:
+        """Return the queue of jobs."""
+
+    async def check(self) -> None:
+        """Return when the store answers; raise StoreUnavailable when it does not."""
 
 
 def build_llm(settings: Settings) -> LanguageModel:
@@ -104,31 +135,38 @@ def create_app(
     *,
     llm: LanguageModel | None = None,
     embedder: Embedder | None = None,
-    calibrations: CalibrationSource | None = None,
+    store: Store | None = None,
 ) -> FastAPI:
     """Return the application. Parts given here stand in for those that the settings ask for.
 
-    Nothing is loaded before the lifespan starts.
+    Nothing is loaded before the lifespan starts. Raises ValueError for settings that contradict themselves.
     """
     llm = llm or build_llm(settings)
     embedder = embedder or build_embedder(settings)
-    calibrations = calibrations or NoCalibrations()
+    defaults = defaults_of(settings)
+    scorer = Scorer(llm, embedder)
+    store = store or build_store(settings, llm, embedder, defaults, scorer)
+    scorer.calibrations = store.calibrations
     app = FastAPI(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(llm, embedder),
+        lifespan=_lifespan(embedder, llm, store),
         redoc_url=None,
     )
     app.state.services = Services(
-        scorer=Scorer(llm, embedder, calibrations),
-        defaults=defaults_of(settings),
-        checks={"embedder": embedder.check, "llm": llm.check},
+        scorer=scorer,
+        defaults=defaults,
+        checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         metrics=Metrics(),
         batch_concurrency=settings.batch_concurrency,
     )
-    app.include_router(score.router)
-    app.include_router(health.router)
+    app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
+    app.state.calibration_services = CalibrationServices(
+        store.jobs, store.calibrations, UploadLimits(max_bytes=settings.max_upload_bytes), render_report
+    )
+    for routes in (score, jobs, calibrations, health):
+        app.include_router(routes.router)
     install(app)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
@@ -136,17 +174,58 @@ def create_app(
     return app
 
 
-def _lifespan(llm: LanguageModel, embedder: Embedder) -> Callable[[FastAPI], Any]:
-    """Start the parts in the order in which they are needed, stop them in reverse.
+def build_store(
+    settings: Settings, llm: LanguageModel, embedder: Embedder, defaults: Defaults, scorer: Scorer
+) -> Store:
+    """Return the store and the queue of jobs that the settings ask for."""
+    from service.adapters.persistence import Persistence
 
-    The embedder comes first: a score without it is lost work at the LLM. The port opens once all are started;
-    an LLM server that is not up yet is no reason to wait, a part that cannot be had at all ends the process.
+    messages = replace(defaults.sampling, stop=defaults.messages_stop)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    return Persistence(
+        settings.resolved_database_url(),
+        replica_id=settings.replica_id,
+        llm=llm,
+        embedder=embedder,
+        serving=Serving(defaults.num_samples, defaults.sampling, messages),
+        slots=max(1, int(settings.calibration_share * llm_slots(settings))),
+        live_load=lambda: scorer.in_flight,
+        own_keys=lambda: own_keys(defaults, scorer),
+    )
+
+
+def llm_slots(settings: Settings) -> int:
+    """Return how many requests the LLM takes at once; the embedded one works on one at a time."""
+    return settings.llm_slots if settings.llm_backend == "vllm" else 1
+
+
+def own_keys(defaults: Defaults, scorer: Scorer) -> tuple[str, ...]:
+    """Return the fingerprint keys of prompts and of conversations as this service draws them."""
+    sampling = replace(defaults.sampling, stop=defaults.messages_stop)
+    prompt = defaults.request(prompt="?")
+    conversation = replace(defaults.request(messages=(Message("user", "?"),)), sampling=sampling)
+    return tuple(scorer.fingerprint(ScoreCommand(request)).key() for request in (prompt, conversation))
+
+
+def render_report(report: Mapping[str, Any]) -> str:
+    """Return the HTML page of a report. The drawing library is loaded on the first."""
+    from service.report import render
+
+    return render(cast("Report", report))
+
+
+def _lifespan(*parts: Part) -> Callable[[FastAPI], Any]:
+    """Start the parts in the order given, stop them in reverse.
+
+    The store comes last: with it begin the jobs that were left, which need the embedder and the LLM. The port
+    opens once all are started. An LLM server that is not up yet is no reason to wait; a part that cannot be
+    had at all ends the process.
     """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for part in (embedder, llm):
+            for part in parts:
                 stack.push_async_callback(part.stop)
                 await part.start()
             yield

@@ -23,7 +23,7 @@ class _Nothing:
 def contract_text() -> str:
     """Return the OpenAPI document as it is committed in clients/openapi.json."""
     nothing: object = _Nothing()
-    app = create_app(Settings(), llm=nothing, embedder=nothing)  # type: ignore[arg-type]
+    app = create_app(Settings(), llm=nothing, embedder=nothing, store=nothing)  # type: ignore[arg-type]
     return json.dumps(app.openapi(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 

@@ -186,3 +186,20 @@ def _check(rows: list[DevRow], options: CalibrateOptions) -> None:
         )
     if 0 < supplied < len(rows) and options.drawn_by != "service":
         raise InvalidDevData("Rows with and without samples need `drawn_by` to be `service`.")
+
+
+class MemoryStore:
+    """Both in one, as the application wants them; nothing outlives the process."""
+
+    def __init__(self) -> None:
+        self.jobs = MemoryJobs()
+        self.calibrations = MemoryCalibrations()
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def stop(self) -> None:
+        """Nothing to close."""
+
+    async def check(self) -> None:
+        """Find nothing wrong."""

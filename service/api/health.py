@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service import __version__
+from service.api.auth import BEARER, KEY_CODES, score_scope
 from service.api.deps import Services, services
 from service.api.problems import (
     DEFAULT_RETRY_AFTER_S,
@@ -116,7 +117,9 @@ async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
     "/metrics",
     summary="Prometheus metrics",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    dependencies=[Depends(score_scope)],
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **responses(*KEY_CODES)},
+    openapi_extra=BEARER,
 )
 async def metrics(app: Annotated[Services, Depends(services)]) -> Response:
     """Return counts and timings in the Prometheus text format."""

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 
+from service.api.auth import BEARER, KEY_CODES, score_scope
 from service.api.bodies import parse, read_json
 from service.api.deps import Defaults, Services, services
 from service.api.openapi import json_body, ok, recorded
@@ -20,14 +21,13 @@ from service.domain.errors import EigencalError
 from service.domain.models import GenerationRequest, Message, Sampling
 from service.domain.scoring import Score, ScoreCommand
 
-router = APIRouter(tags=["score"])
+router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
 Result = TypeVar("Result")
 EXAMPLES = recorded("examples.json")
 CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
 LLM_CODES = ("llm_error", "llm_bad_response", "llm_unavailable", "deadline_exceeded", "model_not_found")
 PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "internal")
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
-KEY_CODES = ("missing_key", "bad_key")
 
 
 def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
@@ -109,7 +109,10 @@ async def score_one(app: Services, body: ScoreRequest, arrived: float | None) ->
         200: ok(ScoreResponse, {name: example["response"] for name, example in EXAMPLES.items()}),
         **responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES),
     },
-    openapi_extra=json_body("ScoreRequest", {name: example["request"] for name, example in EXAMPLES.items()}),
+    openapi_extra={
+        **json_body("ScoreRequest", {name: example["request"] for name, example in EXAMPLES.items()}),
+        **BEARER,
+    },
 )
 async def post_score(request: Request, app: Annotated[Services, Depends(services)]) -> Response:
     """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
@@ -136,7 +139,7 @@ async def post_score(request: Request, app: Annotated[Services, Depends(services
         },
         **responses(*BODY_CODES, *KEY_CODES, "internal"),
     },
-    openapi_extra=json_body("BatchRequest"),
+    openapi_extra={**json_body("BatchRequest"), **BEARER},
 )
 async def post_batch(request: Request, app: Annotated[Services, Depends(services)]) -> StreamingResponse:
     """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""

@@ -13,7 +13,7 @@ Method = Literal["depolarized", "temperature"]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Of one map: the spectrum's temperature T > 0 and the depolarisation 0 <= g < 1 (0 for `temperature`)."""
+    """Of one map: the spectrum's temperature T > 0, the depolarisation 0 <= g < 1 (0 for `temperature`)."""
 
     temperature: float
     depolarization: float = 0.0
@@ -24,8 +24,8 @@ class Calibration:
     """A fitted calibration; never changed once stored.
 
     `parameters` holds an entry for every number of answers from 2 to `num_samples`, the number drawn when
-    fitting; the entry of `num_samples` is the headline. `eps` is the null eigenvalue that the `temperature` map
-    was fitted with (it does not act when serving, but T means nothing without it).
+    fitting; the entry of `num_samples` is the headline. `eps` is the null eigenvalue that the `temperature`
+    map was fitted with (it does not act when serving, but T means nothing without it).
     """
 
     id: str

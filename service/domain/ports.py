@@ -1,4 +1,4 @@
-"""Ports: what the domain asks of the outside world. Each has a real adapter and a fake that pass the same tests."""
+"""Ports: what the domain asks of the outside world. Real adapters and fakes pass the same tests."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.calibration import Calibration, CalibrationSource, Parameters
+from service.domain.calibration import Calibration, CalibrationSource, NoCalibrations, Parameters
 from service.domain.errors import DeadlineExceeded, LLMBadResponse, NotFound, TooFewSamples
 from service.domain.ids import new_id
 from service.domain.models import (
@@ -98,12 +98,17 @@ class Score:
 
 
 class Scorer:
-    """Scores prompts. Holds no state of its own but the number of scores under way."""
+    """Scores prompts. `in_flight` counts the scores under way: other work gives way to them.
 
-    def __init__(self, llm: LanguageModel, embedder: Embedder, calibrations: CalibrationSource) -> None:
+    `calibrations` may be set until the first score: what makes calibrations needs to know of the scores.
+    """
+
+    def __init__(
+        self, llm: LanguageModel, embedder: Embedder, calibrations: CalibrationSource | None = None
+    ) -> None:
         self._llm = llm
         self._embedder = embedder
-        self._calibrations = calibrations
+        self.calibrations = calibrations or NoCalibrations()
         self.in_flight = 0
 
     async def score(self, command: ScoreCommand) -> Score:
@@ -140,7 +145,7 @@ class Scorer:
         """Look an explicitly named calibration up before the LLM is put to work."""
         if choice in ("active", "none"):
             return None
-        found = await self._calibrations.get(choice)
+        found = await self.calibrations.get(choice)
         if found is None:
             raise NotFound("No calibration has the id given in `calibration`.")
         return found
@@ -177,7 +182,7 @@ class Scorer:
         if command.calibration == "none":
             return None, []
         # Only now: an LLM server's model may be known only once it has answered.
-        return choose(self.fingerprint(command), num_samples, chosen, self._calibrations)
+        return choose(self.fingerprint(command), num_samples, chosen, self.calibrations)
 
     def _assemble(
         self,

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
 
@@ -35,10 +36,9 @@ def client(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Any) -> Client:
 
     @asynccontextmanager
     async def make(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
-        calibrations = settings.pop("calibrations", None)
-        app = create_app(
-            Settings(data_dir=tmp_path, **settings), llm=llm, embedder=embedder, calibrations=calibrations
-        )
+        store = MemoryStore()
+        store.calibrations = settings.pop("calibrations", store.calibrations)
+        app = create_app(Settings(data_dir=tmp_path, **settings), llm=llm, embedder=embedder, store=store)
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
 from service.api.score import batch_lines
 from service.app import create_app
 from service.domain.errors import LLMUnavailable
@@ -52,7 +53,7 @@ async def test_bounds_of_a_batch(client: Client, items) -> None:
 
 async def test_a_closed_batch_cancels_what_is_under_way(llm: FakeLLM, embedder: FakeEmbedder) -> None:
     llm.answers = {}
-    app = create_app(Settings(batch_concurrency=2), llm=llm, embedder=embedder)
+    app = create_app(Settings(batch_concurrency=2), llm=llm, embedder=embedder, store=MemoryStore())
     lines_ = batch_lines(app.state.services, [{"samples": ["a", "b"]}, *[{"prompt": "p"}] * 3], "r")
     llm.gate = asyncio.Event()
     first = json.loads(await anext(lines_))

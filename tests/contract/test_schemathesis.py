@@ -4,6 +4,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 
 from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
 
@@ -12,7 +13,7 @@ REFUSALS = ["400", "401", "403", "404", "405", "409", "413", "415", "422"]
 config = schemathesis.Config.from_dict(
     {"checks": {"negative_data_rejection": {"expected-statuses": REFUSALS}}}
 )
-app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(16))
+app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(16), store=MemoryStore())
 schema = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
 
 

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
 from tests.support.live import served
@@ -24,7 +25,7 @@ def anyio_backend() -> str:
 )
 async def test_a_hang_up_cancels_the_generation(path: str, body: dict) -> None:
     llm = FakeLLM(gate=asyncio.Event())
-    app = create_app(Settings(), llm=llm, embedder=FakeEmbedder())
+    app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
     content = json.dumps(body).encode()
     async with served(app) as port, asyncio.timeout(20):
         _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,0 +1,60 @@
+"""Store and durable jobs put together: started in the order in which they need each other."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from service.adapters.dbos_engine import DbosEngine
+from service.adapters.durable_jobs import DurableJobs
+from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
+from service.adapters.store.urls import jobs_url
+from service.domain.calibrating import Calibrator
+from service.domain.drawing import Drawer, Serving
+from service.domain.material import Embedding
+from service.domain.ports import Embedder, LanguageModel
+from service.domain.yielding import LiveFirst
+
+
+class Persistence:
+    """The store of one replica and its share of the jobs.
+
+    `live_load` returns the number of scores under way, to which jobs give way; `own_keys` the keys of the
+    fingerprints of the present set-up. Raises ValueError for a URL that is neither SQLite nor Postgres.
+    """
+
+    def __init__(
+        self,
+        database_url: str,
+        *,
+        replica_id: str,
+        llm: LanguageModel,
+        embedder: Embedder,
+        serving: Serving,
+        slots: int,
+        live_load: Callable[[], int],
+        own_keys: Callable[[], tuple[str, ...]],
+    ) -> None:
+        self._database = Database(database_url)
+        self._active = ActiveCalibrations(self._database)
+        store = SqlJobs(self._database, self._active)
+        self.calibrations = SqlCalibrations(self._database, self._active, own_keys=own_keys)
+        live_first = LiveFirst(live_load)
+        drawer = Drawer(llm, store, serving, slots=slots, live_first=live_first)
+        embedding = Embedding(embedder, live_first=live_first)
+        pipeline = Calibrator(store, self.calibrations, embedder, drawer, embedding)
+        engine = DbosEngine(jobs_url(self._database.url), executor_id=replica_id)
+        self.jobs = DurableJobs(store, pipeline, engine, owner=replica_id)
+        self._started = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Bring the schema up to date, learn what is active, take up the jobs that were left."""
+        for part in (self._database, self._active, self.jobs):
+            self._started.push_async_callback(part.stop)
+            await part.start()
+
+    async def stop(self) -> None:
+        """Stop the jobs, which go on at the next start, and close the store; idempotent."""
+        await self._started.aclose()
+
+    async def check(self) -> None:
+        """Return when the store answers; raise StoreUnavailable when it does not."""
+        await self._database.check()
