@@ -61,6 +61,7 @@ class Drawer:
         self._jobs = jobs
         self.serving = serving
         self._slots = slots
+        self._free = asyncio.Semaphore(slots)  # shared by jobs that run at the same time
         self._live_first = live_first or LiveFirst()
         self._patience = patience or Patience()
 
@@ -91,7 +92,7 @@ class Drawer:
 
     async def ask(self, request: GenerationRequest, progress: Progress) -> Sequence[Draw]:
         """Return answers, at least one, once it is our turn and the server is there."""
-        async with self._live_first.turn():
+        async with self._free, self._live_first.turn():
             got = await self._patience.keep_trying(lambda: self._llm.generate(request), progress.note)
         return got.draws
 

@@ -1,0 +1,336 @@
+"""The whole pipeline against a store in a file: numbers, tables, decisions, warnings, exports."""
+
+import json
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
+from service.domain.calibrating import Calibrator
+from service.domain.calibration import Calibration
+from service.domain.drawing import Drawer, Serving
+from service.domain.errors import Conflict, EmbedderUnavailable, InvalidDevData
+from service.domain.jobs import CalibrateOptions, DevRow, Job
+from service.domain.material import Embedding, full_number
+from service.domain.models import Sampling
+from service.domain.patience import Patience
+from service.spectral.maps import DepolarizedMap
+
+WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
+QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30)
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def made_rows(count: int = 40, m: int = 6, *, sharp: float = 1.0, seed: int = 1) -> list[DevRow]:
+    """Rows whose reference is one of the answers' meanings about half the time."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i in range(count):
+        p = rng.dirichlet(np.full(len(WORDS), 0.5)) ** sharp
+        samples = tuple(str(w) for w in rng.choice(WORDS, m, p=p / p.sum()))
+        reference = samples[0] if rng.random() < 0.5 else f"else {i}"
+        rows.append(DevRow(i + 1, None, (reference,), prompt=f"q{i}", samples=samples))
+    return rows
+
+
+@dataclass
+class Bench:
+    """Everything that a calibration needs, and one call that runs it."""
+
+    jobs: SqlJobs
+    calibrations: SqlCalibrations
+    embedder: FakeEmbedder
+    llm: FakeLLM
+
+    async def run(
+        self, rows: Sequence[DevRow], options: CalibrateOptions | None = None
+    ) -> tuple[Calibration, dict[str, Any]]:
+        job, _ = await self.jobs.submit(rows, options or CalibrateOptions())
+        claimed = await self.jobs.claim(job.id, "me")
+        assert claimed is not None
+        serving = Serving(5, Sampling(), Sampling())
+        drawer = Drawer(self.llm, self.jobs, serving, patience=QUICK)
+        embedding = Embedding(self.embedder, patience=QUICK)
+        pipeline = Calibrator(self.jobs, self.calibrations, self.embedder, drawer, embedding)
+        await pipeline.draw(claimed)
+        await pipeline.finish(claimed)
+        done = await self.jobs.get(job.id)
+        assert done is not None
+        return await self.result(done)
+
+    async def result(self, job: Job) -> tuple[Calibration, dict[str, Any]]:
+        assert (job.state, job.error) == ("succeeded", None)
+        assert job.calibration_id is not None
+        found = await self.calibrations.get(job.calibration_id)
+        report = await self.calibrations.report(job.calibration_id)
+        assert found is not None
+        assert report is not None
+        json.dumps(report, allow_nan=False)
+        return found, report
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
+    await database.start()
+    active = ActiveCalibrations(database)
+    jobs, calibrations = SqlJobs(database, active), SqlCalibrations(database, active)
+    yield Bench(jobs, calibrations, FakeEmbedder(24), FakeLLM())
+    await database.stop()
+
+
+def codes(report: dict[str, Any]) -> set[str]:
+    return {warning["code"] for warning in report["warnings"]}
+
+
+async def test_supplied_answers(bench: Bench) -> None:
+    found, report = await bench.run(made_rows(), CalibrateOptions(name="first", source_label="theirs"))
+    assert bench.llm.requests == []
+    assert (found.method, found.num_samples, found.name) == ("depolarized", 6, "first")
+    assert sorted(found.parameters) == [2, 3, 4, 5, 6]
+    assert isinstance(found.map_for(4), DepolarizedMap)
+    assert (found.fingerprint.source, found.fingerprint.source_label) == ("caller", "theirs")
+    assert bench.calibrations.active(found.fingerprint.key()) == found
+    assert report["calibration"]["id"] == found.id
+    assert report["data"] | {"accuracy": 0} == {
+        "rows": 40,
+        "usable": 40,
+        "rows_full": 40,
+        "num_samples": 6,
+        "drawn_by": "caller",
+        "answers": 240,
+        "distinct_mean": report["data"]["distinct_mean"],
+        "truncated": 0.0,
+        "empty": 0.0,
+        "references_mean": 1.0,
+        "correct_from": "rouge_l",
+        "accuracy": 0,
+    }
+    assert [row["map"] for row in report["served"]] == ["raw", "temperature", "depolarized"]
+    assert "few_rows" in codes(report)
+
+
+async def test_headline_and_table_agree_with_the_report(bench: Bench) -> None:
+    found, report = await bench.run(made_rows())
+    fit = report["fits"]["depolarized"]
+    head = found.headline()
+    assert math.isclose(fit["temperature"]["value"], head.temperature, rel_tol=1e-6)
+    assert math.isclose(fit["depolarization"]["value"], head.depolarization, rel_tol=1e-6)
+    assert fit["temperature"]["low"] <= head.temperature <= fit["temperature"]["high"]
+    assert fit["depolarization"]["low"] <= head.depolarization <= fit["depolarization"]["high"]
+    assert report["parameters"][-1] == {
+        "num_samples": 6,
+        "temperature": head.temperature,
+        "depolarization": head.depolarization,
+    }
+    assert report["calibration"]["temperature"] == head.temperature
+    paper = report["fits"]["temperature"]
+    assert math.isclose(paper["risk"], paper["mean_entropy"], rel_tol=1e-5)
+    served = {row["map"]: row for row in report["served"]}
+    assert served["depolarized"]["risk"] == fit["cv_risk"]
+    assert served["depolarized"]["projection_brier"] < served["raw"]["projection_brier"]
+    for diagram in report["curves"]["projection"].values():
+        assert sum(b["count"] for b in diagram) == 40
+
+
+async def test_the_service_draws(bench: Bench) -> None:
+    rows = [replace(row, samples=None) for row in made_rows()]
+    bench.llm.answers = {f"q{i}": made_rows()[i].samples or () for i in range(40)}
+    found, report = await bench.run(rows)
+    assert len(bench.llm.requests) == 40
+    assert (found.num_samples, found.fingerprint.source) == (5, "service")
+    assert found.fingerprint.model == "fake-llm"
+    assert report["data"]["drawn_by"] == "service"
+    exported = [row async for row in bench.calibrations.rows(found.id)]
+    bench.llm.requests.clear()
+    again, _ = await bench.run(exported, CalibrateOptions(drawn_by="service"))
+    assert bench.llm.requests == []
+    assert again.fingerprint == found.fingerprint
+    assert again.parameters == found.parameters
+
+
+async def test_equal_input_gives_equal_numbers(bench: Bench) -> None:
+    one, _ = await bench.run(made_rows(), CalibrateOptions(activate="never", seed=7))
+    same, _ = await bench.run(made_rows(), CalibrateOptions(activate="never", seed=7))
+    other, _ = await bench.run(made_rows(), CalibrateOptions(activate="never", seed=8))
+    assert one.parameters == same.parameters
+    assert one.parameters[3] != other.parameters[3]  # other subsets
+    assert one.parameters[6] == other.parameters[6]  # the whole rows
+    assert bench.calibrations.any_active() == []
+
+
+async def test_both_keeps_the_better_one(bench: Bench) -> None:
+    found, report = await bench.run(made_rows(), CalibrateOptions(method="both"))
+    risks = {name: fit["cv_risk"] for name, fit in report["fits"].items()}
+    assert found.method == min(risks, key=lambda name: risks[name])
+
+
+async def test_the_papers_map(bench: Bench) -> None:
+    found, report = await bench.run(made_rows(), CalibrateOptions(method="temperature"))
+    assert found.method == "temperature"
+    assert report["calibration"]["depolarization"] is None
+    assert {p["depolarization"] for p in report["parameters"]} == {None}
+
+
+async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
+    first, report = await bench.run(made_rows())
+    assert report["decision"]["against"] is None
+    assert report["decision"]["activated"]
+    _, report = await bench.run(made_rows())  # the same rows: the active one was fitted on all of them
+    decision = report["decision"]
+    assert (decision["against"], decision["activated"]) == (first.id, False)
+    assert decision["difference"]["value"] > 0
+    assert "not_better" in codes(report)
+    assert [row["map"] for row in report["served"]][-1] == "active"
+    assert bench.calibrations.any_active() == [first]
+    shifted = made_rows(60, sharp=4.0, seed=5)
+    later, report = await bench.run(shifted)
+    decision = report["decision"]
+    assert decision["activated"]
+    assert decision["difference"]["value"] < 0
+    assert decision["difference"]["low"] <= decision["difference"]["value"] <= decision["difference"]["high"]
+    assert bench.calibrations.any_active() == [later]
+
+
+async def test_always_activates_what_is_worse(bench: Bench) -> None:
+    await bench.run(made_rows())
+    later, report = await bench.run(made_rows(), CalibrateOptions(activate="always"))
+    assert report["decision"]["difference"]["value"] > 0
+    assert bench.calibrations.any_active() == [later]
+
+
+async def test_rows_of_mixed_length(bench: Bench) -> None:
+    """m is what nine rows in ten reach; longer rows are cut, shorter ones serve smaller m' only."""
+    rows = made_rows(50)
+    rows = [
+        *rows[:40],
+        *(replace(r, samples=(r.samples or ()) * 2) for r in rows[40:46]),
+        *(replace(r, samples=(r.samples or ())[:3]) for r in rows[46:]),
+    ]
+    found, report = await bench.run(rows)
+    assert found.num_samples == 6
+    data = report["data"]
+    assert (data["rows"], data["usable"], data["rows_full"]) == (50, 50, 46)
+    assert "short_rows" in codes(report)
+    only_full, _ = await bench.run(rows[:46], CalibrateOptions(activate="never"))
+    assert found.parameters[6] == only_full.parameters[6]
+    assert found.parameters[3] != only_full.parameters[3]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "asked", "expected"),
+    [([6] * 9 + [2], None, 6), ([6] * 8 + [2] * 2, None, 2), ([3, 9], 5, 5), ([4, 8], None, 4)],
+)
+def test_the_number_fitted_with(sizes: list[int], asked: int | None, expected: int) -> None:
+    assert full_number(sizes, asked) == expected
+
+
+async def test_too_few_rows_with_that_many_answers(bench: Bench) -> None:
+    rows = [replace(r, samples=(r.samples or ())[: 3 + i % 2]) for i, r in enumerate(made_rows())]
+    job, _ = await bench.jobs.submit(rows, CalibrateOptions())
+    assert job.state == "queued"
+    _, report = await bench.run(rows)
+    assert report["data"]["num_samples"] == 3
+    with pytest.raises(InvalidDevData, match="20 of 40"):
+        await bench.jobs.submit(rows, CalibrateOptions(num_samples=4))
+
+
+async def test_labels_as_given(bench: Bench) -> None:
+    rows = [replace(row, correct=i % 2 == 0) for i, row in enumerate(made_rows())]
+    _, report = await bench.run(rows)
+    assert (report["data"]["correct_from"], report["data"]["accuracy"]) == ("data", 0.5)
+    rows[3] = replace(rows[3], correct=None)
+    _, report = await bench.run(rows)
+    assert report["data"]["correct_from"] == "mixed"
+
+
+async def test_one_class_has_no_auroc(bench: Bench) -> None:
+    rows = [replace(row, correct=False) for row in made_rows()]
+    _, report = await bench.run(rows)
+    assert "one_class" in codes(report)
+    nothing = {"value": None, "low": None, "high": None}
+    assert all(row["auroc_lambda_max"] == nothing for row in report["served"])
+
+
+async def test_several_references_and_empty_answers(bench: Bench) -> None:
+    rows = [
+        replace(row, references=(*row.references, "other"), samples=(*(row.samples or ())[:4], "", ""))
+        for row in made_rows()
+    ]
+    found, report = await bench.run(rows)
+    assert report["data"]["empty"] == pytest.approx(1 / 3)
+    assert report["data"]["references_mean"] == 2
+    assert "empty" in codes(report)
+    assert found.fingerprint.embedder_dimension == 24
+    assert all("" not in call for call in bench.embedder.calls)
+
+
+async def test_texts_are_embedded_once_in_small_chunks(bench: Bench) -> None:
+    await bench.run(made_rows())
+    texts = [text for call in bench.embedder.calls for text in call]
+    assert len(texts) == len(set(texts))
+    assert max(map(len, bench.embedder.calls)) == 16
+
+
+async def test_an_embedder_that_is_down_is_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = iter([EmbedderUnavailable("down")] * 3)
+    embed = bench.embedder.embed
+
+    async def sometimes(texts: Sequence[str]) -> Any:
+        for failure in failures:
+            raise failure
+        return await embed(texts)
+
+    monkeypatch.setattr(bench.embedder, "embed", sometimes)
+    found, _ = await bench.run(made_rows())
+    assert found.num_samples == 6
+
+
+async def test_another_embedder_after_the_answers_were_drawn(bench: Bench) -> None:
+    rows = [replace(row, samples=None) for row in made_rows()]
+    job, _ = await bench.jobs.submit(rows, CalibrateOptions())
+    claimed = await bench.jobs.claim(job.id, "me")
+    assert claimed is not None
+    drawer = Drawer(bench.llm, bench.jobs, Serving(5, Sampling(), Sampling()))
+    old, new = FakeEmbedder(24), FakeEmbedder(32)
+    await Calibrator(bench.jobs, bench.calibrations, old, drawer, Embedding(old)).draw(claimed)
+    with pytest.raises(Conflict, match="embedder_dimension"):
+        await Calibrator(bench.jobs, bench.calibrations, new, drawer, Embedding(new)).finish(claimed)
+
+
+@pytest.mark.shared
+async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], recorded: dict[str, Any]) -> None:
+    """Rows 0-149 with their samples. The golden numbers embed empty answers, so a stand-in text does here."""
+    rows, vectors = [], {}
+    for i, row in enumerate(recorded["rows"][:150]):
+        samples = tuple(text or "(nothing)" for text in row["samples"])
+        vectors |= dict(zip(samples, recorded["emb"][recorded["S"][i]], strict=True))
+        vectors[row["reference"]] = recorded["emb"][recorded["Y"][i]]
+        rows.append(DevRow(i + 1, str(row["id"]), (row["reference"],), row["prompt"], samples=samples))
+    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
+    await database.start()
+    jobs = SqlJobs(database, ActiveCalibrations(database))
+    calibrations = SqlCalibrations(database, ActiveCalibrations(database))
+    bench = Bench(jobs, calibrations, FakeEmbedder(768, vectors=vectors), FakeLLM())
+    found, report = await bench.run(rows, CalibrateOptions(method="both"))
+    await database.stop()
+    paper, ours = report["fits"]["temperature"], report["fits"]["depolarized"]
+    assert paper["temperature"]["value"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
+    assert paper["risk"] == pytest.approx(golden["temperature"]["risk_fit"], abs=1e-6)
+    assert ours["temperature"]["value"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
+    assert ours["depolarization"]["value"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
+    assert ours["risk"] == pytest.approx(golden["depolarized"]["risk_fit"], abs=1e-6)
+    assert found.method == "depolarized"
+    assert found.headline().temperature == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
+    assert report["warnings"] == []

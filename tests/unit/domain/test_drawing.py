@@ -1,0 +1,286 @@
+"""The sampling stage against a store in a file and a fake LLM."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.store import ActiveCalibrations, Database, SqlJobs
+from service.domain.drawing import LOW_PRIORITY, Drawer, Serving
+from service.domain.errors import (
+    Conflict,
+    DeadlineExceeded,
+    LLMError,
+    LLMUnavailable,
+    ModelNotFound,
+    Overloaded,
+)
+from service.domain.job_store import ClaimedJob, LeaseLostError
+from service.domain.jobs import CalibrateOptions, DevRow
+from service.domain.models import GenerationRequest, Message, Sampling
+from service.domain.patience import Patience
+from service.domain.progress import Progress
+from service.domain.yielding import LiveFirst
+
+ROWS = 30
+SERVING = Serving(5, Sampling(max_tokens=7), Sampling(max_tokens=7))
+EMBEDDER = FakeEmbedder(8).identity
+QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30, max_failures=3)
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def prompts(count: int = ROWS) -> list[DevRow]:
+    return [DevRow(i + 1, None, ("r",), prompt=f"p{i}") for i in range(count)]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqlJobs]:
+    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
+    await database.start()
+    yield SqlJobs(database, ActiveCalibrations(database))
+    await database.stop()
+
+
+class Case:
+    def __init__(self, store: SqlJobs, llm: FakeLLM, job: ClaimedJob, drawer: Drawer) -> None:
+        self.store, self.llm, self.job, self.drawer = store, llm, job, drawer
+        self.progress = Progress(store, job.lease, "sampling", ROWS, every_s=0)
+
+    async def draw(self) -> None:
+        await self.drawer.draw(self.job, EMBEDDER, self.progress)
+
+    async def answers(self) -> list[list[str]]:
+        return [[d.text for d in one.draws] async for one in self.store.stored_rows(self.job.lease.job_id)]
+
+    async def note(self) -> str:
+        found = await self.store.get(self.job.lease.job_id)
+        assert found is not None
+        return found.note
+
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def make(store: SqlJobs) -> Make:
+    @asynccontextmanager
+    async def making(
+        llm: FakeLLM, rows: list[DevRow] | None = None, serving: Serving = SERVING, **kwargs: Any
+    ) -> AsyncIterator[Case]:
+        options = CalibrateOptions(num_samples=kwargs.pop("num_samples", None))
+        job, _ = await store.submit(rows or prompts(), options)
+        claimed = await store.claim(job.id, "me")
+        assert claimed is not None
+        yield Case(store, llm, claimed, Drawer(llm, store, serving, **{"patience": QUICK} | kwargs))
+
+    return making
+
+
+async def test_each_row_gets_its_answers(make: Make) -> None:
+    async with make(FakeLLM(), slots=4) as case:
+        await case.draw()
+        assert await case.answers() == [["Paris", "Paris", "Lyon", "paris", "Marseille"]] * ROWS
+        asked = {(r.num_samples, r.priority, r.sampling.max_tokens) for r in case.llm.requests}
+        assert asked == {(5, LOW_PRIORITY, 7)}
+        assert len(case.llm.requests) == ROWS
+        bound = await case.store.fingerprint(case.job.lease.job_id)
+        assert bound is not None
+        assert (bound.model, bound.sampling["max_tokens"]) == ("fake-llm", 7)
+
+
+async def test_the_number_asked_for(make: Make) -> None:
+    async with make(FakeLLM(), num_samples=3) as case:
+        await case.draw()
+        assert {len(row) for row in await case.answers()} == {3}
+
+
+async def test_no_more_requests_at_once_than_slots(make: Make) -> None:
+    most = 0
+    llm = FakeLLM(gate=asyncio.Event())
+
+    def seen(request: GenerationRequest) -> None:
+        nonlocal most
+        most = max(most, llm.active + 1)
+        if llm.gate is not None and most == 3:
+            asyncio.get_running_loop().call_later(0.05, llm.gate.set)
+
+    llm._on_request = seen
+    async with make(llm, slots=3) as case:
+        await case.draw()
+    assert most == 3
+
+
+async def test_what_is_missing_is_topped_up(make: Make) -> None:
+    async with make(FakeLLM(deliver=2)) as case:
+        await case.draw()
+        assert {len(row) for row in await case.answers()} == {5}
+        assert [r.num_samples for r in case.llm.requests[:3]] == [5, 3, 1]
+
+
+async def test_kept_answers_are_not_drawn_again(make: Make) -> None:
+    llm = FakeLLM(deliver=2, fail_with=[])
+    async with make(llm) as case:
+        llm.answers = {"p3": ("x",)}
+        broken = ModelNotFound("gone")
+
+        def fail(request: GenerationRequest) -> None:
+            if len(llm.requests) == 12:
+                llm.fail_with.append(broken)
+
+        llm._on_request = fail
+        with pytest.raises(ModelNotFound):
+            await case.draw()
+        before = await case.answers()
+        assert sum(map(len, before)) > 5
+        llm.requests.clear()
+        llm._on_request = None
+        again = await case.store.claim(case.job.lease.job_id, "me")
+        assert again is not None
+        await Drawer(llm, case.store, SERVING, patience=QUICK).draw(
+            again, EMBEDDER, Progress(case.store, again.lease, "sampling", ROWS)
+        )
+        after = await case.answers()
+        kept = [row[: len(old)] == old for old, row in zip(before, after, strict=True)]
+        assert all(kept)
+        complete = {f"p{i}" for i, row in enumerate(before) if len(row) == 5}
+        assert complete
+        assert not {r.prompt for r in llm.requests} & complete
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [
+        LLMUnavailable("down"),
+        Overloaded("full"),
+        DeadlineExceeded("slow"),
+        LLMError("no", llm_status=500),
+    ],
+)
+async def test_what_passes_is_waited_for(make: Make, passing: Exception) -> None:
+    async with make(FakeLLM(fail_with=[passing, passing])) as case:
+        notes: list[str] = []
+        write = case.progress.note
+
+        async def note(text: str) -> None:
+            await write(text)
+            notes.append(await case.note())
+
+        case.progress.note = note
+        await case.draw()
+        assert {len(row) for row in await case.answers()} == {5}
+        assert notes == [f"Waiting to try again: {passing}"] * 2
+        assert await case.note() == ""
+
+
+@pytest.mark.parametrize(
+    ("fatal", "number"),
+    [
+        (ModelNotFound("no such model"), 1),
+        (LLMError("bad prompt", llm_status=400), 1),
+        (LLMError("broken", llm_status=500), 3),
+        (DeadlineExceeded("slow"), 3),
+    ],
+)
+async def test_what_does_not_pass_is_raised(make: Make, fatal: Exception, number: int) -> None:
+    async with make(FakeLLM(fail_with=[fatal] * 99)) as case:
+        with pytest.raises(type(fatal), match=str(fatal)):
+            await case.draw()
+        assert len(case.llm.requests) == number
+
+
+async def test_patience_ends(make: Make) -> None:
+    llm = FakeLLM(fail_with=[LLMUnavailable("down")] * 99)
+    async with make(llm, patience=replace(QUICK, give_up_s=0.01)) as case:
+        with pytest.raises(LLMUnavailable):
+            await case.draw()
+
+
+async def test_a_changed_set_up_is_refused(make: Make) -> None:
+    async with make(FakeLLM(deliver=1)) as case:
+        case.llm._on_request = lambda _: setattr(case.llm, "model", f"m{len(case.llm.requests) // 20}")
+        with pytest.raises(Conflict, match="model"):
+            await case.draw()
+
+
+async def test_prompts_and_messages_that_stop_elsewhere_cannot_share(make: Make) -> None:
+    rows = [*prompts(), DevRow(99, None, ("r",), messages=(Message("user", "q"),))]
+    serving = replace(SERVING, messages_sampling=Sampling(max_tokens=8))
+    async with make(FakeLLM(), rows, serving) as case:
+        with pytest.raises(Conflict, match=r"sampling\.max_tokens"):
+            await case.draw()
+
+
+async def test_a_lost_lease_ends_the_run(make: Make) -> None:
+    async with make(FakeLLM()) as case:
+        await case.store.claim(case.job.lease.job_id, "peer")
+        with pytest.raises(LeaseLostError):
+            await case.draw()
+        assert await case.answers() == [[]] * ROWS
+
+
+async def test_cancelling_frees_the_llm(make: Make) -> None:
+    llm = FakeLLM(gate=asyncio.Event())
+    async with make(llm, slots=2) as case:
+        task = asyncio.create_task(case.draw())
+        async with asyncio.timeout(5):
+            while llm.active < 2:
+                await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert (llm.active, llm.cancelled) == (0, 2)
+
+
+async def test_at_least_one_slot(store: SqlJobs) -> None:
+    with pytest.raises(ValueError, match="slot"):
+        Drawer(FakeLLM(), store, SERVING, slots=0)
+
+
+class TestLiveFirst:
+    async def test_at_once_when_nothing_is_live(self) -> None:
+        gate = LiveFirst(lambda: 0, max_wait_s=60)
+        async with asyncio.timeout(1), gate.turn(), gate.turn():
+            pass
+
+    async def test_it_waits_for_a_quiet_moment(self) -> None:
+        load = 1
+        gate = LiveFirst(lambda: load, max_wait_s=60)
+        entered = asyncio.Event()
+
+        async def work() -> None:
+            async with gate.turn():
+                entered.set()
+
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0.05)
+        assert not entered.is_set()
+        load = 0
+        async with asyncio.timeout(5):
+            await task
+
+    async def test_under_load_one_at_a_time_but_never_starved(self) -> None:
+        gate = LiveFirst(lambda: 1, max_wait_s=0.01)
+        inside = most = turns = 0
+
+        async def work() -> None:
+            nonlocal inside, most, turns
+            async with gate.turn():
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0.005)
+                inside -= 1
+                turns += 1
+
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(work() for _ in range(5)))
+        assert (most, turns) == (1, 5)

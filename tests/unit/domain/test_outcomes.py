@@ -1,0 +1,37 @@
+"""Equal answers are one outcome; all empty answers are one of their own."""
+
+import numpy as np
+import pytest
+
+from service.domain.outcomes import counts, distinct, outcome_vectors, texts_to_embed
+from service.spectral.gram import spectrum
+
+
+def test_distinct_keeps_the_order_of_appearance() -> None:
+    texts, index = distinct(["b", "a", "b", "", "a", ""])
+    assert texts == ["b", "a", ""]
+    assert index.tolist() == [0, 1, 0, 2, 1, 2]
+    assert counts(index).tolist() == [2, 2, 2]
+    assert texts_to_embed(texts) == ["b", "a"]
+
+
+def test_an_empty_answer_is_orthogonal_to_every_other() -> None:
+    embedded = np.eye(3, dtype=np.float32)[:2]
+    vectors = outcome_vectors(["b", "", "a"], embedded)
+    assert vectors.shape == (3, 4)
+    assert np.array_equal(vectors @ vectors.T, np.eye(3))
+    assert np.array_equal(vectors[[0, 2], :3], embedded)
+
+
+def test_without_one_the_vectors_are_as_they_came() -> None:
+    embedded = np.ones((2, 3), dtype=np.float32)
+    assert outcome_vectors(["a", "b"], embedded) is embedded
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_only_empty_answers_are_all_one(number: int) -> None:
+    texts, index = distinct([""] * number)
+    vectors = outcome_vectors(texts, np.empty((0, 3), dtype=np.float32))
+    found = spectrum(vectors, counts(index), dimension=3)
+    assert found.eigenvalues.tolist() == [1.0]
+    assert found.dimension == 3
