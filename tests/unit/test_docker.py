@@ -1,7 +1,9 @@
 """Dockerfile and docker-compose.yml: what holds without an engine; `make check-docker` does the rest."""
 
+import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +171,29 @@ class TestCompose:
     def test_volumes_are_declared(self) -> None:
         used = {volume.split(":")[0] for s in SERVICES.values() for volume in s.get("volumes", [])}
         assert used == COMPOSE["volumes"].keys()
+
+
+PARSE = """
+import json, sys
+import vllm.entrypoints.cli.serve as serve
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+parser = FlexibleArgumentParser()
+(command,) = serve.cmd_init()
+command.subparser_init(parser.add_subparsers())
+args = parser.parse_args(["serve", *json.loads(sys.argv[1])])
+names = ("model_tag", "max_model_len", "enable_prefix_caching", "scheduling_policy", "stream_interval")
+print(json.dumps([getattr(args, name) for name in names]))
+"""
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("server", ["vllm", "vllm-cpu"])
+def test_vllm_itself_understands_its_command_line(server: str) -> None:
+    words = shlex.split(interpolated(SERVICES[server]["command"]))
+    command = [str(ROOT / ".venv-vllm/bin/python"), "-c", PARSE, json.dumps(words)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, cwd=ROOT)
+    length = int(words[words.index("--max-model-len") + 1])
+    assert json.loads(said.stdout.splitlines()[-1]) == [words[0], length, True, "priority", 8]
 
 
 class TestExample:

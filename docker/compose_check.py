@@ -1,0 +1,58 @@
+"""Check docker-compose.yml against the Compose specification, for each set of profiles, with the defaults.
+
+Needs the package `compose-spec`, which refuses unknown keys and values out of form.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import compose_spec
+import yaml
+
+FILE = Path(__file__).parents[1] / "docker-compose.yml"
+PROFILES = (("gpu",), ("cpu",), ("external",), ("gpu", "postgres"), ("cpu", "postgres"))
+VARIABLE = re.compile(r"\$\{\w+:-([^${}]*)\}")
+
+
+def chosen(composition: dict[str, Any], profiles: tuple[str, ...]) -> dict[str, Any]:
+    """Return the composition with the services of these profiles alone."""
+    services = {
+        name: service
+        for name, service in composition["services"].items()
+        if set(service["profiles"]) & {*profiles}
+    }
+    for service in services.values():
+        needed = service.get("depends_on", {})
+        lost = [name for name, how in needed.items() if name not in services and how.get("required", True)]
+        if lost:
+            raise ValueError(f"with {profiles} these are needed but not started: {lost}")
+        if needed:
+            service["depends_on"] = {name: how for name, how in needed.items() if name in services}
+    return composition | {"services": services}
+
+
+def refused(text: str) -> str:
+    """Return why the specification refuses a composition, or nothing."""
+    try:
+        compose_spec.PyCompose.from_yaml(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def main() -> None:
+    """Check every set of profiles, and that the checker can refuse."""
+    for profiles in PROFILES:
+        composition = chosen(yaml.safe_load(VARIABLE.sub(r"\1", FILE.read_text())), profiles)
+        text = yaml.safe_dump(composition)
+        if reason := refused(text):
+            sys.exit(f"{'+'.join(profiles)}: {reason}")
+        if not refused(text.replace("restart:", "restarts:")):
+            sys.exit("the checker lets an unknown key through")
+        print(f"{'+'.join(profiles)}: {', '.join(composition['services'])}")
+
+
+if __name__ == "__main__":
+    main()
