@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 
 from service import __version__
 from service.api import calibrations, health, jobs, score
 from service.api.auth import Keys
-from service.api.bodies import RequestModel
 from service.api.calibration_deps import CalibrationServices
+from service.api.calibration_schemas import CalibrateForm, CalibrateRequest
 from service.api.deps import Defaults, Services
 from service.api.metrics import Metrics
 from service.api.middleware import BodyLimit, RequestContext
@@ -234,7 +235,7 @@ def _lifespan(*parts: Part) -> Callable[[FastAPI], Any]:
 
 
 def _describe(app: FastAPI) -> None:
-    bodies: list[type[RequestModel]] = [ScoreRequest, BatchRequest]
+    bodies: list[type[BaseModel]] = [ScoreRequest, BatchRequest, CalibrateRequest, CalibrateForm]
     made: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:

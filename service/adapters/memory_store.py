@@ -54,7 +54,7 @@ class MemoryJobs:
         """Return the rows of a job; none once it was cancelled."""
         return self._rows.get(job_id, [])
 
-    async def change(self, job_id: str, **values: Any) -> Job:  # noqa: ANN401  fields of a job
+    async def change(self, job_id: str, **values: Any) -> Job:
         """Change a job as its run would, and wake those who watch it."""
         async with self._changed:
             self._jobs[job_id] = replace(self._jobs[job_id], **values)

@@ -44,7 +44,7 @@ class Decoding:
 class Sampler:
     """A model and its tokenizer; all calls must come from one thread."""
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:  # noqa: ANN401 - untyped library objects
+    def __init__(self, model: Any, tokenizer: Any) -> None:
         import torch
 
         self._torch = torch
@@ -87,10 +87,10 @@ class Sampler:
     def _continue(
         self,
         active: list[Row],
-        logits: Any,  # noqa: ANN401
-        cache: Any,  # noqa: ANN401
+        logits: Any,
+        cache: Any,
         decoding: Decoding,
-        generator: Any,  # noqa: ANN401
+        generator: Any,
         stopped: Callable[[], bool],
     ) -> None:
         while True:
@@ -107,11 +107,11 @@ class Sampler:
             output = self._forward([[token] for token in tokens], cache)
             logits, cache = output.logits[:, -1], output.past_key_values
 
-    def _forward(self, tokens: list[list[int]], cache: Any) -> Any:  # noqa: ANN401
+    def _forward(self, tokens: list[list[int]], cache: Any) -> Any:
         ids = self._torch.tensor(tokens)
         return self._model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
 
-    def _choose(self, logits: Any, decoding: Decoding, generator: Any) -> list[int]:  # noqa: ANN401
+    def _choose(self, logits: Any, decoding: Decoding, generator: Any) -> list[int]:
         if decoding.temperature == 0:
             greedy: list[int] = logits.argmax(dim=-1).tolist()
             return greedy
@@ -119,7 +119,7 @@ class Sampler:
         chosen: list[int] = self._torch.multinomial(weights, 1, generator=generator).squeeze(1).tolist()
         return chosen
 
-    def _kept(self, scores: Any, decoding: Decoding) -> Any:  # noqa: ANN401
+    def _kept(self, scores: Any, decoding: Decoding) -> Any:
         """Return the scores with those outside top_k, then outside the nucleus, at minus infinity."""
         if 0 < decoding.top_k < scores.shape[-1]:
             least = scores.topk(decoding.top_k, dim=-1).values[:, -1:]

@@ -8,16 +8,27 @@ from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
 
+KEY = "of-the-test"
 # Data that break the schema by their size are refused as too large: a refusal like the others.
 REFUSALS = ["400", "401", "403", "404", "405", "409", "413", "415", "422"]
+# What a file holds is nothing that a schema can say: a well-formed upload may still have no usable row.
+UPLOAD_ANSWERS = ["2xx", "401", "403", "404", "409", "413", "422"]
 config = schemathesis.Config.from_dict(
-    {"checks": {"negative_data_rejection": {"expected-statuses": REFUSALS}}}
+    {
+        "checks": {"negative_data_rejection": {"expected-statuses": REFUSALS}},
+        "operations": [
+            {
+                "include-path": "/calibrate",
+                "checks": {"positive_data_acceptance": {"expected-statuses": UPLOAD_ANSWERS}},
+            }
+        ],
+    }
 )
-app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(16), store=MemoryStore())
+app = create_app(Settings(admin_key=KEY), llm=FakeLLM(), embedder=FakeEmbedder(16), store=MemoryStore())
 schema = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
 
 
 @schema.parametrize()
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_contract_holds(case) -> None:
-    case.call_and_validate()
+    case.call_and_validate(headers={"Authorization": f"Bearer {KEY}"})
