@@ -1,0 +1,243 @@
+"""The queue of jobs: outcomes, cancelling, events, leases; on an engine of plain tasks, and on DBOS."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from service.adapters.dbos_engine import DbosEngine
+from service.adapters.durable_jobs import DurableJobs
+from service.adapters.job_engine import JobEngine, TaskEngine
+from service.adapters.store import ActiveCalibrations, Database, SqlJobs
+from service.adapters.store.urls import jobs_url
+from service.domain.errors import Conflict, ModelNotFound, StoreUnavailable
+from service.domain.job_store import ClaimedJob, Lease
+from service.domain.jobs import CalibrateOptions, Job, JobError
+from tests.support.calibrations import calibration, rows
+
+pytestmark = pytest.mark.anyio
+Step = Callable[[ClaimedJob], Awaitable[None]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class ScriptedPipeline:
+    """Does what a test says in `draw`; `finish` stores a calibration."""
+
+    def __init__(self, store: SqlJobs) -> None:
+        self.store = store
+        self.drawing: Step | None = None
+        self.calls: list[str] = []
+
+    async def draw(self, job: ClaimedJob) -> None:
+        self.calls.append("draw")
+        await self.store.progress(job.lease, "sampling", 1, 2, 3.0, "")
+        if self.drawing is not None:
+            await self.drawing(job)
+
+    async def finish(self, job: ClaimedJob) -> None:
+        self.calls.append("finish")
+        await self.store.succeed(job.lease, calibration(), {}, job.num_rows, activate=False)
+
+
+class Queue:
+    def __init__(self, database: Database, engine: JobEngine) -> None:
+        self.database = database
+        self.store = SqlJobs(database, ActiveCalibrations(database))
+        self.pipeline = ScriptedPipeline(self.store)
+        self.jobs = DurableJobs(
+            self.store, self.pipeline, engine, owner="me", beat_s=0.02, lease_s=0.3, poll_s=0.01
+        )
+
+    async def submit(self) -> Job:
+        job, created = await self.jobs.submit(rows(), CalibrateOptions())
+        assert created
+        return job
+
+    async def ended(self, job: Job) -> list[Job]:
+        async with asyncio.timeout(30):
+            return [state async for state in self.jobs.events(job.id)]
+
+
+@asynccontextmanager
+async def opened(path: Path, engine: Callable[[Database], JobEngine]) -> AsyncIterator[Queue]:
+    database = Database(f"sqlite:///{path}")
+    await database.start()
+    queue = Queue(database, engine(database))
+    await queue.jobs.start()
+    try:
+        yield queue
+    finally:
+        await queue.jobs.stop()
+        await queue.jobs.stop()
+        await database.stop()
+
+
+def plain(database: Database) -> JobEngine:
+    return TaskEngine()
+
+
+def dbos(database: Database) -> JobEngine:
+    return DbosEngine(jobs_url(database.url), executor_id="me")
+
+
+@pytest.fixture(params=[plain, dbos])
+async def queue(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Queue]:
+    async with opened(tmp_path / "store.db", request.param) as made:
+        yield made
+
+
+async def test_a_job_succeeds(queue: Queue) -> None:
+    job = await queue.submit()
+    states = await queue.ended(job)
+    assert states[-1].state == "succeeded"
+    assert states[-1].calibration_id is not None
+    assert states[-1].started_at is not None
+    assert queue.pipeline.calls == ["draw", "finish"]
+    assert await queue.jobs.get(job.id) == states[-1]
+    assert await queue.jobs.latest(limit=5) == [states[-1]]
+    assert states == sorted(set(states), key=states.index)  # no state told twice
+
+
+async def test_an_error_for_the_caller_ends_the_job(queue: Queue) -> None:
+    async def fail(job: ClaimedJob) -> None:
+        raise ModelNotFound("The LLM server does not serve this model.")
+
+    queue.pipeline.drawing = fail
+    last = (await queue.ended(await queue.submit()))[-1]
+    assert (last.state, last.error) == (
+        "failed",
+        JobError("model_not_found", "The LLM server does not serve this model."),
+    )
+    assert queue.pipeline.calls == ["draw"]
+
+
+async def test_any_other_error_tells_the_caller_nothing(queue: Queue) -> None:
+    async def fail(job: ClaimedJob) -> None:
+        raise RuntimeError("secret")
+
+    queue.pipeline.drawing = fail
+    last = (await queue.ended(await queue.submit()))[-1]
+    assert last.error is not None
+    assert last.error.code == "internal"
+    assert "secret" not in last.error.detail
+
+
+async def test_cancelling_stops_the_work(queue: Queue) -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def hang(job: ClaimedJob) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    queue.pipeline.drawing = hang
+    job = await queue.submit()
+    async with asyncio.timeout(30):
+        await begun.wait()
+        cancelled = await queue.jobs.cancel(job.id)
+        assert cancelled is not None
+        assert cancelled.state == "cancelled"
+        await stopped.wait()
+    assert (await queue.ended(job))[-1].state == "cancelled"
+    queue.pipeline.drawing = None
+    after = await queue.ended(await queue.submit())  # the queue is free again
+    assert after[-1].state == "succeeded"
+    with pytest.raises(Conflict):
+        await queue.jobs.cancel(after[-1].id)
+    assert await queue.jobs.cancel("job_none") is None
+    assert await queue.jobs.get("job_none") is None
+    assert [state async for state in queue.jobs.events("job_none")] == []
+
+
+async def test_a_store_that_fails_for_a_while_fails_no_job(queue: Queue) -> None:
+    failures = iter([StoreUnavailable("down")] * 3)
+
+    async def stumble(job: ClaimedJob) -> None:
+        for failure in failures:
+            raise failure
+
+    queue.pipeline.drawing = stumble
+    assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"
+    assert queue.pipeline.calls == ["draw"] * 4 + ["finish"]
+
+
+async def test_a_run_that_loses_its_lease_stops(queue: Queue) -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def hang(job: ClaimedJob) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    queue.pipeline.drawing = hang
+    job = await queue.submit()
+    async with asyncio.timeout(30):
+        await begun.wait()
+        taken = await queue.store.claim(job.id, "peer")
+        assert taken is not None
+        await stopped.wait()
+    await queue.store.beat(taken.lease)
+    state = await queue.jobs.get(job.id)
+    assert state is not None
+    assert (state.state, state.error) == ("running", None)
+
+
+async def test_jobs_run_one_after_the_other(queue: Queue) -> None:
+    inside = most = 0
+
+    async def count(job: ClaimedJob) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0.02)
+        inside -= 1
+
+    queue.pipeline.drawing = count
+    for job in [await queue.submit() for _ in range(3)]:
+        assert (await queue.ended(job))[-1].state == "succeeded"
+    assert most == 1
+
+
+async def test_a_job_that_nobody_runs_is_revived(queue: Queue) -> None:
+    """Taken in by a replica that died before it could say so to the engine, and one that died at work."""
+    silent, _ = await queue.store.submit(rows(), CalibrateOptions())
+    assert (await queue.ended(silent))[-1].state == "succeeded"
+    dead, _ = await queue.store.submit(rows(), CalibrateOptions())
+    assert await queue.store.claim(dead.id, "dead") is not None
+    assert (await queue.ended(dead))[-1].state == "succeeded"
+
+
+async def test_a_job_broken_off_goes_on_at_the_next_start(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    leases: list[Lease] = []
+
+    async def hang(job: ClaimedJob) -> None:
+        leases.append(job.lease)
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with opened(tmp_path / "store.db", dbos) as first:
+        first.pipeline.drawing = hang
+        job = await first.submit()
+        async with asyncio.timeout(30):
+            await begun.wait()
+    async with opened(tmp_path / "store.db", dbos) as second:
+        assert (await second.ended(job))[-1].state == "succeeded"
+        assert second.pipeline.calls == ["draw", "finish"]
+    assert len(leases) == 1
+
+
+async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
+    async with opened(tmp_path / "one.db", dbos) as queue:
+        with pytest.raises(RuntimeError, match="one engine"):
+            await dbos(queue.database).start(queue.jobs._run)
