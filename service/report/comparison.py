@@ -1,0 +1,97 @@
+"""The maps side by side: one line per figure, the best one marked."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from service.domain.report_model import Estimate, ServedRow
+from service.report.words import MISSING, between, number
+
+NO_CLASSES = "all answers right, or all wrong"
+NO_CLUSTERS = "too few prompts that are alike"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A figure; `small`: its interval, its band, or why it is missing."""
+
+    text: str
+    small: str
+    best: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A figure of every map, in the order of the rows; `better`: "lower", "higher", or "" for neither."""
+
+    name: str
+    better: str
+    cells: list[Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    name: str
+    better: str
+    value: Callable[[ServedRow], float | None]
+    small: Callable[[ServedRow], str] = lambda _: ""
+    why_missing: str = ""
+
+
+def _interval(found: Estimate) -> str:
+    return f"({between(found)})" if between(found) else ""
+
+
+def _band(row: ServedRow) -> str:
+    found = between(row["algorithm1_band"])
+    return f"if perfect: {found}" if found else "band unknown"
+
+
+FIGURES = (
+    _Figure("Risk, in nats", "lower", lambda r: r["risk"]),
+    _Figure("Projection ECE", "lower", lambda r: r["projection_ece"]),
+    _Figure("Projection Brier", "lower", lambda r: r["projection_brier"]),
+    _Figure("Algorithm 1 ECE", "lower", lambda r: r["algorithm1_ece"], _band, NO_CLUSTERS),
+    _Figure(
+        "AUROC of λmax",
+        "higher",
+        lambda r: r["auroc_lambda_max"]["value"],
+        lambda r: _interval(r["auroc_lambda_max"]),
+        NO_CLASSES,
+    ),
+    _Figure(
+        "AUROC of −entropy",
+        "higher",
+        lambda r: r["auroc_entropy"]["value"],
+        lambda r: _interval(r["auroc_entropy"]),
+        NO_CLASSES,
+    ),
+    _Figure("Accuracy-rejection area", "higher", lambda r: r["rejection_area"], why_missing=NO_CLASSES),
+    _Figure("Mean λmax", "", lambda r: r["mean_lambda_max"]),
+    _Figure("Mean entropy, in nats", "", lambda r: r["mean_entropy"]),
+)
+
+
+def compare(rows: Sequence[ServedRow]) -> list[Line]:
+    """Return the lines of the table. Figures equal as written are all marked best, unless all are equal."""
+    return [_line(figure, rows) for figure in FIGURES]
+
+
+def _line(figure: _Figure, rows: Sequence[ServedRow]) -> Line:
+    written = [number(figure.value(row)) for row in rows]
+    best = _best(figure, rows)
+    cells = [
+        Cell(
+            text,
+            figure.why_missing if text == MISSING else figure.small(row),
+            text == best and len(set(written)) > 1,
+        )
+        for text, row in zip(written, rows, strict=True)
+    ]
+    return Line(figure.name, figure.better, cells)
+
+
+def _best(figure: _Figure, rows: Sequence[ServedRow]) -> str | None:
+    known = [value for row in rows if (value := figure.value(row)) is not None]
+    if not known or not figure.better:
+        return None
+    return number(min(known) if figure.better == "lower" else max(known))

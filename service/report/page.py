@@ -1,0 +1,126 @@
+"""The page of a report: words, tables and plots in one file that needs nothing from outside."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.domain.report_model import CalibrationPart, FitPart, Report, ServedRow
+from service.report import plots, words
+from service.report.comparison import compare
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(report: Report) -> str:
+    """Return a report as one self-contained HTML page: no script, no resource from outside, inline SVG.
+
+    Equal reports give equal pages. Takes about a second. Every text of the report is escaped.
+    """
+    return _environment().get_template("report.html").render(_context(report))
+
+
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: words.visible(value) if type(value) is str else value,
+    )
+    found.filters.update(
+        number=words.number, share=words.share, between=words.between, when=words.when, count=words.count
+    )
+    return found
+
+
+def _context(report: Report) -> dict[str, Any]:
+    calibration = report["calibration"]
+    return {
+        **report,
+        "job_id": report.get("job_id"),
+        "title": calibration["name"].strip() or calibration["id"],
+        "style": (TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        "maps": words.MAPS,
+        "origins": words.ORIGINS,
+        "labelled": words.LABELLED[report["data"]["correct_from"]],
+        "fingerprint": words.fingerprint_rows(calibration["fingerprint"]),
+        "lines": compare(report["served"]),
+        "summary": list(_summary(report)),
+        "fitted": [_fitted(calibration, name, fit) for name, fit in report["fits"].items()],
+        "plots": _plots(report),
+    }
+
+
+def _summary(report: Report) -> Iterable[str]:
+    """Yield what changed from raw to the map of the calibration, on held-out prompts."""
+    rows = {row["map"]: row for row in report["served"]}
+    raw, ours = rows["raw"], rows[report["calibration"]["method"]]
+    yield _change("The gap between what λmax says and what is found (projection ECE)", raw, ours)
+    before, after = raw["auroc_lambda_max"]["value"], ours["auroc_lambda_max"]["value"]
+    if before is None or after is None:
+        yield "How well λmax tells right from wrong answers cannot be computed: there is one kind only."
+    else:
+        yield (
+            "How well λmax tells right from wrong answers (AUROC; 0.5 is chance) goes from "
+            f"{words.number(before)} to {words.number(after)}: calibration changes what the numbers mean, and "
+            "their order only a little."
+        )
+
+
+def _change(what: str, raw: ServedRow, ours: ServedRow) -> str:
+    before, after = words.number(raw["projection_ece"]), words.number(ours["projection_ece"])
+    verb = "stays" if before == after else "falls" if ours["projection_ece"] < raw["projection_ece"] else "rises"
+    return f"{what} {verb} {'at ' + after if before == after else f'from {before} to {after}'}."
+
+
+def _fitted(calibration: CalibrationPart, name: str, fit: FitPart) -> dict[str, Any]:
+    return {
+        "name": words.MAPS[name],
+        "origin": words.ORIGINS[name],
+        "chosen": name == calibration["method"],
+        "bound": ", ".join(fit["at_bound"]),
+        **fit,
+    }
+
+
+def _plots(report: Report) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    curves = report["curves"]
+    one = {
+        "bands": plots.algorithm1_bands(report["served"]),
+        "rejection": plots.rejection(curves["rejection"]),
+        "temperature": plots.temperature(curves["temperature"]),
+        "samples": plots.samples(curves["samples"]),
+        "parameters": plots.parameters(report["parameters"]),
+    }
+    many = {"projection": _projection, "algorithm1": _algorithm1, "correctness": _correctness}
+    # Ours from end to end: no text of a caller is drawn.
+    return {name: Markup(svg) for name, svg in one.items()} | {  # noqa: S704
+        name: [Markup(make(report, row)) for row in report["served"]]  # noqa: S704
+        for name, make in many.items()
+    }
+
+
+def _projection(report: Report, row: ServedRow) -> str:
+    name, note = row["map"], f"projection ECE {words.number(row['projection_ece'])}"
+    bins = report["curves"]["projection"][name]
+    return plots.reliability("projection", name, bins, "share of the reference", note, band=True)
+
+
+def _algorithm1(report: Report, row: ServedRow) -> str:
+    name, note = row["map"], f"ECE {words.number(row['algorithm1_ece'])}"
+    bins = report["curves"]["algorithm1"][name]
+    return plots.reliability("algorithm1", name, bins, "target of the clusters", note, band=False)
+
+
+def _correctness(report: Report, row: ServedRow) -> str:
+    name, note = row["map"], f"AUROC {words.number(row['auroc_lambda_max']['value'])}"
+    bins = report["curves"]["correctness"][name]
+    return plots.reliability("correctness", name, bins, "share of right answers", note, band=True)

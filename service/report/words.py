@@ -1,0 +1,92 @@
+"""Numbers and names as the page writes them. What cannot be computed is an em dash."""
+
+import json
+import math
+from collections.abc import Mapping
+
+from service.domain.report_model import Band, Estimate
+
+MISSING = "—"
+MAPS = {"raw": "Raw", "temperature": "Temperature", "depolarized": "Depolarized", "active": "Active before"}
+ORIGINS = {
+    "raw": "no calibration",
+    "temperature": "the paper's map",
+    "depolarized": "ours",
+    "active": "what it would replace",
+}
+PARTS = {
+    "source": "Answers drawn by",
+    "source_label": "Label of the caller's set-up",
+    "model": "Language model",
+    "api": "API of the model",
+    "prompt_shape": "Prompt shape",
+    "answer_regex": "Answer regex",
+    "sampling.temperature": "Sampling temperature",
+    "sampling.top_p": "Sampling top_p",
+    "sampling.top_k": "Sampling top_k (0: no limit)",
+    "sampling.max_tokens": "Sampling max_tokens",
+    "sampling.stop": "Sampling stops at",
+    "embedder": "Embedder",
+    "embedder_revision": "Embedder revision",
+    "embedder_precision": "Embedder precision",
+    "embedder_dimension": "Embedder dimension d",
+}
+LABELLED = {
+    "data": "the labels in the data",
+    "rouge_l": "ROUGE-L F above 0.3 against the best reference",
+    "mixed": "the labels in the data, or ROUGE-L F above 0.3 where there is none",
+}
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number with a real minus sign and never a negative zero; an em dash for None."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def share(value: float) -> str:
+    """Return a share in [0, 1] as percents; small ones are not rounded away."""
+    return f"{100 * value:.1f} %".replace(".0 %", " %")
+
+
+def between(bounds: Estimate | Band) -> str:
+    """Return "low to high", or nothing when there are no bounds."""
+    if bounds["low"] is None or bounds["high"] is None:
+        return ""
+    return f"{number(bounds['low'])} to {number(bounds['high'])}"
+
+
+def count(number_of: int, thing: str) -> str:
+    """Return "1 prompt", "1,234 prompts"."""
+    return f"{number_of:,} {thing}{'' if number_of == 1 else 's'}"
+
+
+def when(stamp: str) -> str:
+    """Return an ISO time as date, minutes and zone; anything else as it is."""
+    date, _, clock = stamp.partition("T")
+    if not clock:
+        return stamp
+    return f"{date} {clock[:5]}{' UTC' if clock.endswith(('Z', '+00:00')) else clock[8:]}"
+
+
+def visible(text: str) -> str:
+    """Return text that HTML may hold: control characters but for tab and newline replaced."""
+    return "".join(c if c in "\t\n" or c.isprintable() or not _is_control(c) else "�" for c in text)
+
+
+def _is_control(char: str) -> bool:
+    code = ord(char)
+    return code < 32 or 127 <= code < 160 or 0xD800 <= code < 0xE000
+
+
+def fingerprint_rows(fingerprint: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return (name, value) of the parts that are set, known ones first and in their order."""
+    names = [*(n for n in PARTS if n in fingerprint), *(n for n in sorted(fingerprint) if n not in PARTS)]
+    return [(PARTS.get(n, n), _value(fingerprint[n])) for n in names if fingerprint[n] not in ("", None, [])]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
