@@ -3,12 +3,15 @@
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
 
 from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.demo import Target
 
 cli = typer.Typer(
     help="Eigencal: calibrated spectral uncertainty of language models over HTTP.",
@@ -110,7 +113,7 @@ def vllm_serve_command(
 def demo_command(
     stop: Annotated[bool, typer.Option("--stop", help="Only stop the service of an earlier run.")] = False,
 ) -> None:
-    """Start the service in the background and score two prompts: `make run`."""
+    """Start the service in the background, score two prompts, calibrate, score again: `make run`."""
     from service import demo
 
     settings = load_settings()
@@ -119,10 +122,35 @@ def demo_command(
             was = demo.BackgroundService(settings.data_dir, settings.host, settings.port).stop()
             typer.echo("Stopped." if was else "No service was running.")
         else:
-            demo.run(settings.data_dir, settings.host, settings.port)
+            demo.run(_demo_target(settings))
     except demo.DemoError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("\nInterrupted. If the service has started, it goes on: make stop", err=True)
+        raise typer.Exit(130) from None
+
+
+def _demo_target(settings: Settings) -> "Target":
+    """Return what the demonstration needs; recorded answers only where this set-up draws such."""
+    from service.app import build_llm, defaults_of
+    from service.demo import Target
+    from service.demo_data import drawn_with, recorded_fit
+
+    defaults = defaults_of(settings)
+    try:
+        identity = build_llm(settings).identity(defaults.request(prompt="x"))
+    except ValueError as error:
+        typer.echo(f"Cannot start: {error}", err=True)
+        raise typer.Exit(2) from None
+    return Target(
+        settings.data_dir,
+        settings.host,
+        settings.port,
+        key=(settings.admin_key if settings.admin_key else settings.score_key).get_secret_value(),
+        recorded=recorded_fit(identity, defaults.sampling, defaults.num_samples),
+        setup=f"{drawn_with(identity, defaults.sampling)} {defaults.num_samples}",
+    )
 
 
 @cli.command("openapi")
