@@ -59,6 +59,10 @@ def serve() -> None:
     except ValueError as error:
         typer.echo(f"Cannot start: {error}", err=True)
         raise typer.Exit(2) from None
+    if not settings.admin_key.get_secret_value():
+        logging.getLogger("service").info(
+            "EIGENCAL_ADMIN_KEY is not set: calibrating is open to callers on this machine, and to no other."
+        )
     uvicorn.run(
         app,
         host=settings.host,

@@ -28,6 +28,8 @@ from service.spectral.maps import Identity, ServedSpectrum
 Counts = NDArray[np.int_]
 MIN_SAMPLES = 2
 MAX_MODES = 5
+# Of a deadline, what is kept for embedding the answers that have come by then.
+EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
 # An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
 INLINE_DISTINCT = 64
 
@@ -153,7 +155,7 @@ class Scorer:
     async def _draw(self, command: ScoreCommand) -> Generation:
         if command.generation is None:
             return _supplied(command.samples or ())
-        generation = await self._llm.generate(command.generation)
+        generation = await self._llm.generate(_in_time(command.generation, command.arrived))
         came, asked = len(generation.draws), generation.requested
         if came >= MIN_SAMPLES:
             return generation
@@ -271,6 +273,15 @@ def _mismatch(calibration: Calibration, differs: list[str]) -> Warning:
         f"Calibration {calibration.id} was fitted with another {', '.join(differs)}: raw values are served."
     )
     return Warning("calibration_mismatch", message, tuple(differs))
+
+
+def _in_time(request: GenerationRequest, arrived: float | None) -> GenerationRequest:
+    """Return the request with the deadline that leaves time to embed what has come by then."""
+    if request.deadline_s is None:
+        return request
+    gone = 0.0 if arrived is None else time.perf_counter() - arrived
+    reserved = min(EMBED_SHARE * request.deadline_s, EMBED_RESERVE_S)
+    return replace(request, deadline_s=max(request.deadline_s - gone - reserved, 0.001))
 
 
 def _supplied(samples: Sequence[str]) -> Generation:
