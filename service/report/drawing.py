@@ -19,7 +19,9 @@ GREY, LIGHT = "#595959", "#dcdcdc"
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # letters stay letters: searchable, read aloud, in the fonts of the reader
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, and is wide: what replaces it takes less room
+    "font.sans-serif": [
+        "DejaVu Sans"
+    ],  # comes with matplotlib, and is wide: what replaces it takes less room
     "font.size": 10,
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
@@ -115,5 +117,12 @@ def label_ends(axes: "Axes", ends: list[tuple[float, str, str]], gap: float = 0.
     heights = [(y - low) / (high - low) for y, _, _ in ends]
     for place, (_, text, colour) in zip(spread(heights, gap), ends, strict=True):
         axes.text(
-            1.02, place, text, color=colour, transform=axes.transAxes, va="center", weight="bold", fontsize=9.5
+            1.02,
+            place,
+            text,
+            color=colour,
+            transform=axes.transAxes,
+            va="center",
+            weight="bold",
+            fontsize=9.5,
         )

@@ -1,8 +1,8 @@
 """The page of a report: words, tables and plots in one file that needs nothing from outside."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from service.domain.report_model import CalibrationPart, FitPart, Report, ServedRow
 from service.report import plots, words
@@ -11,6 +11,7 @@ from service.report.comparison import compare
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+_ByMap = Literal["projection", "algorithm1", "correctness"]
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -34,7 +35,7 @@ def _environment() -> "Environment":
         finalize=lambda value: words.visible(value) if type(value) is str else value,
     )
     found.filters.update(
-        number=words.number, share=words.share, between=words.between, when=words.when, count=words.count
+        number=words.number, share=words.share, between=words.between, when=words.when, counted=words.count
     )
     return found
 
@@ -53,6 +54,7 @@ def _context(report: Report) -> dict[str, Any]:
         "lines": compare(report["served"]),
         "summary": list(_summary(report)),
         "fitted": [_fitted(calibration, name, fit) for name, fit in report["fits"].items()],
+        "fewest": plots.FEWEST,
         "plots": _plots(report),
     }
 
@@ -68,14 +70,16 @@ def _summary(report: Report) -> Iterable[str]:
     else:
         yield (
             "How well λmax tells right from wrong answers (AUROC; 0.5 is chance) goes from "
-            f"{words.number(before)} to {words.number(after)}: calibration changes what the numbers mean, and "
-            "their order only a little."
+            f"{words.number(before)} to {words.number(after)}. Calibration is about what the numbers mean; "
+            "it is not meant to improve this."
         )
 
 
 def _change(what: str, raw: ServedRow, ours: ServedRow) -> str:
     before, after = words.number(raw["projection_ece"]), words.number(ours["projection_ece"])
-    verb = "stays" if before == after else "falls" if ours["projection_ece"] < raw["projection_ece"] else "rises"
+    verb = (
+        "stays" if before == after else "falls" if ours["projection_ece"] < raw["projection_ece"] else "rises"
+    )
     return f"{what} {verb} {'at ' + after if before == after else f'from {before} to {after}'}."
 
 
@@ -95,17 +99,22 @@ def _plots(report: Report) -> dict[str, Any]:
     curves = report["curves"]
     one = {
         "bands": plots.algorithm1_bands(report["served"]),
-        "rejection": plots.rejection(curves["rejection"]),
+        "rejection": plots.rejection(curves["rejection"], report["data"]["rows_full"]),
         "temperature": plots.temperature(curves["temperature"]),
         "samples": plots.samples(curves["samples"]),
         "parameters": plots.parameters(report["parameters"]),
     }
-    many = {"projection": _projection, "algorithm1": _algorithm1, "correctness": _correctness}
-    # Ours from end to end: no text of a caller is drawn.
-    return {name: Markup(svg) for name, svg in one.items()} | {  # noqa: S704
-        name: [Markup(make(report, row)) for row in report["served"]]  # noqa: S704
-        for name, make in many.items()
+    many: dict[_ByMap, Callable[[Report, ServedRow], str]] = {
+        "projection": _projection,
+        "algorithm1": _algorithm1,
+        "correctness": _correctness,
     }
+    # Ours from end to end: no text of a caller is drawn.
+    found: dict[str, Any] = {name: Markup(svg) for name, svg in one.items()}  # noqa: S704
+    for name, make in many.items():
+        drawn = any(curves[name].values())
+        found[name] = [Markup(make(report, row)) for row in report["served"]] if drawn else []  # noqa: S704
+    return found
 
 
 def _projection(report: Report, row: ServedRow) -> str:

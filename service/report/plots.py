@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from service.domain.report_model import (
     Bin,
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HALO = 1.96  # standard errors of a 95 % band
+ALONG: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor"}
+FEWEST = 10  # answers left where an accuracy-rejection curve ends: fewer say nothing
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -43,7 +45,7 @@ def reliability(kind: str, name: str, bins: Sequence[Bin], found: str, note: str
         if band and bins:
             _band(axes, bins)
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
-        axes.text(0.97, 0.9, "perfect", color=GREY, fontsize=8.5, ha="right", va="bottom", rotation=45)
+        axes.text(1.0, 0.985, "perfect", color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
         _bins(axes, name, bins)
         axes.set_title(f"{MAPS[name]}\n", loc="left")
         axes.text(0, 1.03, note, transform=axes.transAxes, fontsize=9.5)
@@ -82,7 +84,8 @@ def algorithm1_bands(rows: Sequence[ServedRow]) -> str:
         for place, row in enumerate(rows):
             _ece_and_band(axes, place, row)
         axes.set_yticks(range(len(rows)), [MAPS[r["map"]] for r in rows])
-        axes.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, None), xlabel="ECE of Algorithm 1 (lower is better)")
+        axes.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, 1.08 * axes.get_xlim()[1]))
+        axes.set(xlabel="ECE of Algorithm 1 (lower is better)")
 
     return draw(plot, paint)
 
@@ -96,13 +99,18 @@ def _ece_and_band(axes: "Axes", place: int, row: ServedRow) -> None:
     if row["algorithm1_ece"] is None:
         axes.text(0.01, place, "—", va="center")
         return
-    axes.plot(row["algorithm1_ece"], place, color=look.colour, marker=look.marker, markersize=9, clip_on=False)
+    axes.plot(
+        row["algorithm1_ece"], place, color=look.colour, marker=look.marker, markersize=9, clip_on=False
+    )
     found = number(row["algorithm1_ece"])
-    axes.text(row["algorithm1_ece"], place - 0.2, found, ha="center", va="bottom", weight="bold", fontsize=9.5)
+    axes.text(
+        row["algorithm1_ece"], place - 0.2, found, ha="center", va="bottom", weight="bold", fontsize=9.5
+    )
 
 
-def rejection(curves: Sequence[RejectionCurve]) -> str:
-    """Return the accuracy of what is kept against the share rejected."""
+def rejection(curves: Sequence[RejectionCurve], size: int) -> str:
+    """Return the accuracy of what is kept, out of `size` answers, against the share rejected."""
+    curves = [_kept(curve, 1 - FEWEST / size) for curve in curves]
     told = "; ".join(f"{MAPS[c['map']]}: {_at_half(c)}" for c in curves)
     plot = Plot("rejection", "Accuracy of the kept answers against the share rejected", f"At half: {told}.")
 
@@ -123,10 +131,17 @@ def rejection(curves: Sequence[RejectionCurve]) -> str:
         axes.set_xlabel("share rejected, least certain first")
         _whole_top(axes)
         label_ends(
-            axes, [(c["accuracy"][-1], MAPS[c["map"]], LOOKS[c["map"]].colour) for c in curves if c["accuracy"]]
+            axes,
+            [(c["accuracy"][-1], MAPS[c["map"]], LOOKS[c["map"]].colour) for c in curves if c["accuracy"]],
         )
 
     return draw(plot, paint)
+
+
+def _kept(curve: RejectionCurve, most: float) -> RejectionCurve:
+    """Return the curve up to a share rejected; its first point always."""
+    size = max(sum(share <= most for share in curve["rejected"]), 1)
+    return {"map": curve["map"], "rejected": curve["rejected"][:size], "accuracy": curve["accuracy"][:size]}
 
 
 def _at_half(curve: RejectionCurve) -> str:
@@ -208,7 +223,9 @@ def _name_curves(axes: "Axes", curve: TemperatureCurve) -> None:
 
 def samples(sizes: Sequence[SamplesAt]) -> str:
     """Return the raw λmax by number of answers, with its spread within a prompt."""
-    told = "; ".join(f"{s['num_samples']} answers: {number(s['mean'])} ± {number(s['deviation'])}" for s in sizes)
+    told = "; ".join(
+        f"{s['num_samples']} answers: {number(s['mean'])} ± {number(s['deviation'])}" for s in sizes
+    )
     plot = Plot("samples", "Raw λmax by number of answers", f"{told}.", (WIDE[0], 3.0))
 
     def paint(figure: "Figure") -> None:
