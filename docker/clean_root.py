@@ -140,7 +140,7 @@ class Builder:
             make = "mkdir -p" if Path(path).is_dir() else "touch"
             script += [f"{make} {root}{path}", f"mount --bind {path} {root}{path}"]
         if volume is not None:
-            script.append(f"mount -t tmpfs -o mode=1777,size=1g tmp {root}/tmp")  # noqa: S108
+            script.append(f"mount -t tmpfs -o mode=1777,size=1g,noexec,nosuid,nodev tmp {root}/tmp")  # noqa: S108
             script += [f"mount --bind {volume} {root}/data", f"mount -o remount,bind,ro {root} {root}"]
             enter += " " + CONFINE.format(*stage.user.split(":"))
         script += [f"mount -t proc proc {root}/proc", f"mount --rbind /dev {root}/dev"]
