@@ -81,12 +81,12 @@ class Embedding:
 
     async def material(self, rows: Sequence[StoredRow], num_samples: int, start: StartProgress) -> Material:
         """Return the rows as vectors. Raises EmbedderUnavailable once patience ends, LeaseLostError."""
-        texts = _all_texts(rows)
+        texts = all_texts(rows)
         progress = start(len(texts))
         await progress.begin()
         vectors = outcome_vectors(texts, await self._embed(texts_to_embed(texts), progress))
         place = {text: i for i, text in enumerate(texts)}
-        return _assemble(rows, num_samples, vectors, place, self._embedder.identity.dimension)
+        return assemble(rows, num_samples, vectors, place, self._embedder.identity.dimension)
 
     async def _embed(self, texts: Sequence[str], progress: Progress) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), self._embedder.identity.dimension), dtype=np.float32)
@@ -99,18 +99,20 @@ class Embedding:
         return vectors
 
 
-def _all_texts(rows: Sequence[StoredRow]) -> list[str]:
+def all_texts(rows: Sequence[StoredRow]) -> list[str]:
+    """Return the distinct texts of answers and references, in order of appearance."""
     every = (text for one in rows for text in (*(d.text for d in one.draws), *one.row.references))
     return distinct(list(every))[0]
 
 
-def _assemble(
+def assemble(
     rows: Sequence[StoredRow],
     num_samples: int,
     vectors: NDArray[np.float32],
     place: dict[str, int],
     dimension: int,
 ) -> Material:
+    """Return the rows as vectors; place: the row of each text in `vectors`, made by `outcome_vectors`."""
     answers, texts = [], []
     for one in rows:
         found, index = distinct([d.text for d in one.draws])
