@@ -38,6 +38,7 @@ from service.spectral.sample_size import lambda_max_by_size
 
 Floats = NDArray[np.float64]
 CURVE_POINTS = 61
+CURVE_PROMPTS = 500
 CURVE_RANGE = (0.05, 50.0)
 
 
@@ -134,10 +135,11 @@ class Bench:
         }
 
     def samples(self, seed: int) -> list[SamplesAt]:
-        """Return lambda_max by number of answers."""
+        """Return lambda_max by number of answers, at about eight numbers, over 500 prompts at most."""
         rng = np.random.default_rng([seed, 5])
-        step = 5 if self._parts[0].index.size >= 10 else 1
-        pairs = [p.cosines for p in self._parts], [p.index for p in self._parts]
+        parts, size = self._parts[:CURVE_PROMPTS], self._parts[0].index.size
+        step = 5 * -(-size // 40) if size >= 10 else 1
+        pairs = [p.cosines for p in parts], [p.index for p in parts]
         found = lambda_max_by_size(*pairs, rng, step=step)
         return [
             {"num_samples": int(m), "mean": float(mean), "deviation": float(std)}
