@@ -1,7 +1,7 @@
 # The commands that anyone has to know:
-#   make run    install, start the service on this machine, score two prompts
+#   make run    install, start the service on this machine, score two prompts, calibrate, score again
 #   make test   install, run the tests
-# The others: stop, check, bench, examples, openapi, test-vllm, test-postgres, test-browser, clean.
+# The others: stop, check, bench, examples, record-devset, openapi, test-vllm, test-postgres, test-browser, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -14,7 +14,7 @@ HEAVY := vllm or postgres or browser
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test check bench examples openapi test-vllm test-postgres test-browser clean help
+.PHONY: run stop test check bench examples record-devset openapi test-vllm test-postgres test-browser clean help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
@@ -56,6 +56,10 @@ check: $(VENV)/.installed-dev
 # The examples of the contract: real responses of the service that `make run` has left.
 examples: $(VENV)/.installed-dev
 	$(PY) -m tests.support.record_examples http://127.0.0.1:8000
+
+# The embedded model's answers to the bundled questions, from the service that `make run` has left.
+record-devset: $(VENV)/.installed
+	$(PY) -m service.demo_data.record
 
 openapi: $(VENV)/.installed-dev
 	$(PY) -m service openapi --commit clients

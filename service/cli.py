@@ -151,7 +151,7 @@ def _demo_target(settings: Settings) -> "Target":
         settings.data_dir,
         settings.host,
         settings.port,
-        key=(settings.admin_key if settings.admin_key else settings.score_key).get_secret_value(),
+        key=settings.admin_key.get_secret_value() or settings.score_key.get_secret_value(),
         recorded=recorded_fit(identity, defaults.sampling, defaults.num_samples),
         setup=f"{drawn_with(identity, defaults.sampling)} {defaults.num_samples}",
     )

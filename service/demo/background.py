@@ -92,6 +92,8 @@ def _listening(host: str, port: int) -> bool:
 
 def _is_service(pid: int) -> bool:
     """Tell whether a process is alive and ours: process ids are used again."""
+    if pid <= 1:  # to a signal, 0 and -1 mean many processes
+        return False
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, PermissionError, OverflowError):

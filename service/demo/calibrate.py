@@ -42,7 +42,7 @@ def calibrate(console: Console, http: Http, dev: DevSet) -> str:
     """Calibrate, or find the calibration of an earlier run; return its id. Raises DemoError when it fails."""
     job = _posted(http, dev)
     if job["state"] == "succeeded":
-        console.print(f"Calibrated on {dev.name} by an earlier run: nothing is fitted twice.")
+        console.print(f"Already calibrated on {dev.name} by an earlier run.")
     else:
         console.print(f"Calibrating on {dev.name} ({len(dev.content.splitlines())} questions) ...")
         job = _watched(console, http, job)

@@ -41,7 +41,7 @@ def run(target: Target) -> None:
     service = BackgroundService(target.data_dir, target.host, target.port)
     if service.stop():
         console.print("Stopped the service of an earlier run.")
-    with console.status("Starting the service (the first start converts the language model's weights) ..."):
+    with console.status("Starting the service (the first start converts the model's weights) ..."):
         service.start()
     try:
         walk(console, service.url, target)
@@ -56,7 +56,8 @@ def walk(console: Console, url: str, target: Target) -> None:
         raw = [_score(console, http, prompt, "none") for prompt in (CERTAIN, UNKNOWABLE)]
         for body, prompt in zip(raw, (CERTAIN, UNKNOWABLE), strict=True):
             show_score(console, prompt, body)
-        setup = f"{target.setup} {raw[0]['model']} {raw[0]['embedder']}"
+        drawn = "" if target.recorded else f"{target.setup} {raw[0]['model']}"
+        setup = f"{drawn} {raw[0]['embedder']}"
         calibration_id = calibrate(console, http, dev_data(recorded=target.recorded, setup=setup))
         show_gain(console, http.get(f"/calibrations/{calibration_id}/report"))
         console.print("The whole report, with its plots, for your browser:")
@@ -72,8 +73,8 @@ def _score(console: Console, http: Http, prompt: str, calibration: str) -> dict[
 
 
 def _say_what_next(console: Console, service: BackgroundService, target: Target) -> None:
-    console.print(f"The service goes on at {service.url}, its API is at {service.url}/docs.", soft_wrap=True)
-    key = " -H 'Authorization: Bearer KEY'" if target.key else ""
+    console.print(f"The service goes on at {service.url}, its API is at\n{service.url}/docs.", soft_wrap=True)
+    key = " -H 'Authorization: Bearer KEY' \\\n   " if target.key else ""
     body = '{"prompt": "Who wrote Romeo and Juliet?"}'
     line = f"Try:\n  curl -s {service.url}/score{key} -H 'Content-Type: application/json' \\\n    -d '{body}'"
     console.print(line, soft_wrap=True, markup=False)

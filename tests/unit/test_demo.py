@@ -1,0 +1,203 @@
+"""The demonstration: its dev set is sound, its walk calibrates once, its failures are said."""
+
+import asyncio
+import io
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rich.console import Console
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
+from service.adapters.prompting import FEW_SHOT
+from service.app import build_llm, create_app, defaults_of
+from service.demo import BackgroundService, DemoError, Target
+from service.demo.background import _is_service
+from service.demo.calibrate import calibrate, dev_data
+from service.demo.http import Http
+from service.demo.tour import CERTAIN, UNKNOWABLE, walk
+from service.demo_data import QUESTIONS, RECORDED, recorded_fit
+from service.demo_data.record import record
+from service.domain.devdata import read_file
+from service.domain.jobs import DevRow, JobError, JobState
+from service.settings import Settings
+from tests.support.live import served
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def rows(path: Path) -> list[DevRow]:
+    with path.open("rb") as file:
+        return list(read_file(file).rows())  # refuses bad rows and ids given twice
+
+
+def console(width: int = 80) -> tuple[Console, io.StringIO]:
+    said = io.StringIO()
+    return Console(file=said, width=width, highlight=False), said
+
+
+@asynccontextmanager
+async def demo_app(data_dir: Path, **parts: Any) -> AsyncIterator[str]:
+    settings = Settings(data_dir=data_dir)
+    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(), **parts)
+    async with served(app) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+def test_every_question_has_answers_and_an_id_of_its_own() -> None:
+    asked = rows(QUESTIONS)
+    assert 55 <= len(asked) <= 70
+    assert len({row.prompt for row in asked}) == len({row.id for row in asked}) == len(asked)
+    assert sum(len(row.references) > 1 for row in asked) > len(asked) / 2
+
+
+def test_no_question_is_among_the_examples_or_the_prompts_shown() -> None:
+    for row in rows(QUESTIONS):
+        assert f"Q: {row.prompt}\n" not in FEW_SHOT
+        assert row.prompt not in (CERTAIN, UNKNOWABLE)
+
+
+def test_the_recorded_set_is_the_questions_with_twenty_answers_each() -> None:
+    asked, answered = rows(QUESTIONS), rows(RECORDED)
+    assert [(r.id, r.prompt, r.references) for r in asked] == [
+        (r.id, r.prompt, r.references) for r in answered
+    ]
+    assert {len(row.samples or ()) for row in answered} == {20}
+
+
+def default_settings(monkeypatch: pytest.MonkeyPatch, **values: Any) -> Settings:
+    for name in list(os.environ):
+        if name.startswith("EIGENCAL_"):
+            monkeypatch.delenv(name)
+    return Settings(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "fits"),
+    [
+        ({}, True),
+        ({"num_samples": 10}, True),
+        ({"num_samples": 21}, False),
+        ({"sampling_temperature": 0.7}, False),
+        ({"few_shot": "Q: Who?\nA: Me\n"}, False),
+        ({"llm_backend": "vllm"}, False),
+    ],
+)
+def test_recorded_answers_are_used_only_where_the_service_would_draw_such(
+    monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], fits: bool
+) -> None:
+    """When the defaults change, the first case fails: `make record-devset` records anew."""
+    settings = default_settings(monkeypatch, **values)
+    defaults = defaults_of(settings)
+    identity = build_llm(settings).identity(defaults.request(prompt="x"))
+    assert recorded_fit(identity, defaults.sampling, defaults.num_samples) is fits
+
+
+@pytest.mark.anyio
+async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
+    async with demo_app(tmp_path) as url:
+        first, second = console(), console()
+        for out, _ in (first, second):
+            await asyncio.to_thread(walk, out, url, Target(tmp_path, "127.0.0.1", 0))
+        async with httpx.AsyncClient(base_url=url) as http:
+            made = (await http.get("/calibrations")).json()
+    said = first[1].getvalue()
+    assert len(made) == 1
+    assert made[0]["active"]
+    assert made[0]["num_rows"] == len(rows(RECORDED))
+    assert f"{url}/calibrations/{made[0]['id']}/report" in said.splitlines()
+    assert "Calibrating on" in said
+    assert "projection ECE" in said
+    assert "Already calibrated" in second[1].getvalue()
+    assert max(len(line) for line in said.splitlines()) <= 80
+
+
+@pytest.mark.anyio
+async def test_without_recorded_answers_the_service_draws_them(tmp_path: Path) -> None:
+    async with demo_app(tmp_path) as url:
+        await asyncio.to_thread(
+            walk, console()[0], url, Target(tmp_path, "127.0.0.1", 0, recorded=False, setup="another")
+        )
+        async with httpx.AsyncClient(base_url=url) as http:
+            made = (await http.get("/calibrations")).json()[0]
+            kept = (await http.get(f"/calibrations/{made['id']}/data")).text
+    assert '"samples": ["Paris", "Paris", "Lyon"' in kept
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+async def test_a_job_that_came_to_nothing_is_said_and_not_taken_for_the_next(
+    tmp_path: Path, state: JobState
+) -> None:
+    store = MemoryStore()
+
+    async def end(how: JobState, known: int) -> None:
+        while len(found := await store.jobs.latest()) == known:
+            await asyncio.sleep(0.01)
+        await store.jobs.change(found[0].id, state=how, error=JobError("conflict", "Answers differ."))
+
+    async with demo_app(tmp_path, store=store) as url:
+        dev = dev_data(recorded=True, setup="fake")
+        with Http(url) as http:
+            for known in (0, 1):
+                ending = asyncio.create_task(end(state, known))
+                with pytest.raises(DemoError, match=rf"{state}: Answers differ\."):
+                    await asyncio.to_thread(calibrate, console()[0], http, dev)
+                await ending
+    assert len(await store.jobs.latest()) == 2
+
+
+@pytest.mark.anyio
+async def test_a_refusal_is_in_the_services_words(tmp_path: Path) -> None:
+    async with demo_app(tmp_path, store=MemoryStore()) as url:
+        with Http(url) as http, pytest.raises(DemoError, match="answered 404: No job has this id"):
+            await asyncio.to_thread(http.get, "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE")
+
+
+@pytest.mark.anyio
+async def test_recording_asks_the_service_for_each_question(tmp_path: Path) -> None:
+    asked = [{"id": "1", "prompt": "Who?", "reference": ["Me"]}]
+    async with demo_app(tmp_path, store=MemoryStore()) as url:
+        with httpx.Client(base_url=url, trust_env=False) as http:
+            drawn = await asyncio.to_thread(record, http, asked)
+    assert drawn[0]["reference"] == ["Me"]
+    assert len(drawn[0]["samples"]) == 20
+
+
+@pytest.mark.anyio
+async def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+    async with demo_app(tmp_path, store=MemoryStore()) as url:
+        service = BackgroundService(tmp_path, "127.0.0.1", int(url.rpartition(":")[2]))
+        with pytest.raises(DemoError, match="Something else listens"):
+            await asyncio.to_thread(service.start)
+    assert not (tmp_path / "service.pid").exists()
+
+
+@pytest.mark.parametrize("content", ["", "garbage", "0", "-1", "4194304", str(10**30), str(os.getpid())])
+def test_a_stale_process_id_stops_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "service.pid").write_text(content)
+    assert BackgroundService(tmp_path, "127.0.0.1", 1).stop() is False
+
+
+def test_a_process_that_is_not_ours_is_not_the_service() -> None:
+    assert not _is_service(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::", "http://[::1]:8000"),
+    ],
+)
+def test_a_service_on_every_address_is_reached_on_loopback(tmp_path: Path, host: str, url: str) -> None:
+    assert BackgroundService(tmp_path, host, 8000).url == url
