@@ -9,7 +9,6 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Inches. A panel is one of three in a row; both keep their letters readable on a phone and on A4.
@@ -92,37 +91,3 @@ def _inline(svg: str, plot: Plot) -> str:
     title = f'<title id="{plot.name}-title">{escape(plot.title)}</title>'
     words = f'<desc id="{plot.name}-desc">{escape(plot.description)}</desc>'
     return "\n".join(line for line in f"{head}{title}{words}{body}".splitlines() if line.strip())
-
-
-def spread(places: list[float], gap: float) -> list[float]:
-    """Move places apart until neighbours are `gap` apart, order and middle kept, as little as needed."""
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    groups: list[tuple[float, int]] = []  # (middle, size) of labels that touch
-    for i in order:
-        groups.append((places[i], 1))
-        while len(groups) > 1 and _touch(groups[-2], groups[-1], gap):
-            (a, n), (b, k) = groups.pop(-2), groups.pop()
-            groups.append(((a * n + b * k) / (n + k), n + k))
-    moved = [middle + gap * (j - (size - 1) / 2) for middle, size in groups for j in range(size)]
-    return [place for _, place in sorted(zip(order, moved, strict=True))]
-
-
-def _touch(below: tuple[float, int], above: tuple[float, int], gap: float) -> bool:
-    return above[0] - below[0] < gap * (below[1] + above[1]) / 2
-
-
-def label_ends(axes: "Axes", ends: list[tuple[float, str, str]], gap: float = 0.085) -> None:
-    """Write (height, text, colour) beside the right edge, at the height of each line's end."""
-    low, high = axes.get_ylim()
-    heights = [(y - low) / (high - low) for y, _, _ in ends]
-    for place, (_, text, colour) in zip(spread(heights, gap), ends, strict=True):
-        axes.text(
-            1.02,
-            place,
-            text,
-            color=colour,
-            transform=axes.transAxes,
-            va="center",
-            weight="bold",
-            fontsize=9.5,
-        )

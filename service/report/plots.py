@@ -12,7 +12,7 @@ from service.domain.report_model import (
     ServedRow,
     TemperatureCurve,
 )
-from service.report.drawing import GREY, LIGHT, LOOKS, PANEL, WIDE, Plot, draw, label_ends
+from service.report.drawing import GREY, LIGHT, LOOKS, PANEL, WIDE, Plot, draw
 from service.report.words import MAPS, number
 
 if TYPE_CHECKING:
@@ -116,24 +116,13 @@ def rejection(curves: Sequence[RejectionCurve], size: int) -> str:
 
     def paint(figure: "Figure") -> None:
         axes = figure.add_subplot()
-        for curve in curves:
-            look = LOOKS[curve["map"]]
-            axes.plot(
-                curve["rejected"],
-                curve["accuracy"],
-                color=look.colour,
-                linestyle=look.dashes,
-                marker=look.marker,
-                markevery=6,
-                markersize=5,
-            )
-        axes.set(xlim=(0, 1), ylim=(0, None), ylabel="share right among the kept")
+        for place, curve in enumerate(curves):
+            _rejection_curve(axes, curve, place)
+        right = max((curve["rejected"][-1] for curve in curves), default=1.0)
+        axes.set(xlim=(0, max(right, 0.1)), ylabel="share right among the kept")
+        axes.set_ylim(0, min(1.02, max(1.35 * axes.get_ylim()[1], 0.1)))
         axes.set_xlabel("share rejected, least certain first")
-        _whole_top(axes)
-        label_ends(
-            axes,
-            [(c["accuracy"][-1], MAPS[c["map"]], LOOKS[c["map"]].colour) for c in curves if c["accuracy"]],
-        )
+        axes.legend(loc="upper left", frameon=False, handlelength=3.6, fontsize=9.5)
 
     return draw(plot, paint)
 
@@ -149,8 +138,19 @@ def _at_half(curve: RejectionCurve) -> str:
     return number(kept[0] if kept else None)
 
 
-def _whole_top(axes: "Axes") -> None:
-    axes.set_ylim(0, min(1.02, max(axes.get_ylim()[1], 0.1)))
+def _rejection_curve(axes: "Axes", curve: RejectionCurve, place: int) -> None:
+    """Draw a curve so that those which lie on one another all show: wide ones below, markers in turn."""
+    look = LOOKS[curve["map"]]
+    axes.plot(
+        curve["rejected"],
+        curve["accuracy"],
+        color=look.colour,
+        linestyle=look.dashes,
+        linewidth=3.2 - 0.6 * place,
+        marker=look.marker,
+        markevery=(2 * place, 8),
+        label=MAPS[curve["map"]],
+    )
 
 
 def temperature(curve: TemperatureCurve) -> str:

@@ -29,7 +29,7 @@ PARTS = {
     "embedder": "Embedder",
     "embedder_revision": "Embedder revision",
     "embedder_precision": "Embedder precision",
-    "embedder_dimension": "Embedder dimension d",
+    "embedder_dimension": "Embedder dimension",
 }
 LABELLED = {
     "data": "the labels in the data",
