@@ -91,5 +91,7 @@ bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.
 	$(PY) -m benchmarks.start_up
 	$(PY) -m benchmarks.overhead
 
+include docker.mk
+
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,5 +13,7 @@ from service.settings import Settings
 ANSWERS = [f"answer {i if i < 10 else 0}" for i in range(20)]
 
 if __name__ == "__main__":
-    app = create_app(Settings(), llm=FakeLLM(default=ANSWERS), embedder=FakeEmbedder(768), store=MemoryStore())
+    app = create_app(
+        Settings(), llm=FakeLLM(default=ANSWERS), embedder=FakeEmbedder(768), store=MemoryStore()
+    )
     uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", access_log=False)

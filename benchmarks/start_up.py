@@ -29,7 +29,11 @@ def ready() -> float:
     times = []
     for _ in range(RUNS):
         port = free_port()
-        env = {"EIGENCAL_PORT": str(port), "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2", "EIGENCAL_LLM_BACKEND": "embedded"}
+        env = {
+            "EIGENCAL_PORT": str(port),
+            "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2",
+            "EIGENCAL_LLM_BACKEND": "embedded",
+        }
         start = time.perf_counter()
         with running([PYTHON, "-m", "service"], env=env, log=Path("data") / "bench-service.log") as server:
             wait_for(f"http://127.0.0.1:{port}/readyz", server, 120)

@@ -1,0 +1,89 @@
+"""How many rows a calibration needs: the table of docs/calibrating.md.
+
+    python -m benchmarks.rows_needed
+
+Fits on random subsets of 300 recorded TriviaQA questions (20 answers each, all-mpnet-base-v2) and serves 400
+other questions with each fit. Needs ../shared/data. Every column but the first two is a mean over the subsets,
+`worst` a maximum. Takes about a minute in one thread.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from service.spectral.batch import Answers, dev_set
+from service.spectral.fit import bootstrap, fit_depolarized
+from service.spectral.maps import CalibrationMap, Identity
+from service.spectral.reliability import projection_brier, projection_reliability
+from service.spectral.risk import DevSet, risk, served_lambda_max
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+NUM_SAMPLES = 20
+ROWS = (30, 60, 100, 150, 300)
+SUBSETS = 20
+RESAMPLES = 200
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of one fit: widths of the 95 % intervals of T and g, and figures on the other questions."""
+
+    temperature_width: float
+    depolarization_width: float
+    risk: float
+    ece: float
+    brier: float
+
+
+def questions(name: str) -> DevSet:
+    with np.load(DATA / name) as arrays:
+        vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
+    made = []
+    for samples, reference in zip(drawn[:, :NUM_SAMPLES], references, strict=True):
+        distinct, index = np.unique(samples, return_inverse=True)
+        made.append(Answers(vectors[distinct], index, vectors[[reference]]))
+    return dev_set(made, vectors.shape[1])
+
+
+def figures(map_: CalibrationMap, test: DevSet) -> tuple[float, float, float]:
+    """Risk, projection ECE and Brier of a map on questions that it has not seen."""
+    served, c1 = np.clip(served_lambda_max(map_, test), 0, 1), np.clip(test.alignment[:, 0], 0, 1)
+    return risk(map_, test), projection_reliability(served, c1).ece, projection_brier(served, c1)
+
+
+def one(dev: DevSet, test: DevSet, rng: np.random.Generator) -> Found:
+    spread = bootstrap(dev, "depolarized", rng=rng, resamples=RESAMPLES)
+    g = spread.depolarization
+    assert g is not None
+    widths = (spread.temperature.high - spread.temperature.low, g.high - g.low)
+    return Found(*widths, *figures(fit_depolarized(dev).map, test))
+
+
+def main() -> None:
+    if not DATA.is_dir():
+        sys.exit("The recorded answers are not beside this checkout: ../shared/data")
+    dev, test = questions("triviaqa_dev_smollm2_m40.npz"), questions("triviaqa_test_smollm2_m20.npz")
+    print("| rows | subsets | width of T | width of g | risk | worst | projection ECE | worst | Brier |")
+    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    raw = figures(Identity(), test)
+    print(f"| none (raw) | | | | {raw[0]:.3f} | | {raw[1]:.3f} | | {raw[2]:.4f} |")
+    for rows in ROWS:
+        rng = np.random.default_rng(rows)
+        subsets = SUBSETS if rows < len(dev) else 1
+        found = [one(dev.take(rng.permutation(len(dev))[:rows]), test, rng) for _ in range(subsets)]
+        table = np.array(
+            [[f.temperature_width, f.depolarization_width, f.risk, f.ece, f.brier] for f in found]
+        )
+        mean, worst = table.mean(axis=0), table.max(axis=0)
+        print(
+            f"| {rows} | {subsets} | {mean[0]:.2f} | {mean[1]:.3f} | {mean[2]:.3f} | {worst[2]:.3f} "
+            f"| {mean[3]:.3f} | {worst[3]:.3f} | {mean[4]:.4f} |"
+        )
+
+
+if __name__ == "__main__":
+    with threadpool_limits(limits=1):
+        main()

@@ -1,0 +1,135 @@
+"""Calibrating end to end with a real vLLM server, killed three times on the way. `make test-vllm`."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.processes import PYTHON, ROOT, free_port, wait_for
+from tests.e2e.conftest import VllmServer
+
+pytestmark = pytest.mark.vllm
+QUESTIONS, SAMPLES, KILLS = 60, 20, 3
+
+
+def questions() -> list[dict]:
+    """Return TriviaQA development questions where they are at hand, else our own everyday ones."""
+    shared = ROOT.parent / "shared" / "data" / "triviaqa_dev.jsonl"
+    own = ROOT / "service" / "demo_data" / "everyday_questions.jsonl"
+    rows = [json.loads(line) for line in (shared if shared.exists() else own).read_text().splitlines()]
+    return [{"prompt": row["prompt"], "reference": row["reference"]} for row in rows[:QUESTIONS]]
+
+
+class Service:
+    """Our service as a process that can be killed; data folder and port stay."""
+
+    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = folder / "service.log"
+        self._environment = {
+            **environment,
+            "EIGENCAL_PORT": str(self.port),
+            "EIGENCAL_DATA_DIR": str(folder),
+            "EIGENCAL_REPLICA_ID": "one",
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        import os
+
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [PYTHON, "-m", "service"],
+                cwd=ROOT,
+                env={**os.environ, **self._environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        wait_for(f"{self.url}/readyz", self._process, 120)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def job(self, job_id: str) -> dict:
+        return httpx.get(f"{self.url}/jobs/{job_id}", timeout=60).json()
+
+    def until(self, job_id: str, condition, timeout_s: float = 600) -> dict:
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            job = self.job(job_id)
+            assert job["state"] not in ("failed", "cancelled"), job
+            if condition(job):
+                return job
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.3)
+        raise TimeoutError(f"the job stands at {self.job(job_id)}")
+
+    def succeeded(self, job_id: str) -> dict:
+        job = self.until(job_id, lambda job: job["state"] == "succeeded")
+        return httpx.get(f"{self.url}/calibrations/{job['calibration_id']}", timeout=60).json()
+
+
+@pytest.fixture
+def service(base_environment: dict[str, str], tmp_path: Path) -> Iterator[Service]:
+    running = Service(base_environment, tmp_path)
+    running.start()
+    yield running
+    running.kill()
+
+
+def finished(vllm: VllmServer) -> float:
+    """Return how many answers the server has finished, those cut off by a hang-up left out."""
+    lines = httpx.get(f"{vllm.url}/metrics", timeout=30).text.splitlines()
+    counted = [line for line in lines if line.startswith("vllm:request_success_total{")]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in counted if '"stop"' in line or '"length"' in line)
+
+
+def test_killed_three_times_it_draws_nothing_twice(service: Service, vllm: VllmServer) -> None:
+    before = finished(vllm)
+    rows = questions()
+    sent = httpx.post(f"{service.url}/calibrate", json={"examples": rows, "name": "killed"}, timeout=60)
+    assert sent.status_code == 202, sent.text
+    job_id = sent.json()["id"]
+    for kill in range(1, KILLS + 1):
+        aim = kill * QUESTIONS // (KILLS + 1)
+        job = service.until(
+            job_id,
+            lambda job, aim=aim: job["done"] >= aim or job["stage"] not in (None, "sampling"),
+        )
+        assert job["stage"] == "sampling", "it went on too fast to be killed in time"
+        service.kill()
+        service.start()
+        assert service.job(job_id)["done"] >= aim
+    calibration = service.succeeded(job_id)
+    drawn = finished(vllm) - before
+    # What was in flight at a kill is drawn again: the slots' requests, and not an answer of a kept row.
+    slots = 64 // 4
+    assert QUESTIONS * SAMPLES <= drawn <= QUESTIONS * SAMPLES + KILLS * slots * SAMPLES
+    exported = httpx.get(f"{service.url}/calibrations/{calibration['id']}/data", timeout=60)
+    kept = [json.loads(line) for line in exported.text.splitlines()]
+    assert [len(row["samples"]) for row in kept] == [SAMPLES] * QUESTIONS
+    again = httpx.post(
+        f"{service.url}/calibrate",
+        files={"file": ("kept.jsonl", exported.content)},
+        data={"drawn_by": "service", "name": "undisturbed", "activate": "never"},
+        timeout=60,
+    )
+    undisturbed = service.succeeded(again.json()["id"])
+    assert finished(vllm) - before == drawn, "the answers were there: nothing was to be drawn"
+    assert undisturbed["temperature"] == pytest.approx(calibration["temperature"], abs=1e-9)
+    assert undisturbed["depolarization"] == pytest.approx(calibration["depolarization"], abs=1e-9)
+    score = httpx.post(f"{service.url}/score", json={"prompt": "Who wrote Hamlet?"}, timeout=120).json()
+    assert score["calibrated"] and score["calibration"]["id"] == calibration["id"]
+    fewer = {"prompt": "Who wrote Hamlet?", "num_samples": 5, "sampling": {"max_tokens": 31}}
+    other = httpx.post(f"{service.url}/score", json=fewer, timeout=120).json()
+    assert other["warnings"][0]["differs"] == ["sampling.max_tokens"]
