@@ -3,8 +3,8 @@
     python -m benchmarks.rows_needed
 
 Fits on random subsets of 300 recorded TriviaQA questions (20 answers each, all-mpnet-base-v2) and serves 400
-other questions with each fit. Needs ../shared/data. Every column but the first two is a mean over the subsets,
-`worst` a maximum. Takes about a minute in one thread.
+other questions with each fit. Needs ../shared/data. Columns are means over the subsets,
+`worst` a maximum. Takes about 20 s in one thread.
 """
 
 import sys
