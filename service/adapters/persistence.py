@@ -40,7 +40,7 @@ class Persistence:
         live_first = LiveFirst(live_load)
         drawer = Drawer(llm, store, serving, slots=slots, live_first=live_first)
         embedding = Embedding(embedder, live_first=live_first)
-        pipeline = Calibrator(store, self.calibrations, embedder, drawer, embedding)
+        pipeline = Calibrator(store, self.calibrations, drawer, embedding)
         engine = DbosEngine(jobs_url(self._database.url), executor_id=replica_id)
         self.jobs = DurableJobs(store, pipeline, engine, owner=replica_id)
         self._started = AsyncExitStack()

@@ -18,7 +18,6 @@ from service.domain.job_store import ClaimedJob, JobStore, LeaseLostError, Store
 from service.domain.jobs import JobStage
 from service.domain.material import Embedding, Material, usable_rows
 from service.domain.models import Fingerprint, caller_fingerprint
-from service.domain.ports import Embedder
 from service.domain.progress import Progress
 from service.domain.reporting import Outcome, make_report
 
@@ -52,7 +51,6 @@ class Calibrator:
         self,
         jobs: JobStore,
         calibrations: CalibrationSource,
-        embedder: Embedder,
         drawer: Drawer,
         embedding: Embedding,
         *,
@@ -60,7 +58,6 @@ class Calibrator:
     ) -> None:
         self._jobs = jobs
         self._calibrations = calibrations
-        self._embedder = embedder
         self._drawer = drawer
         self._embedding = embedding
         self._now = now
@@ -74,7 +71,7 @@ class Calibrator:
         progress = Progress(self._jobs, job.lease, "sampling", job.num_rows, done=done)
         await progress.begin()
         if missing:
-            await self._drawer.draw(job, self._embedder.identity, progress)
+            await self._drawer.draw(job, await self._embedding.identity(progress), progress)
 
     async def finish(self, job: ClaimedJob) -> None:
         """Embed, fit, report, store, end the job. Raises as `draw` does."""
@@ -108,7 +105,7 @@ class Calibrator:
 
     async def _fingerprint(self, job: ClaimedJob, stored: list[StoredRow], *, drawn: bool) -> Fingerprint:
         """Return what the answers were drawn with: as bound by the first draw, or as the operator vouches."""
-        identity = self._embedder.identity
+        identity = await self._embedding.identity(self._stage(job, "embedding", 0))
         if not drawn and job.options.drawn_by == "caller":
             return caller_fingerprint(job.options.source_label, identity)
         if not drawn:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from service.domain.errors import InvalidDevData
 from service.domain.job_store import StoredRow
 from service.domain.jobs import MIN_USABLE_ROWS
+from service.domain.models import EmbedderIdentity
 from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
 from service.domain.patience import Patience
 from service.domain.ports import Embedder
@@ -78,6 +79,15 @@ class Embedding:
         self._live_first = live_first or LiveFirst()
         self._patience = patience or Patience()
         self._chunk = chunk
+
+    async def identity(self, progress: Progress) -> EmbedderIdentity:
+        """Return what decides the vectors, once the embedder is there to tell."""
+
+        async def ask() -> EmbedderIdentity:
+            await self._embedder.check()
+            return self._embedder.identity
+
+        return await self._patience.keep_trying(ask, progress.note)
 
     async def material(self, rows: Sequence[StoredRow], num_samples: int, start: StartProgress) -> Material:
         """Return the rows as vectors. Raises EmbedderUnavailable once patience ends, LeaseLostError."""

@@ -82,7 +82,7 @@ async def replica(
     calibrations = SqlCalibrations(database, active)
     embedder = FakeEmbedder(32)
     drawer = Drawer(llm, store, Serving(NUM_SAMPLES, Sampling(), Sampling()), slots=slots)
-    pipeline = Calibrator(store, calibrations, embedder, drawer, Embedding(embedder))
+    pipeline = Calibrator(store, calibrations, drawer, Embedding(embedder))
     engine = engine or DbosEngine(jobs_url(database.url), executor_id=name)
     jobs = DurableJobs(store, pipeline, engine, owner=name, beat_s=0.2, lease_s=2.0, poll_s=0.05)
     await jobs.start()

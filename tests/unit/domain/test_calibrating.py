@@ -62,7 +62,7 @@ class Bench:
         serving = Serving(5, Sampling(), Sampling())
         drawer = Drawer(self.llm, self.jobs, serving, patience=QUICK)
         embedding = Embedding(self.embedder, patience=QUICK)
-        pipeline = Calibrator(self.jobs, self.calibrations, self.embedder, drawer, embedding)
+        pipeline = Calibrator(self.jobs, self.calibrations, drawer, embedding)
         await pipeline.draw(claimed)
         await pipeline.finish(claimed)
         done = await self.jobs.get(job.id)
@@ -292,8 +292,17 @@ async def test_an_embedder_that_is_down_is_waited_for(bench: Bench, monkeypatch:
             raise failure
         return await embed(texts)
 
+    unknown = iter([EmbedderUnavailable("not asked yet")] * 3)
+
+    async def check() -> None:
+        for failure in unknown:
+            raise failure
+
     monkeypatch.setattr(bench.embedder, "embed", sometimes)
+    monkeypatch.setattr(bench.embedder, "check", check)
     found, _ = await bench.run(made_rows())
+    assert next(failures, None) is None
+    assert next(unknown, None) is None
     assert found.num_samples == 6
 
 
@@ -304,9 +313,9 @@ async def test_another_embedder_after_the_answers_were_drawn(bench: Bench) -> No
     assert claimed is not None
     drawer = Drawer(bench.llm, bench.jobs, Serving(5, Sampling(), Sampling()))
     old, new = FakeEmbedder(24), FakeEmbedder(32)
-    await Calibrator(bench.jobs, bench.calibrations, old, drawer, Embedding(old)).draw(claimed)
+    await Calibrator(bench.jobs, bench.calibrations, drawer, Embedding(old)).draw(claimed)
     with pytest.raises(Conflict, match="embedder_dimension"):
-        await Calibrator(bench.jobs, bench.calibrations, new, drawer, Embedding(new)).finish(claimed)
+        await Calibrator(bench.jobs, bench.calibrations, drawer, Embedding(new)).finish(claimed)
 
 
 @pytest.mark.shared
