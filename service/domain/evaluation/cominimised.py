@@ -1,0 +1,61 @@
+"""Whether calibration error, risk and eigenvalue ECE are lowest at the same temperature."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.evaluation.bench import MAX_COSINES, Bench, serve
+from service.domain.evaluation.model import Experiment, Row, not_run, ran
+from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
+from service.spectral.calibration_error import calibration_error
+from service.spectral.maps import CalibrationMap, TemperatureMap
+from service.spectral.risk import risk
+
+Floats = NDArray[np.float64]
+NAME, TITLE = "co_minimised", "Cal_S, risk and eigenvalue ECE against temperature"
+GRID = np.geomspace(0.25, 32.0, 15)
+NUM_CLUSTERS = 30
+MEASURES = ("cal_s", "risk", "eigenvalue_ece")
+
+
+def cominimised(bench: Bench) -> Experiment:
+    """Return the three figures of the paper's map on test over temperatures, raw and min-max scaled."""
+    cosines = bench.cosines
+    if cosines is None:
+        return not_run(
+            NAME, TITLE, f"Needs all pairs of prompts at once: at most {MAX_COSINES} test prompts."
+        )
+    labels = cluster_labels(cosines, NUM_CLUSTERS)
+    found = np.array([_figures(bench, labels, cosines, float(t)) for t in GRID])
+    scaled = [_scaled(column) for column in found.T]
+    points: list[Row] = []
+    for i, t in enumerate(GRID):
+        values = {name: float(found[i, j]) for j, name in enumerate(MEASURES)}
+        unit = {f"{name}_scaled": float(scaled[j][i]) for j, name in enumerate(MEASURES)}
+        points.append({"temperature": float(t), **values, **unit})
+    lowest = {f"{m}_lowest_at": float(GRID[np.nanargmin(found[:, j])]) for j, m in enumerate(MEASURES)}
+    fitted = bench.fits["temperature"].map.temperature
+    return ran(NAME, TITLE, {**lowest, "fitted_temperature": fitted, **_by_map(bench, labels)}, points)
+
+
+def _figures(
+    bench: Bench, labels: NDArray[np.intp], cosines: Floats, temperature: float
+) -> tuple[float, float, float]:
+    test, map_ = bench.test, TemperatureMap(temperature, bench.eps)
+    clusters = cluster_prompts(test.stack, serve("", map_, test).lambda_max, cosines=cosines)
+    ece = algorithm1(clusters, test.targets).ece
+    return _cal_s(bench, labels, map_), risk(map_, test.dev), ece
+
+
+def _cal_s(bench: Bench, labels: NDArray[np.intp], map_: CalibrationMap) -> float:
+    test = bench.test
+    fitted = [map_.fitted(one.eigenvalues, one.dimension) for one in test.spectra]
+    return calibration_error(labels, test.stack, test.spectra, fitted, test.targets)
+
+
+def _by_map(bench: Bench, labels: NDArray[np.intp]) -> Row:
+    return {f"{name}_cal_s": _cal_s(bench, labels, map_) for name, map_ in bench.maps.items()}
+
+
+def _scaled(values: Floats) -> Floats:
+    low, high = np.nanmin(values), np.nanmax(values)
+    return np.asarray((values - low) / (high - low) if high > low else np.zeros_like(values))

@@ -1,0 +1,71 @@
+"""Reliability diagrams before and after: naive, Algorithm 1, projection, correctness."""
+
+from service.domain.evaluation.bench import Bench, Served
+from service.domain.evaluation.model import Experiment, Row, ran
+from service.domain.evaluation.reliability import (
+    NAIVE,
+    STANDARD,
+    Readings,
+    Setting,
+    diagram_rows,
+    ece_columns,
+)
+from service.spectral.reliability import (
+    ReliabilityDiagram,
+    projection_band,
+    projection_brier,
+    projection_reliability,
+    reliability_diagram,
+)
+
+NAIVE_TITLE = "Naive reliability diagram, before and after"
+ALGORITHM1_TITLE = "Algorithm 1 reliability diagram, before and after"
+
+
+def naive(bench: Bench, readings: Readings) -> Experiment:
+    """Return the diagram with one cluster per bin."""
+    return _algorithm1("naive_diagram", NAIVE_TITLE, bench, readings, NAIVE)
+
+
+def algorithm1_diagram(bench: Bench, readings: Readings) -> Experiment:
+    """Return the paper's diagram, B = 8 and C = 5, with its band under perfect calibration."""
+    return _algorithm1("algorithm1_diagram", ALGORITHM1_TITLE, bench, readings, STANDARD)
+
+
+def _algorithm1(name: str, title: str, bench: Bench, readings: Readings, setting: Setting) -> Experiment:
+    points: list[Row] = []
+    headline: Row = {"bins": setting[0], "clusters": setting[1]}
+    for map_name in bench.served:
+        one = readings.get(map_name, setting)
+        points += diagram_rows(map_name, one.diagram, len(bench.test), one.band)
+        headline |= ece_columns(map_name, one.diagram.ece, one.band)
+    return ran(name, title, headline, points)
+
+
+def projection(bench: Bench) -> Experiment:
+    """Return the projection diagram (ours) with consistency bands."""
+    points: list[Row] = []
+    headline: Row = {}
+    for name, served in bench.served.items():
+        diagram = projection_reliability(served.lambda_max, bench.test.c1)
+        band = projection_band(served.lambda_max, bench.rng(7))
+        points += diagram_rows(name, diagram, len(bench.test), band)
+        headline |= ece_columns(name, diagram.ece, band)
+        headline[f"{name}_brier"] = projection_brier(served.lambda_max, bench.test.c1)
+    return ran("projection_reliability", "Projection reliability with consistency bands", headline, points)
+
+
+def correctness(bench: Bench) -> Experiment:
+    """Return lambda_max against the share of right answers."""
+    points: list[Row] = []
+    headline: Row = {"accuracy": float(bench.test.labels.right.mean())}
+    for name, served in bench.served.items():
+        diagram = _correctness(bench, served)
+        band = projection_band(served.lambda_max, bench.rng(8))
+        points += diagram_rows(name, diagram, len(bench.test), band)
+        headline |= ece_columns(name, diagram.ece, band)
+    return ran("correctness_diagram", "Correctness diagram, before and after", headline, points)
+
+
+def _correctness(bench: Bench, served: Served) -> ReliabilityDiagram:
+    return reliability_diagram(served.lambda_max, bench.test.labels.right)

@@ -1,0 +1,71 @@
+"""What an evaluation returns: exactly what is written as results.json, drawn, and written as CSV.
+
+Numbers are floats; what cannot be computed is null, never NaN. Names of maps: "raw" (no calibration),
+"temperature" (the paper's), "depolarized" (ours), all fitted on the dev file and applied to the test file.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+Value = float | int | str | bool | None
+Row = dict[str, Value]
+
+MAPS = ("raw", "temperature", "depolarized")
+
+
+class Experiment(TypedDict):
+    """One experiment. `headline` is its row; `points` is the table behind its figure, written as CSV.
+
+    `ran` is false where the files do not hold what it needs; `reason` then says so in words.
+    """
+
+    name: str
+    title: str
+    ran: bool
+    reason: str
+    headline: Row
+    points: list[Row]
+
+
+class SplitPart(TypedDict):
+    """One file: prompts used of those in it, answers per prompt, who says what is right, share of right."""
+
+    rows: int
+    used: int
+    answers_in_file: int
+    distinct_mean: float
+    correct_from: Literal["data", "rouge_l", "mixed"]
+    accuracy: float
+
+
+class Results(TypedDict):
+    """The whole evaluation. num_samples: answers per prompt that scores and fits use."""
+
+    version: Literal[1]
+    num_samples: int
+    seed: int
+    embedders: list[str]
+    meanings: str
+    dev: SplitPart
+    test: SplitPart
+    experiments: list[Experiment]
+    warnings: list[str]
+
+
+def ran(
+    name: str, title: str, headline: Mapping[str, Value], points: Sequence[Mapping[str, Value]]
+) -> Experiment:
+    """Return an experiment that ran."""
+    return {
+        "name": name,
+        "title": title,
+        "ran": True,
+        "reason": "",
+        "headline": dict(headline),
+        "points": [dict(row) for row in points],
+    }
+
+
+def not_run(name: str, title: str, reason: str) -> Experiment:
+    """Return an experiment that did not run, and why."""
+    return {"name": name, "title": title, "ran": False, "reason": reason, "headline": {}, "points": []}

@@ -1,0 +1,83 @@
+"""All experiments in order: from prepared files to results."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from service.domain.evaluation.baselines import baselines
+from service.domain.evaluation.bench import Bench
+from service.domain.evaluation.cominimised import cominimised
+from service.domain.evaluation.comparison import comparison
+from service.domain.evaluation.constant import constant
+from service.domain.evaluation.convergence import convergence
+from service.domain.evaluation.correctness import auroc, rejection
+from service.domain.evaluation.depolarized import depolarized
+from service.domain.evaluation.diagrams import algorithm1_diagram, correctness, naive, projection
+from service.domain.evaluation.embedders import embedders
+from service.domain.evaluation.likelihoods import Likelihoods
+from service.domain.evaluation.meanings import Meanings, by_embedding
+from service.domain.evaluation.model import Experiment
+from service.domain.evaluation.reliability import Readings
+from service.domain.evaluation.sensitivity import sensitivity
+from service.domain.evaluation.similarity import similarity
+from service.domain.evaluation.temperature import temperature
+
+Step = Callable[[], list[Experiment]]
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """benches: by embedder, the first is the one that all experiments use.
+
+    meanings: None: by the first embedder. likelihoods: None: none recorded. sampling_temperature: that
+    baseline as it came out, or why it did not run (it needs a model to draw from).
+    """
+
+    benches: Mapping[str, Bench]
+    meanings: Meanings | None
+    likelihoods: Likelihoods | None
+    sampling_temperature: Experiment
+
+
+def run_all(inputs: Inputs, progress: Progress | None = None) -> list[Experiment]:
+    """Return every experiment. `progress` is told (done, all, what comes). Blocking: seconds to minutes."""
+    bench = next(iter(inputs.benches.values()))
+    found: list[Experiment] = []
+    steps = _steps(bench, inputs)
+    for number, (what, step) in enumerate(steps):
+        if progress is not None:
+            progress(number, len(steps), what)
+        found.extend(step())
+    if progress is not None:
+        progress(len(steps), len(steps), "done")
+    return found
+
+
+def _steps(bench: Bench, inputs: Inputs) -> Sequence[tuple[str, Step]]:
+    return [
+        ("estimator convergence", lambda: [convergence(bench)]),
+        ("constant predictor", lambda: [constant(bench)]),
+        ("fit", lambda: [temperature(bench), depolarized(bench)]),
+        ("projection reliability", lambda: [projection(bench)]),
+        ("Algorithm 1 and its bands", lambda: _readings(bench)),
+        ("co-minimised measures", lambda: [cominimised(bench)]),
+        ("correctness", lambda: [correctness(bench), auroc(bench), rejection(bench)]),
+        ("baselines", lambda: [baselines(bench, _meanings(bench, inputs), inputs.likelihoods)]),
+        ("differences between maps", lambda: [comparison(bench)]),
+        ("embedders", lambda: [embedders(inputs.benches)]),
+        ("sampling temperature", lambda: [inputs.sampling_temperature]),
+    ]
+
+
+def _meanings(bench: Bench, inputs: Inputs) -> Meanings:
+    return inputs.meanings or by_embedding(bench.test)
+
+
+def _readings(bench: Bench) -> list[Experiment]:
+    readings = Readings(bench)
+    return [
+        naive(bench, readings),
+        algorithm1_diagram(bench, readings),
+        sensitivity(bench, readings),
+        similarity(bench, readings),
+    ]
