@@ -1,0 +1,125 @@
+"""The report in a real Chromium: what it loads, complains about, shows and prints. `make test-browser`."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.report import render
+from tests.support.browser import Page, browser_page
+from tests.support.reports import small_report
+
+pytestmark = pytest.mark.browser
+CASES = {"alone": {}, "beside an active one": {"with_active": True}, "one class": {"right": False}}
+# A right edge beyond the window: text or a plot is cut off, or the page scrolls sideways.
+SPILLING = """
+[...document.querySelectorAll('body *')].filter(e => !e.closest('svg *') && !e.closest('.scroll *'))
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 0.5).map(e => e.tagName + '.' + e.className)
+"""
+# The smallest letters of any plot, in CSS pixels as shown.
+LETTERS = """
+Math.min(...[...document.querySelectorAll('svg text')]
+  .map(t => parseFloat(getComputedStyle(t).fontSize) * Math.hypot(t.getScreenCTM().a, t.getScreenCTM().b)))
+"""
+# Width and height as shown, and marks on the paper other than letters.
+SIZES = """
+[...document.querySelectorAll('svg')].map(s =>
+  [s.clientWidth, s.clientHeight, s.querySelectorAll('path, use').length])
+"""
+# How each line of the legend is dashed.
+DASHES = """
+[...document.querySelectorAll('#rejection-legend_1 path')]
+  .filter(p => p.style.fill === 'none').map(p => p.style.strokeDasharray)
+"""
+# Letters outside their plot's frame.
+CUT_OFF = """
+[...document.querySelectorAll('svg text')].filter(t => {
+  const a = t.getBoundingClientRect(), b = t.ownerSVGElement.getBoundingClientRect();
+  return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;
+}).map(t => t.textContent)
+"""
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser_page(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.fixture(scope="module", params=CASES)
+def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(render(small_report(**CASES[request.param])), encoding="utf-8")
+    return path
+
+
+def test_it_asks_for_nothing_else_and_complains_about_nothing(tab: Page, saved: Path) -> None:
+    tab.resize(1200, 900)
+    tab.open(saved)
+    assert tab.requests() == [saved.as_uri()]
+    assert tab.complaints() == []
+
+
+def test_the_browser_would_refuse_scripts_and_resources(tab: Page, saved: Path, tmp_path: Path) -> None:
+    page = saved.read_text(encoding="utf-8")
+    evil = tmp_path / "evil.html"
+    (tmp_path / "x.png").write_bytes(b"x")
+    evil.write_text(page.replace("</body>", "<script>window.ran = 1</script><img src=x.png></body>"))
+    tab.open(evil)
+    assert tab.evaluate("window.ran === undefined")
+    assert len(tab.complaints()) == 2
+
+
+def test_every_plot_is_seen(tab: Page, saved: Path) -> None:
+    tab.resize(1200, 900)
+    tab.open(saved)
+    maps = tab.evaluate("document.querySelectorAll('.comparison thead th').length") - 1
+    sizes = tab.evaluate(SIZES)
+    assert len(sizes) == 3 * maps + 5
+    assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
+
+
+@pytest.mark.parametrize(("width", "letters"), [(390, 9), (768, 8), (1200, 8)])
+def test_nothing_is_cut_off_at_any_width(tab: Page, saved: Path, width: int, letters: int) -> None:
+    tab.resize(width, 844, phone=width < 500)
+    tab.open(saved)
+    assert tab.evaluate("innerWidth") == width
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    assert tab.evaluate(SPILLING) == []
+    assert tab.evaluate(CUT_OFF) == []
+    assert tab.evaluate(LETTERS) >= letters
+
+
+def test_a_name_without_end_and_a_markup_name_do_no_harm(tab: Page, tmp_path: Path) -> None:
+    report = small_report()
+    report["calibration"]["name"] = "<script>window.ran = 1</script>" + "x" * 500
+    path = tmp_path / "long.html"
+    path.write_text(render(report), encoding="utf-8")
+    tab.resize(390, 844, phone=True)
+    tab.open(path)
+    assert tab.evaluate("document.querySelector('h1').textContent") == report["calibration"]["name"]
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
+    assert tab.evaluate("window.ran === undefined")
+
+
+def test_lines_are_told_apart_without_colour(tab: Page, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render(small_report(with_active=True)), encoding="utf-8")
+    tab.open(path)
+    dashes = tab.evaluate(DASHES)
+    assert len(dashes) == 4
+    assert len(set(dashes)) == 4
+
+
+def test_the_picture_is_not_blank_and_it_prints_on_a4(tab: Page, saved: Path) -> None:
+    tab.resize(1200, 900)
+    tab.open(saved)
+    picture, paper = tab.screenshot(), tab.pdf()
+    width, height = struct.unpack(">II", picture[16:24])
+    assert width == 1200
+    assert height > 3000
+    assert len(picture) > 100_000
+    assert paper.startswith(b"%PDF-")
+    assert b"/MediaBox [0 0 594.95996 841.91998]" in paper or b"/MediaBox [0 0 595" in paper
+    assert 3 <= paper.count(b"/Type /Page\n") <= 8

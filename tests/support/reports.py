@@ -1,0 +1,87 @@
+"""Reports of small synthetic calibrations, made by the real pipeline."""
+
+import copy
+import functools
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from service.domain.calibration import Calibration
+from service.domain.fitting import Fitted, fit_all
+from service.domain.job_store import StoredRow
+from service.domain.jobs import CalibrateOptions, DevRow
+from service.domain.material import Material
+from service.domain.models import (
+    Draw,
+    EmbedderIdentity,
+    Fingerprint,
+    LLMIdentity,
+    Sampling,
+    service_fingerprint,
+)
+from service.domain.report_model import Report
+from service.domain.reporting import Outcome, make_report
+from service.spectral.batch import Answers
+
+ROWS, SAMPLES, DIMENSION, MEANINGS = 120, 6, 16, 4
+
+
+def small_report(
+    method: str = "depolarized", *, with_active: bool = False, right: bool | None = None
+) -> Report:
+    """Return a report of its own. right: the label of every answer; None: right and wrong ones."""
+    return copy.deepcopy(_report(method, with_active, right))
+
+
+@functools.cache
+def _report(method: str, with_active: bool, right: bool | None) -> Report:
+    material = _material(right)
+    active = _calibration(fit_all(material, "temperature")) if with_active else None
+    fitted = fit_all(material, method, active=active)
+    outcome = Outcome(_calibration(fitted), CalibrateOptions(), material, fitted, active, ROWS + 2)
+    return make_report(outcome)
+
+
+def _material(right: bool | None) -> Material:
+    rng = np.random.default_rng(7)
+    axes = np.eye(DIMENSION)[:MEANINGS]
+    rows, answers, texts = [], [], []
+    for i in range(ROWS):
+        leading = rng.integers(MEANINGS)
+        shares = rng.dirichlet(np.full(MEANINGS, 0.5)) * 0.5
+        shares[leading] += 0.5
+        said, reference = rng.choice(MEANINGS, SAMPLES, p=shares), rng.choice(MEANINGS, p=shares)
+        found, index = np.unique(said, return_inverse=True)
+        answers.append(Answers(_unit(axes[found], rng), index, _unit(axes[[reference]], rng)))
+        texts.append([f"meaning {k}" for k in found])
+        rows.append(
+            _row(i, said, f"meaning {reference}", bool(reference == leading) if right is None else right)
+        )
+    return Material(rows, answers, texts, np.arange(ROWS), SAMPLES, DIMENSION)
+
+
+def _unit(vectors: Any, rng: np.random.Generator) -> Any:
+    blurred = vectors + 0.15 * rng.normal(size=vectors.shape)
+    return (blurred / np.linalg.norm(blurred, axis=1, keepdims=True)).astype(np.float32)
+
+
+def _row(i: int, said: Any, reference: str, correct: bool) -> StoredRow:
+    samples = tuple(f"meaning {k}" for k in said)
+    row = DevRow(i + 1, f"r{i}", (reference,), prompt=f"question {i}", samples=samples, correct=correct)
+    return StoredRow(row, tuple(Draw(text) for text in samples), complete=True)
+
+
+def _fingerprint() -> Fingerprint:
+    llm = LLMIdentity("a/model", "completions", "0123456789abcdef")
+    return service_fingerprint(
+        llm, Sampling(stop=("\n",)), EmbedderIdentity("an/embedder", "r1", DIMENSION, "float32")
+    )
+
+
+def _calibration(fitted: Fitted) -> Calibration:
+    made = datetime(2026, 11, 1, 12, 30, tzinfo=UTC)
+    name = "cal_00000000000000000000000000"
+    return Calibration(
+        name, fitted.method, _fingerprint(), SAMPLES, fitted.parameters, made, name="Small world"
+    )

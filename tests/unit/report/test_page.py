@@ -1,0 +1,308 @@
+"""The page of a report: self-contained, escaped, accessible, always the same, right about what is missing."""
+
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from html import unescape
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+
+import service.report
+from service.domain.report_model import Report
+from service.report import render
+from service.report.comparison import compare
+from service.report.plots import half_width
+from service.report.words import fingerprint_rows, number, share, visible, when
+from tests.support.reports import small_report
+
+ROOT = Path(__file__).parents[3]
+SVG = "{http://www.w3.org/2000/svg}"
+NASTY = '<script>alert("x")</script> & \'"><img src=http://evil.example/x onerror=alert(1)> {{ 7 * 7 }} \x00'
+
+
+class Elements(HTMLParser):
+    """Every element in order: (tag, attributes)."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.all: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.all.append((tag, dict(attrs)))
+
+    def named(self, *tags: str) -> list[tuple[str, dict[str, str | None]]]:
+        return [one for one in self.all if one[0] in tags]
+
+
+def words(page: str) -> str:
+    """Return the text of a page, white space folded."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page.split("</style>", 1)[1])))
+
+
+def svgs(page: str) -> dict[str, ElementTree.Element]:
+    """Return the plots by name."""
+    found = [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
+    return {svg.attrib["aria-labelledby"].split("-title")[0]: svg for svg in found}
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render(small_report())
+
+
+@pytest.fixture
+def report() -> Report:
+    return small_report()
+
+
+def test_one_public_function() -> None:
+    assert service.report.__all__ == ["render"]
+
+
+def test_importing_it_loads_neither_plots_nor_templates() -> None:
+    code = "import sys, service.report; print([m for m in ('matplotlib', 'jinja2') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_equal_reports_give_equal_bytes_also_in_threads(page: str) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        assert set(pool.map(render, [small_report() for _ in range(3)])) == {page}
+
+
+def test_settings_of_matplotlib_neither_matter_nor_change(page: str) -> None:
+    with matplotlib.rc_context({"lines.linewidth": 17, "svg.fonttype": "path"}):
+        assert render(small_report()) == page
+        assert matplotlib.rcParams["lines.linewidth"] == 17
+
+
+def test_nothing_comes_from_outside_and_nothing_runs(page: str) -> None:
+    elements = Elements(page)
+    assert not elements.named("script", "link", "img", "iframe", "object", "embed", "image", "form", "base")
+    for tag, attributes in elements.all:
+        assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
+        for name in ("href", "src", "xlink:href", "action", "data", "style"):
+            assert "//" not in (attributes.get(name) or ""), (tag, attributes)
+    assert "@import" not in page
+    assert re.findall(r"url\((?!#)", page) == []
+    policies = [a["content"] for _, a in elements.named("meta") if a.get("http-equiv")]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
+
+
+def test_ids_are_unique_and_every_reference_resolves(page: str) -> None:
+    elements = Elements(page)
+    ids = [a["id"] for _, a in elements.all if "id" in a]
+    assert len(ids) == len(set(ids))
+    used = re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', page)
+    used = [first or second for first, second in used]
+    used += [i for _, a in elements.all for i in (a.get("aria-labelledby") or "").split()]
+    assert len(used) > 50
+    assert set(used) <= set(ids)
+
+
+def test_language_title_and_headings_in_order(page: str) -> None:
+    elements = Elements(page)
+    assert elements.named("html")[0][1]["lang"] == "en"
+    assert "<title>Calibration report: Small world</title>" in page
+    levels = [int(tag[1]) for tag, _ in elements.named("h1", "h2", "h3", "h4", "h5", "h6")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_tables_have_captions_and_scopes(page: str) -> None:
+    tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
+    assert len(tables) == 4
+    for table in tables:
+        assert words("</style>" + re.findall(r"<caption>(.*?)</caption>", table, re.DOTALL)[0]).strip()
+        assert all(a.get("scope") in ("row", "col") for _, a in Elements(table).named("th"))
+
+
+def test_every_plot_is_an_image_with_a_name_and_words(page: str) -> None:
+    found = svgs(page)
+    maps = ("raw", "temperature", "depolarized")
+    assert set(found) == {
+        *(f"{kind}-{name}" for kind in ("projection", "algorithm1", "correctness") for name in maps),
+        *("algorithm1-bands", "rejection", "temperature", "samples", "parameters"),
+    }
+    for name, svg in found.items():
+        assert svg.attrib["role"] == "img"
+        for tag in ("title", "desc"):
+            told = svg.find(SVG + tag)
+            assert told is not None
+            assert told.text, name
+        assert list(svg.iter(SVG + "text")), f"{name}: letters are drawn as text"
+        assert not list(svg.iter(SVG + "style")), f"{name}: a style would act on the whole page"
+
+
+def test_it_says_what_was_fitted_on_what(page: str, report: Report) -> None:
+    text, fit = words(page), report["fits"]["depolarized"]
+    assert fit["depolarization"] is not None
+    for estimate in (fit["temperature"], fit["depolarization"], report["fits"]["temperature"]["temperature"]):
+        figures = [number(estimate[part]) for part in ("value", "low", "high")]
+        assert f"{figures[0]} ({figures[1]} to {figures[2]})" in text
+    for told in ("2026-11-01 12:30 UTC", "Rows in the file 122", "720, drawn by the service", "a/model"):
+        assert told in text
+    assert 'Sampling stops at ["\\n"]' in text
+    assert report["decision"]["reason"] in text
+
+
+def test_the_best_of_each_line_is_marked_in_words(page: str, report: Report) -> None:
+    lines = {line.name: line for line in compare(report["served"])}
+    ece = [row["projection_ece"] for row in report["served"]]
+    assert [cell.best for cell in lines["Projection ECE"].cells] == [value == min(ece) for value in ece]
+    area = [row["rejection_area"] or 0 for row in report["served"]]
+    assert [c.best for c in lines["Accuracy-rejection area"].cells] == [
+        number(a) == number(max(area)) for a in area
+    ]
+    assert not any(cell.best for cell in lines["Mean λmax"].cells)
+    assert f'<span class="best">{number(min(ece))}</span> <span class="tag">best</span>' in page
+
+
+def test_equal_figures_are_all_best_unless_all_are_equal(report: Report) -> None:
+    for row, risk, brier in zip(report["served"], (1.0, 1.00001, 2.0), (0.5, 0.5, 0.5), strict=True):
+        row["risk"], row["projection_brier"] = risk, brier
+    lines = {line.name: [cell.best for cell in line.cells] for line in compare(report["served"])}
+    assert lines["Risk, in nats"] == [True, True, False]
+    assert lines["Projection Brier"] == [False, False, False]
+
+
+def test_warnings_come_first(report: Report) -> None:
+    report["warnings"] = [
+        {"code": "few_rows", "text": "Only 31 rows."},
+        {"code": "x", "text": "Beware < this."},
+    ]
+    page = render(report)
+    assert "2 warnings" in page
+    assert page.index("Only 31 rows.") < page.index("Beware &lt; this.") < page.index("<table")
+    assert "No warnings." not in page
+
+
+def test_no_warnings_are_said_so(report: Report) -> None:
+    report["warnings"] = []
+    assert "No warnings." in render(report)
+
+
+def test_every_text_of_others_is_escaped(report: Report, page: str) -> None:
+    report["calibration"]["name"] = NASTY
+    report["calibration"]["fingerprint"] |= {"source_label": NASTY, "model": NASTY, NASTY: [NASTY]}
+    report["decision"]["reason"] = report["decision"]["against"] = NASTY
+    report["warnings"] = [{"code": NASTY, "text": NASTY}]
+    report["job_id"] = report["calibration"]["id"] = NASTY
+    nasty = render(report)
+    assert {tag for tag, _ in Elements(nasty).all} <= {tag for tag, _ in Elements(page).all}
+    assert "\x00" not in nasty
+    assert words(nasty).count("{{ 7 * 7 }}") >= 7
+    test_nothing_comes_from_outside_and_nothing_runs(nasty)
+
+
+def test_without_a_name_the_id_is_the_title(report: Report) -> None:
+    report["calibration"]["name"] = "  "
+    assert f"<title>Calibration report: {report['calibration']['id']}</title>" in render(report)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_labels_of_one_class(right: bool) -> None:
+    text = words(render(small_report(right=right)))
+    assert "AUROC of λmax higher is better — all answers right, or all wrong —" in text
+    assert f"Here all answers are {'right' if right else 'wrong'}" in text
+    assert "there is one kind only" in text
+    assert "nan" not in text.lower().split()
+
+
+def test_clusters_that_cannot_be_made(report: Report) -> None:
+    for row in report["served"]:
+        row["algorithm1_ece"] = None
+        row["algorithm1_band"] = {"mean": None, "low": None, "high": None}
+        report["curves"]["algorithm1"][row["map"]] = []
+    page = render(report)
+    assert "too few prompts have answers that are alike" in page
+    assert not [name for name in svgs(page) if name.startswith("algorithm1")]
+
+
+def test_clusters_of_one_map_only(report: Report) -> None:
+    report["served"][0]["algorithm1_ece"] = None
+    report["curves"]["algorithm1"]["raw"] = []
+    assert {"algorithm1-raw", "algorithm1-bands"} <= svgs(render(report)).keys()
+    assert "Algorithm 1 ECE lower is better — too few prompts that are alike" in words(render(report))
+
+
+def test_the_papers_map_has_no_g() -> None:
+    report = small_report("temperature")
+    page = render(report)
+    assert "— not in this map" in words(page)
+    assert "g from" not in "".join(svgs(page)["parameters"].itertext())
+    assert "T from" in "".join(svgs(page)["parameters"].itertext())
+
+
+def test_missing_intervals_and_bounds_are_said_so(report: Report) -> None:
+    fit = report["fits"]["depolarized"]
+    fit["temperature"] = {"value": 50.0, "low": None, "high": None}
+    fit["at_bound"] = ["temperature"]
+    report["decision"]["difference"] = {"value": None, "low": None, "high": None}
+    text = words(render(report))
+    assert "50.000 no interval" in text
+    assert "optimum on a bound: temperature" in text
+    assert "raw scores: — nats; below 0 is better" in text
+
+
+def test_the_calibration_before_is_a_column_of_its_own() -> None:
+    report = small_report(with_active=True)
+    page = render(report)
+    assert {"projection-active", "algorithm1-active", "correctness-active"} <= svgs(page).keys()
+    assert "Active before" in words(page)
+    assert str(report["decision"]["against"]) in page
+
+
+def test_a_calibration_that_makes_it_worse_is_said_so(report: Report) -> None:
+    report["served"][0]["projection_ece"], report["served"][2]["projection_ece"] = 0.1, 0.2
+    assert "(projection ECE) rises from 0.100 to 0.200." in render(report)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (None, "—"),
+        (float("nan"), "—"),
+        (-0.0004, "0.000"),
+        (-1.5, "−1.500"),
+        (0.12345, "0.123"),
+        (12, "12.000"),
+    ],
+)
+def test_numbers(value: float | None, written: str) -> None:
+    assert number(value) == written
+
+
+def test_other_words() -> None:
+    assert (share(0.001), share(0.25), share(1.0), share(0.0), share(0.1)) == (
+        "0.1 %",
+        "25 %",
+        "100 %",
+        "0 %",
+        "10 %",
+    )
+    assert when("2026-11-01T12:30:59+02:00") == "2026-11-01 12:30+02:00"
+    assert when("2026-11-01T12:30:59.123456+00:00") == "2026-11-01 12:30 UTC"
+    assert when("yesterday") == "yesterday"
+    assert visible("a\x00b\x1b\ud800é😀\n") == "a�b��é😀\n"
+    assert fingerprint_rows({"new": 3, "model": "m", "api": ""}) == [("Language model", "m"), ("new", "3")]
+
+
+@pytest.mark.parametrize("predicted", [0.2, 0.5, 0.8])
+def test_the_band_holds_calibrated_groups_even_at_their_widest(predicted: float) -> None:
+    size, rng = 60, np.random.default_rng(1)
+    width = half_width({"lower": 0, "upper": 1, "count": size, "predicted": predicted, "observed": 0})
+    coins = rng.binomial(size, predicted, size=4000) / size
+    assert 0.92 <= np.mean(np.abs(coins - predicted) <= width) <= 0.98
+    narrow = rng.beta(8 * predicted, 8 * (1 - predicted), size=(4000, size)).mean(axis=1)
+    assert np.mean(np.abs(narrow - predicted) <= width) > 0.999
