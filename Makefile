@@ -10,7 +10,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 VLLM_VENV := .venv-vllm
 WEIGHTS := data/weights
-HEAVY := vllm or postgres or browser
+HEAVY := vllm or postgres or browser or mpnet
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
@@ -72,7 +72,7 @@ $(VLLM_VENV)/.installed: constraints.txt
 	@touch $@
 
 test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
-	$(PY) -m pytest -m vllm -v $(ARGS)
+	$(PY) -m pytest -m "vllm or mpnet" -v $(ARGS)
 
 test-postgres: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \

@@ -1,8 +1,8 @@
 """What /score adds to the n = 20 request that it rests on, against one real vLLM server.
 
-In turn, in one run: the request straight to the server, and /score with the same prompt, settings and server. The
-figure is the ratio of the total times over the same prompts, with 1 and 8 callers. Answers differ in length from
-draw to draw, so rounds are many and their order alternates.
+In turn, in one run: the request straight to the server, and /score with the same prompt, settings and server.
+The figure is the ratio of the total times over the same prompts, with 1 and 8 callers. Answers differ in
+length from draw to draw, so rounds are many and their order alternates.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from service.adapters.prompting import FEW_SHOT
 QUESTIONS = [
     "What is the capital of Spain?", "Who painted the Mona Lisa?", "Which planet is the largest?",
     "What is the longest river in Africa?", "Who discovered penicillin?", "In which year did Rome fall?",
-    "Which metal is liquid at room temperature?", "Who wrote Don Quixote?", "What is the chemical sign of gold?",
+    "Which metal is liquid at room temperature?", "Who wrote Don Quixote?", "What is the sign of gold?",
     "Which country has the most people?", "Who composed The Four Seasons?", "What is the tallest mountain?",
     "Which ocean is the deepest?", "Who was the first man on the moon?", "What do pandas eat?",
     "Which language is spoken in Brazil?",
@@ -85,7 +85,8 @@ def main() -> None:
         for embedder in options.embedder or ["all-MiniLM-L6-v2", "all-mpnet-base-v2"]:
             port = free_port()
             env = {
-                "EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_LLM_URL": f"{llm}/v1", "EIGENCAL_LLM_API": "completions",
+                "EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_LLM_URL": f"{llm}/v1",
+                "EIGENCAL_LLM_API": "completions",
                 "EIGENCAL_FEW_SHOT": FEW_SHOT, "EIGENCAL_EMBEDDER": embedder, "EIGENCAL_PORT": str(port),
                 "EIGENCAL_EMBEDDER_CACHE": "0",  # the questions come again and again: no vector may be kept
             }  # fmt: skip

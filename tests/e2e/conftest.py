@@ -47,7 +47,9 @@ class VllmServer:
     def metric(self, name: str) -> float:
         """Return the sum of a Prometheus metric of the server."""
         lines = httpx.get(f"{self.url}/metrics", timeout=30).text.splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + "{", name + " ")))
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + "{", name + " "))
+        )
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,102 @@
+"""The golden numbers over HTTP: real application, store and embedder; recorded answers as `samples`."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from service.adapters.fakes import FakeLLM
+from service.app import create_app
+from service.settings import Settings
+from service.spectral.gram import reference_alignment, spectrum
+from service.spectral.reliability import projection_reliability
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.mpnet, pytest.mark.shared, pytest.mark.anyio]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def http(
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application with the paper's embedder."""
+    folder = tmp_path_factory.mktemp("data")
+    settings = Settings(data_dir=folder, embedder=str(ROOT / "data" / "weights" / "all-mpnet-base-v2"))
+    app = create_app(settings, llm=FakeLLM())
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=600) as client:
+            yield client
+
+
+async def calibrated(http: httpx.AsyncClient, rows: list[dict[str, Any]], **options: str) -> dict[str, Any]:
+    """Post rows with their samples, follow the job to its end, and return the calibration."""
+    content = "".join(json.dumps(row) + "\n" for row in rows)
+    response = await http.post("/calibrate", files={"file": ("dev.jsonl", content)}, data=options)
+    assert response.status_code == 202, response.text
+    job = response.json()
+    async with http.stream("GET", f"/jobs/{job['id']}/events") as events:
+        async for line in events.aiter_lines():
+            if line.startswith("data:"):
+                job = json.loads(line.removeprefix("data:"))
+    assert job["state"] == "succeeded", job
+    return (await http.get(f"/calibrations/{job['calibration_id']}")).json()
+
+
+async def test_spectra(http: httpx.AsyncClient, recorded: dict[str, Any], golden: dict[str, Any]) -> None:
+    for row, expected in zip(recorded["rows"], golden["first_rows"], strict=False):
+        body = {"samples": row["samples"], "return": ["spectrum"]}
+        score = (await http.post("/score", json=body)).json()
+        assert score["lambda_max"] == pytest.approx(expected["lambda_max"], abs=1e-6)
+        assert score["entropy"] == pytest.approx(expected["entropy"], abs=1e-5)
+        assert len(score["spectrum"]["uncalibrated"]) == expected["rank"]
+
+
+async def test_both_maps_and_what_they_serve(
+    http: httpx.AsyncClient, recorded: dict[str, Any], golden: dict[str, Any]
+) -> None:
+    first, last = golden["fit_rows"]
+    rows = recorded["rows"][first:last]
+    ours = await calibrated(http, rows, source_label="paper", activate="always")
+    theirs = await calibrated(http, rows, source_label="paper", method="temperature", activate="never")
+    assert ours["temperature"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
+    assert ours["depolarization"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
+    assert theirs["temperature"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
+    report = await http.get(f"/calibrations/{ours['id']}/report", headers={"Accept": "application/json"})
+    assert report.json()["data"]["rows_full"] == last - first
+    first, last = golden["test_rows"]
+    served: dict[str, list[float]] = {"raw": [], "depolarized": [], "temperature": []}
+    for row in recorded["rows"][first:last]:
+        body = {"samples": row["samples"], "source_label": "paper"}
+        active = (await http.post("/score", json=body)).json()
+        named = (await http.post("/score", json={**body, "calibration": theirs["id"]})).json()
+        assert active["calibration"]["id"] == ours["id"] and named["calibration"]["id"] == theirs["id"]
+        served["raw"].append(active["uncalibrated"]["lambda_max"])
+        served["depolarized"].append(active["lambda_max"])
+        served["temperature"].append(named["lambda_max"])
+    c1 = [first_alignment(recorded, row) for row in range(first, last)]
+    figures = {
+        name: projection_reliability(np.array(values), np.array(c1)).ece for name, values in served.items()
+    }
+    assert figures["raw"] == pytest.approx(golden["raw"]["projection_ece"], abs=5e-3)
+    assert figures["depolarized"] == pytest.approx(
+        golden["depolarized"]["served"]["projection_ece"], abs=5e-3
+    )
+    theirs_golden = golden["temperature"]["served_on_sample_spectrum"]["projection_ece"]
+    assert figures["temperature"] == pytest.approx(theirs_golden, abs=5e-3)
+
+
+def first_alignment(recorded: dict[str, Any], row: int) -> float:
+    """Return c_1 of a row from the recorded vectors."""
+    answers, reference = recorded["emb"][recorded["S"][row]], recorded["emb"][recorded["Y"][row]]
+    c, _ = reference_alignment(spectrum(answers), answers, reference[None])
+    return float(c[0])
