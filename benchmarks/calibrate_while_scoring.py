@@ -1,4 +1,4 @@
-"""What a calibration costs the callers: the median latency of /score with 8 callers, alone and beside a calibration.
+"""What a calibration costs the callers: the median latency of /score, alone and beside a calibration.
 
 One real vLLM server, one service; phases with and without a running calibration alternate in one run.
 """

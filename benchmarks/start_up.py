@@ -1,7 +1,7 @@
 """How long the service takes to start: import of the application, and from exec to ready with MiniLM at hand.
 
-Beside each, in the same run: an empty interpreter, and the import of sentence_transformers alone, which is what
-starting an embedder costs before any of ours.
+Beside each, in the same run: an empty interpreter, and the import of sentence_transformers alone, which is
+what starting an embedder costs before any of ours.
 """
 
 import statistics
