@@ -1,0 +1,110 @@
+"""Answers for rows that came without: drawn by the language model, kept as they come, never drawn twice."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from service.domain.drawing import Serving
+from service.domain.errors import Conflict, EigencalError
+from service.domain.job_store import StoredRow
+from service.domain.jobs import DevRow
+from service.domain.models import Draw, GenerationRequest
+from service.domain.patience import Patience
+from service.domain.ports import LanguageModel
+
+# An evaluation runs at a terminal: someone waits, and it goes on where it stopped.
+PATIENCE = Patience(give_up_s=120.0)
+
+
+class KeptAnswers(Protocol):
+    """Where drawn answers are kept. Equal requests for equal rows find the answers again."""
+
+    def get(self, split: str, request: GenerationRequest, row: DevRow) -> Sequence[Draw]:
+        """Return the answers kept so far."""
+
+    def add(
+        self,
+        split: str,
+        request: GenerationRequest,
+        row: DevRow,
+        draws: Sequence[Draw],
+        drawn_by: Mapping[str, Any],
+    ) -> None:
+        """Keep more; durable once it returns. Raises Conflict when others were drawn by another set-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How answers are drawn: at most `slots` requests at once."""
+
+    llm: LanguageModel
+    serving: Serving
+    kept: KeptAnswers
+    slots: int = 1
+
+    def at(self, sampling_temperature: float) -> "Source":
+        """Return the same source at another sampling temperature."""
+        serving = replace(
+            self.serving,
+            sampling=replace(self.serving.sampling, temperature=sampling_temperature),
+            messages_sampling=replace(self.serving.messages_sampling, temperature=sampling_temperature),
+        )
+        return replace(self, serving=serving)
+
+
+def supplied(rows: Sequence[DevRow]) -> list[StoredRow]:
+    """Return rows that came with their answers."""
+    return [StoredRow(row, tuple(Draw(text) for text in row.samples or ()), complete=True) for row in rows]
+
+
+async def draw_all(
+    split: str, rows: Sequence[DevRow], num_samples: int, source: Source, advance: Callable[[], None]
+) -> list[StoredRow]:
+    """Return every row with `num_samples` answers. `advance` is called once per row.
+
+    Raises Conflict, and what the language model raises once patience ends.
+    """
+    free = asyncio.Semaphore(source.slots)
+    drawn: list[StoredRow | None] = [None] * len(rows)
+
+    async def work(place: int, row: DevRow) -> None:
+        async with free:
+            draws = await _draw(split, row, num_samples, source)
+        drawn[place] = StoredRow(row, draws, complete=True)
+        advance()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for place, row in enumerate(rows):
+                group.create_task(work(place, row))
+    except* EigencalError as errors:
+        raise errors.exceptions[0] from None
+    return [one for one in drawn if one is not None]
+
+
+async def _draw(split: str, row: DevRow, num_samples: int, source: Source) -> tuple[Draw, ...]:
+    request = source.serving.request(row, num_samples)
+    draws = tuple(source.kept.get(split, request, row))[:num_samples]
+    while len(draws) < num_samples:
+        asked = replace(request, num_samples=num_samples - len(draws))
+        got = await PATIENCE.keep_trying(partial(source.llm.generate, asked), _silent)
+        source.kept.add(split, request, row, got.draws, _drawn_by(source.llm, request))
+        draws = (*draws, *got.draws)[:num_samples]
+    return draws
+
+
+def _drawn_by(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:
+    identity = llm.identity(request)
+    return {"model": identity.model, "api": identity.api, "prompt_shape": identity.prompt_shape}
+
+
+async def _silent(_: str) -> None:
+    """Say nothing: the bar stands still meanwhile."""
+
+
+def check_one_model(known: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
+    """Raise Conflict when answers of two models would be mixed."""
+    if known is not None and known["model"] != now["model"]:
+        raise Conflict("The answers kept in this folder were drawn by another model; use another --out.")
