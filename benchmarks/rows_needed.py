@@ -1,12 +1,14 @@
-"""How many rows a calibration needs: the table of docs/calibrating.md.
+"""How many rows and answers a calibration needs: the tables of docs/calibrating.md.
 
     python -m benchmarks.rows_needed
 
 Fits on random subsets of 300 recorded TriviaQA questions (20 answers each, all-mpnet-base-v2) and serves 400
 other questions with each fit. Needs ../shared/data. Columns are means over the subsets,
-`worst` a maximum. Takes about 20 s in one thread.
+`worst` a maximum. The second table fits all 300 for each number of answers m; its AUROC is that of the raw
+lambda_max of the first m answers against ROUGE-L. Takes about 30 s in one thread.
 """
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +17,19 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from service.spectral.batch import Answers, dev_set
+from service.spectral.correctness import auroc
 from service.spectral.fit import bootstrap, fit_depolarized
-from service.spectral.maps import CalibrationMap, Identity
+from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity
 from service.spectral.reliability import projection_brier, projection_reliability
 from service.spectral.risk import DevSet, risk, served_lambda_max
+from service.spectral.rouge import correct
+from service.spectral.subsets import fit_by_num_samples
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
+DEV, TEST = "triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20"
 NUM_SAMPLES = 20
+ANSWERS = (3, 5, 10, 20, 40)
+DIMENSION = 768
 ROWS = (30, 60, 100, 150, 300)
 SUBSETS = 20
 RESAMPLES = 200
@@ -38,14 +46,14 @@ class Found:
     brier: float
 
 
-def questions(name: str) -> DevSet:
-    with np.load(DATA / name) as arrays:
+def questions(name: str, num_samples: int) -> list[Answers]:
+    with np.load(DATA / f"{name}.npz") as arrays:
         vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
     made = []
-    for samples, reference in zip(drawn[:, :NUM_SAMPLES], references, strict=True):
+    for samples, reference in zip(drawn[:, :num_samples], references, strict=True):
         distinct, index = np.unique(samples, return_inverse=True)
         made.append(Answers(vectors[distinct], index, vectors[[reference]]))
-    return dev_set(made, vectors.shape[1])
+    return made
 
 
 def figures(map_: CalibrationMap, test: DevSet) -> tuple[float, float, float]:
@@ -62,10 +70,8 @@ def one(dev: DevSet, test: DevSet, rng: np.random.Generator) -> Found:
     return Found(*widths, *figures(fit_depolarized(dev).map, test))
 
 
-def main() -> None:
-    if not DATA.is_dir():
-        sys.exit("The recorded answers are not beside this checkout: ../shared/data")
-    dev, test = questions("triviaqa_dev_smollm2_m40.npz"), questions("triviaqa_test_smollm2_m20.npz")
+def by_rows() -> None:
+    dev, test = (dev_set(questions(name, NUM_SAMPLES), DIMENSION) for name in (DEV, TEST))
     print("| rows | subsets | width of T | width of g | risk | worst | projection ECE | worst | Brier |")
     print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     raw = figures(Identity(), test)
@@ -82,6 +88,27 @@ def main() -> None:
             f"| {rows} | {subsets} | {mean[0]:.2f} | {mean[1]:.3f} | {mean[2]:.3f} | {worst[2]:.3f} "
             f"| {mean[3]:.3f} | {worst[3]:.3f} | {mean[4]:.4f} |"
         )
+
+
+def by_answers() -> None:
+    maps = fit_by_num_samples(questions(DEV, max(ANSWERS)), "depolarized", dimension=DIMENSION)
+    rows = [json.loads(line) for line in (DATA / f"{DEV}.jsonl").read_text().splitlines()]
+    right = [correct(row["answer"], [row["reference"]]) for row in rows]
+    print("| m | T | g | AUROC of lambda_max |")
+    print("|---:|---:|---:|---:|")
+    for m in ANSWERS:
+        found = maps[m]
+        assert isinstance(found, DepolarizedMap)
+        raw = dev_set(questions(DEV, m), DIMENSION).eigenvalues[:, 0]
+        print(f"| {m} | {found.temperature:.2f} | {found.depolarization:.2f} | {auroc(raw, right):.3f} |")
+
+
+def main() -> None:
+    if not DATA.is_dir():
+        sys.exit("The recorded answers are not beside this checkout: ../shared/data")
+    by_rows()
+    print()
+    by_answers()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,58 @@
+"""docs/calibrating.md says what the code does: its tables are complete, its files are accepted."""
+
+import io
+import re
+from pathlib import Path
+
+from service.api.calibration_schemas import OptionsIn
+from service.domain import reporting
+from service.domain.devdata import UploadLimits, read_file
+from service.domain.devdata_rows import KNOWN_FIELDS
+from service.domain.jobs import FEW_ROWS, MIN_USABLE_ROWS, DevRow
+from service.domain.models import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
+
+
+def table(heading: str) -> set[str]:
+    """Return the names in code type in the first column of the table whose header begins like this."""
+    _, _, rest = GUIDE.partition(f"\n{heading}")
+    assert rest, heading
+    lines = rest.partition("\n\n")[0].splitlines()[2:]
+    return {name for line in lines for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
+
+
+def rows(kind: str) -> list[DevRow]:
+    found = re.search(rf"```{kind}\n(.*?)```", GUIDE, re.DOTALL)
+    assert found
+    return list(read_file(io.BytesIO(found[1].encode()), UploadLimits(min_rows=1)).rows())
+
+
+def test_both_files_are_accepted_and_mean_the_same() -> None:
+    assert len(rows("jsonl")) == 2
+    strip = [(row.id, row.prompt, row.references) for row in rows("jsonl")]
+    assert strip == [(row.id, row.prompt, row.references) for row in rows("csv")]
+
+
+def test_every_field_of_a_row_is_told() -> None:
+    assert table("| field |") == set(KNOWN_FIELDS)
+
+
+def test_every_option_is_told() -> None:
+    assert table("| option |") == set(OptionsIn.model_fields)
+
+
+def test_every_warning_is_told() -> None:
+    source = Path(reporting.__file__).read_text("utf-8")
+    assert table("| code |") == set(re.findall(r'_warning\(\s*"(\w+)"', source))
+
+
+def test_every_part_of_the_fingerprint_is_told() -> None:
+    embedder = EmbedderIdentity("e", "1", 4, "float32")
+    made = service_fingerprint(LLMIdentity("m", "chat", "s"), Sampling(), embedder)
+    assert table("| part |") == set(made.parts())
+
+
+def test_the_numbers_of_rows_are_those_in_force() -> None:
+    assert f"below {FEW_ROWS} the report warns" in GUIDE
+    assert f"Fewer than {MIN_USABLE_ROWS} are refused" in GUIDE
