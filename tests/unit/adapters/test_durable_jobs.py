@@ -51,7 +51,7 @@ class Queue:
         self.store = SqlJobs(database, ActiveCalibrations(database))
         self.pipeline = ScriptedPipeline(self.store)
         self.jobs = DurableJobs(
-            self.store, self.pipeline, engine, owner="me", beat_s=0.02, lease_s=0.3, poll_s=0.01
+            self.store, self.pipeline, engine, owner="me", beat_s=0.02, lease_s=1.0, poll_s=0.01
         )
 
     async def submit(self) -> Job:
@@ -233,7 +233,9 @@ async def test_a_job_broken_off_goes_on_at_the_next_start(tmp_path: Path) -> Non
             await begun.wait()
     async with opened(tmp_path / "store.db", dbos) as second:
         assert (await second.ended(job))[-1].state == "succeeded"
-        assert second.pipeline.calls == ["draw", "finish"]
+        # A part may be run again (the engine and the watcher both take up what was left), never left out.
+        assert second.pipeline.calls[-2:] == ["draw", "finish"]
+        assert set(second.pipeline.calls[:-1]) == {"draw"}
     assert len(leases) == 1
 
 
