@@ -20,10 +20,11 @@ def render(report: Report) -> str:
 
     Equal reports give equal pages. Takes about a second. Every text of the report is escaped.
     """
-    return _environment().get_template("report.html").render(_context(report))
+    return environment().get_template("report.html").render(_context(report))
 
 
-def _environment() -> "Environment":
+def environment() -> "Environment":
+    """Return the templates: everything escaped, nothing undefined, control characters made visible."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     found = Environment(

@@ -1,0 +1,116 @@
+"""Panels of an evaluation, one per map: reliability, sensitivity, similarity."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from service.domain.evaluation.model import Experiment, Row
+from service.report.drawing import GREY, LIGHT, LOOKS, Plot, draw
+from service.report.evaluation_curves import column, figure
+from service.report.words import MAPS, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TICKS = ([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])
+FOUND = {
+    "projection_reliability": "share of the reference",
+    "correctness_diagram": "share of right answers",
+}
+Paint = Callable[["Axes", str, list[Row]], None]  # axes, map, its rows
+
+
+def _by_map(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    names = dict.fromkeys(str(row["map"]) for row in rows)
+    return {name: [row for row in rows if row["map"] == name] for name in names}
+
+
+def _panels(experiment: Experiment, words: str, height: float, paint_one: Paint, left: str = "") -> str:
+    groups = _by_map(experiment["points"])
+    plot = Plot(
+        f"evaluation-{experiment['name']}", experiment["title"], words, (2.9 * max(len(groups), 1), height)
+    )
+
+    def paint(drawn: "Figure") -> None:
+        axes = drawn.subplots(1, len(groups), squeeze=False, sharey=True)[0]
+        for one, (name, rows) in zip(axes, groups.items(), strict=True):
+            paint_one(one, name, rows)
+        axes[0].set_ylabel(left)
+
+    return draw(plot, paint)
+
+
+def reliability(experiment: Experiment) -> str:
+    """Return predicted against observed by map, with the band under perfect calibration."""
+    found = FOUND.get(experiment["name"], "target of the clusters")
+
+    def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
+        look, x = LOOKS[name], column(rows, "predicted")
+        axes.fill_between(x, column(rows, "band_low"), column(rows, "band_high"), color=LIGHT, linewidth=0)
+        axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
+        y = column(rows, "observed")
+        axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, clip_on=False)
+        axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", xlabel="λmax served, mean of bin")
+        axes.set_xticks(*TICKS)
+        axes.set_yticks(*TICKS)
+        axes.set_title(f"{MAPS[name]}\n", loc="left")
+        ece = f"ECE {number(figure(experiment, f'{name}_ece'))}"
+        axes.text(0, 1.03, ece, transform=axes.transAxes, fontsize=9.5)
+
+    return _panels(experiment, _eces(experiment), 3.3, paint, found)
+
+
+def _eces(experiment: Experiment) -> str:
+    told = (
+        f"{MAPS[name]}: ECE {number(figure(experiment, f'{name}_ece'))}, if perfect "
+        f"{number(figure(experiment, f'{name}_band_low'))} to "
+        f"{number(figure(experiment, f'{name}_band_high'))}"
+        for name in _by_map(experiment["points"])
+    )
+    return "; ".join(told) + "."
+
+
+def sensitivity(experiment: Experiment) -> str:
+    """Return the eigenvalue ECE of each setting beside what it reads under perfect calibration."""
+
+    def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
+        look, places = LOOKS[name], range(len(rows))
+        low, high = column(rows, "band_low"), column(rows, "band_high")
+        wide = [b - a for a, b in zip(low, high, strict=True)]
+        axes.barh(places, wide, left=low, height=0.5, color="#c9c9c9")
+        axes.plot(column(rows, "ece"), places, color=look.colour, marker=look.marker, linestyle="none")
+        axes.set_yticks(places, [f"B = {row['bins']}, C = {row['clusters']}" for row in rows])
+        axes.set(xlim=(0, 0.36), ylim=(len(rows) - 0.5, -0.5), xlabel="eigenvalue ECE")
+        axes.set_xticks([0, 0.1, 0.2, 0.3], ["0", "0.1", "0.2", "0.3"])
+        axes.set_title(MAPS[name], loc="left")
+
+    told = "; ".join(
+        f"{MAPS[n]}: {number(figure(experiment, f'{n}_least'))} to {number(figure(experiment, f'{n}_most'))}"
+        for n in _by_map(experiment["points"])
+    )
+    return _panels(experiment, f"{told}.", 3.3, paint)
+
+
+def similarity(experiment: Experiment) -> str:
+    """Return mean cosines of pairs within bins and within clusters."""
+    everywhere = figure(experiment, "all_pairs")
+
+    def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
+        x = column(rows, "predicted")
+        axes.plot(x, column(rows, "within_cluster"), color="#0072B2", marker="o", label="within clusters")
+        axes.plot(
+            x,
+            column(rows, "within_bin"),
+            color="#D55E00",
+            marker="^",
+            linestyle=(0, (5, 1.8)),
+            label="within bins",
+        )
+        if everywhere is not None:
+            axes.axhline(everywhere, color=GREY, linewidth=0.9, linestyle=":", label="all pairs")
+        axes.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="λmax served, mean of bin")
+        axes.set_xticks(*TICKS)
+        axes.set_title(MAPS[name], loc="left")
+        axes.legend(frameon=False, loc="upper left", fontsize=9)
+
+    return _panels(experiment, f"All pairs: {number(everywhere)}.", 3.0, paint, "mean Frobenius cosine")

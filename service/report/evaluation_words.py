@@ -1,0 +1,200 @@
+"""What each experiment of an evaluation says in one sentence, and what it does and does not show."""
+
+from collections.abc import Callable
+
+from service.domain.evaluation.model import MAPS as MAP_NAMES
+from service.domain.evaluation.model import Experiment
+from service.report.evaluation_curves import figure
+from service.report.words import MAPS, number
+
+# Name: (what it says, what it does not say).
+READ = {
+    "estimator_convergence": (
+        "The mean raw λmax of random subsets of the answers, and by how much it differs between "
+        "subsets of one prompt (bars: one standard deviation). Few answers read too high.",
+        "Subsets of nearly all answers are alike by construction: the last bar is 0 and promises "
+        "nothing about new answers.",
+    ),
+    "constant_predictor": (
+        "A check of the machinery. One matrix, the mean of all references, is served for every "
+        "prompt; no other constant is better on these references, so its risk must be lowest at T = "
+        "1.",
+        "Anything about the model: no answer of it takes part.",
+    ),
+    "risk_and_entropy": (
+        "Risk of the paper's map for every T, on both files. The fit is where the risk on dev is lowest.",
+        "That risk and entropy meet there is algebra for a temperature, not evidence of "
+        "calibration: it shows that the search has converged. T depends on the null eigenvalue eps.",
+    ),
+    "depolarized_map": (
+        "Risk of our map over the missing mass g, at its fitted temperature, on both files.",
+        "T and g trade off: a curve over one of them at the other's best value looks sharper than "
+        "the data are.",
+    ),
+    "projection_reliability": (
+        "The mean share of the reference along the dominant direction, against λmax, by bins of "
+        "λmax. A calibrated map lies on the diagonal, within the grey band but for chance.",
+        "Anything about the other eigenvalues. The band is for references that lie wholly along one "
+        "eigenvector, which vary most: being below the upper end is no proof of calibration.",
+    ),
+    "naive_diagram": (
+        "Largest eigenvalue of the mean reference matrix of a whole bin, against λmax.",
+        "A bin holds prompts about different things, so its mean matrix has a small largest "
+        "eigenvalue whatever the calibration: the diagonal is not where a calibrated map lies. "
+        "Compare with the grey band.",
+    ),
+    "algorithm1_diagram": (
+        "The paper's diagram: the same within clusters of like density matrices, B = 8 bins, C = 5 clusters.",
+        "A few references have a large largest eigenvalue by chance: even perfect calibration reads "
+        "far from 0. Only the distance from the grey band counts, never the ECE itself.",
+    ),
+    "sensitivity": (
+        "The eigenvalue ECE for other numbers of bins and clusters (dots), and what it reads under "
+        "perfect calibration in the same setting (grey).",
+        "Dots of different settings cannot be compared with one another: the bias moves with B and C.",
+    ),
+    "similarity": (
+        "How alike the density matrices are that Algorithm 1 treats as one: mean cosine of pairs.",
+        "Clusters are chosen by these very cosines, so they are above the bins by construction.",
+    ),
+    "co_minimised": (
+        "The paper's claim that calibration error, risk and eigenvalue ECE are lowest at one "
+        "temperature. Each curve is scaled from its least to its most.",
+        "How deep the valleys are: scaling hides it. The eigenvalue ECE is biased and need not agree.",
+    ),
+    "correctness_diagram": (
+        "The share of right answers against λmax.",
+        "λmax is calibrated for the share of the reference along the dominant direction, not for "
+        "being right by a rule such as ROUGE-L above 0.3: a calibrated map need not lie on the "
+        "diagonal here.",
+    ),
+    "auroc": (
+        "How well each score tells right answers from wrong ones, with bootstrap intervals over "
+        "prompts. The standard error is the standard deviation of the bootstrap.",
+        "Whether a score is calibrated: AUROC sees order only, and both maps keep the order within a prompt.",
+    ),
+    "accuracy_rejection": (
+        "Accuracy of the answers kept when the least certain are rejected; the grey line is all answers.",
+        "The right end rests on few answers and is mostly chance.",
+    ),
+    "baselines": (
+        "AUROC of other scores on the same answers and labels; ours in colour.",
+        "A score with a higher AUROC here is not thereby a probability: most of these have no scale at all.",
+    ),
+    "comparison": (
+        "Differences between maps on the same prompts with 95 % intervals. One that leaves out 0 is "
+        "real for prompts like these. Negative is better for all but AUROC.",
+        "Anything about other data or models. Fifteen intervals: expect that one leaves out 0 by chance.",
+    ),
+    "embedders": (
+        "The same answers seen by another embedding model, with maps fitted for it.",
+        "Figures of two embedders are about two different density matrices: only the pattern can be "
+        "compared.",
+    ),
+    "sampling_temperature": (
+        "What drawing at another temperature does instead of calibrating: chosen on dev by the ECE "
+        "of the largest semantic class's share, judged on test.",
+        "Answers at another temperature are other answers: their accuracy changes too.",
+    ),
+}
+
+
+def _of(experiment: Experiment, key: str, digits: int = 3) -> str:
+    return number(figure(experiment, key), digits)
+
+
+def _between(experiment: Experiment, low: str, high: str, digits: int = 3) -> str:
+    return f"95 % {_of(experiment, low, digits)} to {_of(experiment, high, digits)}"
+
+
+def _by_map(experiment: Experiment, key: str, what: str) -> str:
+    told = (f"{MAPS[name]} {_of(experiment, key.format(name))}" for name in MAP_NAMES)
+    return f"{what}: {', '.join(told)}."
+
+
+def _eces(experiment: Experiment) -> str:
+    told = (
+        f"{MAPS[n]} {_of(experiment, f'{n}_ece')} "
+        f"(if perfect {_of(experiment, f'{n}_band_low')} to {_of(experiment, f'{n}_band_high')})"
+        for n in MAP_NAMES
+    )
+    return f"ECE: {', '.join(told)}."
+
+
+def _convergence(e: Experiment) -> str:
+    ends = f"{_of(e, 'from_num_samples', 0)} to {_of(e, 'to_num_samples', 0)}"
+    return (
+        f"From {ends} answers the mean λmax goes from {_of(e, 'mean_at_first')} to {_of(e, 'mean_at_last')}."
+    )
+
+
+def _co_minimised(e: Experiment) -> str:
+    names = {"cal_s": "Cal_S", "risk": "risk", "eigenvalue_ece": "eigenvalue ECE"}
+    told = ", ".join(f"{name} {_of(e, f'{key}_lowest_at', 2)}" for key, name in names.items())
+    return f"Lowest at T: {told}. {_by_map(e, '{}_cal_s', 'Cal_S in nats')}"
+
+
+def _depolarized(e: Experiment) -> str:
+    t = f"T = {_of(e, 'temperature', 2)} ({_between(e, 'temperature_low', 'temperature_high', 2)})"
+    g = f"g = {_of(e, 'depolarization', 2)} ({_between(e, 'depolarization_low', 'depolarization_high', 2)})"
+    return f"{t}, {g}; test risk {_of(e, 'test_risk')} nats."
+
+
+def _baselines(e: Experiment) -> str:
+    known = {name: value for name, value in e["headline"].items() if isinstance(value, float)}
+    best = max(known, key=lambda name: known[name])
+    ours = max((n for n in known if "(" in n), key=lambda name: known[name])
+    return (
+        f"Best AUROC: {best.replace('_', ' ')} {number(known[best])}; best of ours: "
+        f"{ours.replace('_', ' ')} {number(known[ours])}."
+    )
+
+
+def _comparison(e: Experiment) -> str:
+    real = [p for p in e["points"] if p["real"] and p["figure"] == "cv_risk"]
+    told = ", ".join(
+        f"{MAPS[str(p['second'])]} − {MAPS[str(p['first'])]} {number(float(p['difference'] or 0.0))}"
+        for p in real
+    )
+    return f"Cross-validated risk differences whose interval leaves out 0: {told or 'none'}."
+
+
+_SENTENCES: dict[str, Callable[[Experiment], str]] = {
+    "estimator_convergence": _convergence,
+    "constant_predictor": lambda e: (
+        f"Risk is lowest at T = {_of(e, 'best_temperature', 4)} ({_between(e, 'low', 'high')})."
+    ),
+    "risk_and_entropy": lambda e: (
+        f"T = {_of(e, 'temperature', 2)} ({_between(e, 'low', 'high', 2)}); "
+        f"test risk {_of(e, 'test_risk')} nats."
+    ),
+    "depolarized_map": _depolarized,
+    "projection_reliability": _eces,
+    "naive_diagram": _eces,
+    "algorithm1_diagram": _eces,
+    "sensitivity": lambda e: f"{_by_map(e, '{}_least', 'Least ECE')} {_by_map(e, '{}_most', 'Most ECE')}",
+    "similarity": lambda e: (
+        f"All pairs {_of(e, 'all_pairs')}. {_by_map(e, '{}_within_bin', 'Within bins')} "
+        f"{_by_map(e, '{}_within_cluster', 'Within clusters')}"
+    ),
+    "co_minimised": _co_minimised,
+    "correctness_diagram": _eces,
+    "auroc": lambda e: f"{_by_map(e, '{}_lambda_max', 'λmax')} {_by_map(e, '{}_entropy', 'Entropy')}",
+    "accuracy_rejection": lambda e: (
+        f"{_by_map(e, '{}_lambda_max_area', 'Area by λmax')} Accuracy of all: {_of(e, 'accuracy')}."
+    ),
+    "baselines": _baselines,
+    "comparison": _comparison,
+    "embedders": lambda e: f"{'; '.join(f'{k} {_of(e, k)}' for k in e['headline'])}.",
+    "sampling_temperature": lambda e: (
+        f"Chosen: {_of(e, 'sampling_temperature', 2)}; test eigenvalue ECE {_of(e, 'test_eigenvalue_ece')} "
+        f"(if perfect {_of(e, 'band_low')} to {_of(e, 'band_high')})."
+    ),
+}
+
+
+def sentence(experiment: Experiment) -> str:
+    """Return the experiment's row in words; why not, where it did not run."""
+    if not experiment["ran"]:
+        return f"Not run: {experiment['reason']}"
+    return _SENTENCES[experiment["name"]](experiment)
