@@ -32,8 +32,6 @@ FIGURES: dict[str, Callable[[Experiment], str]] = {
     "sampling_temperature": curves.sampling_temperature,
 }
 
-NARROW = frozenset(name for name, make in FIGURES.items() if make.__module__ == curves.__name__)
-
 
 def evaluation_figures(results: Results) -> dict[str, str]:
     """Return the SVG of every experiment that ran, by name."""
@@ -54,7 +52,7 @@ def render_evaluation(results: Results, figures: Mapping[str, str]) -> str:
         **results,
         "style": (TEMPLATES / "style.css").read_text(encoding="utf-8"),
         "shown": [_shown(one, figures) for one in results["experiments"]],
-        "narrow": NARROW,
+        "widths": {name: _width(make) for name, make in FIGURES.items()},
         "labelled": {name: LABELLED[results[name]["correct_from"]] for name in ("dev", "test")},
     }
     return environment().get_template("evaluation.html").render(context)
@@ -73,3 +71,7 @@ def _shown(experiment: Experiment, figures: Mapping[str, str]) -> dict[str, Any]
         # Drawn here; names of embedders in it are escaped by the drawing library.
         "figure": Markup(figures.get(experiment["name"], "")),  # noqa: S704
     }
+
+
+def _width(make: Callable[[Experiment], str]) -> str:
+    return {curves.__name__: "narrow", forests.__name__: "middle"}.get(make.__module__, "")

@@ -1,5 +1,6 @@
 """Line plots of an evaluation: rows of an experiment to inline SVG."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,8 @@ def _mark(axes: "Axes", place: float | None, text: str) -> None:
         return
     axes.axvline(place, color=GREY, linewidth=0.9, linestyle=":")
     low, high = axes.get_xlim()
-    right = place > (low * high) ** 0.5 if axes.get_xscale() == "log" else place > (low + high) / 2
+    along = math.log(place / low) / math.log(high / low) if axes.get_xscale() == "log" else place / high
+    right = along > 0.75
     side, gap = ("right", -5) if right else ("left", 5)
     axes.annotate(
         text,
@@ -155,6 +157,7 @@ def cominimised(experiment: Experiment) -> str:
                 linestyle=look.dashes,
                 marker=look.marker,
                 markersize=4.5,
+                clip_on=False,
                 label=name,
             )
         axes.set(ylabel="scaled: least 0, most 1", ylim=(-0.04, 1.04))

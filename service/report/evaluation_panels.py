@@ -57,7 +57,7 @@ def reliability(experiment: Experiment) -> str:
         ece = f"ECE {number(figure(experiment, f'{name}_ece'))}"
         axes.text(0, 1.03, ece, transform=axes.transAxes, fontsize=9.5)
 
-    return _panels(experiment, _eces(experiment), 3.3, paint, found)
+    return _panels(experiment, _eces(experiment), 3.75, paint, found)
 
 
 def _eces(experiment: Experiment) -> str:

@@ -144,10 +144,11 @@ def _baselines(e: Experiment) -> str:
     known = {name: value for name, value in e["headline"].items() if isinstance(value, float)}
     best = max(known, key=lambda name: known[name])
     ours = max((n for n in known if "(" in n), key=lambda name: known[name])
-    return (
-        f"Best AUROC: {best.replace('_', ' ')} {number(known[best])}; best of ours: "
-        f"{ours.replace('_', ' ')} {number(known[ours])}."
-    )
+    return f"Best AUROC: {_score(best)} {number(known[best])}; best of ours: {_score(ours)} {number(known[ours])}."
+
+
+def _score(name: str) -> str:
+    return name.replace("lambda_max", "λmax")
 
 
 def _comparison(e: Experiment) -> str:
