@@ -172,8 +172,8 @@ class SqlJobs:
         """Store calibration and report, activate it if told to, and end the job, in one transaction."""
         end = {"state": "succeeded", "finished_at": datetime.now(UTC), "eta_s": None, "note": ""}
         async with self._database.write() as connection:
-            await self._fenced(connection, lease, done=jobs.c.total)
-            await self._fenced(connection, lease, calibration_id=calibration.id, **end)
+            done = {"done": jobs.c.total, "calibration_id": calibration.id}
+            await self._fenced(connection, lease, **done, **end)
             await insert_calibration(connection, calibration, report, lease.job_id, num_rows)
             if activate:
                 await make_current(connection, calibration.id, calibration.fingerprint.key())
