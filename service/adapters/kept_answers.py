@@ -1,16 +1,13 @@
 """Drawn answers in a JSONL file: on the disk before anything counts on them, read back after a stop."""
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from service.domain.evaluation.answers import check_one_model
-from service.domain.jobs import DevRow
-from service.domain.models import Draw, GenerationRequest
+from service.domain.models import Draw
 
 
 class AnswerFile:
@@ -22,28 +19,15 @@ class AnswerFile:
         self._drawn_by: Mapping[str, Any] | None = None
         self._load()
 
-    def get(self, split: str, request: GenerationRequest, row: DevRow) -> Sequence[Draw]:
-        """Return the answers kept for a row."""
-        return tuple(self._found.get(_key(split, request, row), ()))
+    def get(self, key: str) -> Sequence[Draw]:
+        """Return the answers kept under a key."""
+        return tuple(self._found.get(key, ()))
 
-    def add(
-        self,
-        split: str,
-        request: GenerationRequest,
-        row: DevRow,
-        draws: Sequence[Draw],
-        drawn_by: Mapping[str, Any],
-    ) -> None:
+    def add(self, key: str, draws: Sequence[Draw], drawn_by: Mapping[str, Any]) -> None:
         """Append answers. Raises Conflict when the file holds those of another model."""
         check_one_model(self._drawn_by, drawn_by)
-        line = {
-            "key": _key(split, request, row),
-            "split": split,
-            "line": row.line,
-            "sampling_temperature": request.sampling.temperature,
-            "drawn_by": dict(drawn_by),
-            "draws": [[d.text, d.truncated, d.logprob] for d in draws],
-        }
+        said = [[d.text, d.truncated, d.logprob] for d in draws]
+        line = {"key": key, "drawn_by": dict(drawn_by), "draws": said}
         self._append(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
         self._take(line)
 
@@ -67,11 +51,3 @@ class AnswerFile:
         if whole < len(data):
             with self._path.open("r+b") as file:
                 file.truncate(whole)
-
-
-def _key(split: str, request: GenerationRequest, row: DevRow) -> str:
-    """Return what makes two draws the same: file, line, prompt and sampling (but not the number asked)."""
-    messages = [[m.role, m.content] for m in request.messages or ()]
-    sampling = {**asdict(request.sampling), "seed": None}
-    parts = [split, row.line, request.prompt, messages, request.model, sampling]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

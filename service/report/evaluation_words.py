@@ -144,7 +144,8 @@ def _baselines(e: Experiment) -> str:
     known = {name: value for name, value in e["headline"].items() if isinstance(value, float)}
     best = max(known, key=lambda name: known[name])
     ours = max((n for n in known if "(" in n), key=lambda name: known[name])
-    return f"Best AUROC: {_score(best)} {number(known[best])}; best of ours: {_score(ours)} {number(known[ours])}."
+    first, second = (f"{_score(name)} {number(known[name])}" for name in (best, ours))
+    return f"Best AUROC: {first}; best of ours: {second}."
 
 
 def _score(name: str) -> str:

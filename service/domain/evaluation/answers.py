@@ -1,8 +1,10 @@
 """Answers for rows that came without: drawn by the language model, kept as they come, never drawn twice."""
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -10,7 +12,7 @@ from service.domain.drawing import Serving
 from service.domain.errors import Conflict, EigencalError
 from service.domain.job_store import StoredRow
 from service.domain.jobs import DevRow
-from service.domain.models import Draw, GenerationRequest
+from service.domain.models import Draw, GenerationRequest, LLMIdentity
 from service.domain.patience import Patience
 from service.domain.ports import LanguageModel
 
@@ -19,20 +21,13 @@ PATIENCE = Patience(give_up_s=120.0)
 
 
 class KeptAnswers(Protocol):
-    """Where drawn answers are kept. Equal requests for equal rows find the answers again."""
+    """Where drawn answers are kept, by `answer_key`."""
 
-    def get(self, split: str, request: GenerationRequest, row: DevRow) -> Sequence[Draw]:
+    def get(self, key: str) -> Sequence[Draw]:
         """Return the answers kept so far."""
 
-    def add(
-        self,
-        split: str,
-        request: GenerationRequest,
-        row: DevRow,
-        draws: Sequence[Draw],
-        drawn_by: Mapping[str, Any],
-    ) -> None:
-        """Keep more; durable once it returns. Raises Conflict when others were drawn by another set-up."""
+    def add(self, key: str, draws: Sequence[Draw], drawn_by: Mapping[str, Any]) -> None:
+        """Keep more; durable once it returns. Raises Conflict when others were drawn by another model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +81,26 @@ async def draw_all(
 
 async def _draw(split: str, row: DevRow, num_samples: int, source: Source) -> tuple[Draw, ...]:
     request = source.serving.request(row, num_samples)
-    draws = tuple(source.kept.get(split, request, row))[:num_samples]
+    key = answer_key(split, row, request, source.llm.identity(request))
+    draws = tuple(source.kept.get(key))[:num_samples]
     while len(draws) < num_samples:
         asked = replace(request, num_samples=num_samples - len(draws))
         got = await PATIENCE.keep_trying(partial(source.llm.generate, asked), _silent)
-        source.kept.add(split, request, row, got.draws, _drawn_by(source.llm, request))
+        source.kept.add(key, got.draws, asdict(source.llm.identity(request)))
         draws = (*draws, *got.draws)[:num_samples]
     return draws
 
 
-def _drawn_by(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:
-    identity = llm.identity(request)
-    return {"model": identity.model, "api": identity.api, "prompt_shape": identity.prompt_shape}
+def answer_key(split: str, row: DevRow, request: GenerationRequest, llm: LLMIdentity) -> str:
+    """Return what makes two draws the same: file, line, prompt, its shape, sampling; not the number asked.
+
+    The model is left out: a server tells its name with the first answer only.
+    """
+    messages = [[m.role, m.content] for m in request.messages or ()]
+    sampling = {**asdict(request.sampling), "seed": None}
+    shape = [llm.api, llm.prompt_shape, llm.answer_regex]
+    parts = [split, row.line, request.prompt, messages, sampling, shape]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 async def _silent(_: str) -> None:

@@ -1,6 +1,6 @@
 """Recorded log-probabilities of the samples, where there are any."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,7 +26,7 @@ class Likelihoods:
     unit: Literal["token", "word"]
 
 
-def recorded(split: Split, totals_by_line: dict[int, Sequence[float]]) -> Likelihoods | None:
+def recorded(split: Split, totals_by_line: Mapping[int, Sequence[float]]) -> Likelihoods | None:
     """Return those of a file's `logprob` (of whole answers, by line); None when a prompt lacks any."""
     m = split.material.num_samples
     rows = [split.material.rows[int(i)] for i in split.material.full]

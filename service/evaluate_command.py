@@ -1,0 +1,121 @@
+"""The command `evaluate`: files in, answers and vectors kept on the way, report and figures out."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from service.adapters.shown_progress import ShownProgress
+from service.domain.evaluation.bench import Bench
+from service.domain.evaluation.likelihoods import Likelihoods, drawn, recorded
+from service.domain.evaluation.meanings import BY_EMBEDDING, Meanings, by_entailment
+from service.domain.evaluation.model import Experiment, Results
+from service.domain.evaluation.reading import EvaluationFile
+from service.domain.evaluation.running import Inputs, run_all
+from service.domain.evaluation.split import Split, describe
+from service.domain.jobs import FEW_ROWS
+from service.evaluate_files import write_results
+from service.evaluate_gather import (
+    Parts,
+    Plan,
+    Rows,
+    Run,
+    answers,
+    bench,
+    read,
+    sampling_temperature,
+    unused_name,
+)
+
+
+def evaluate(plan: Plan, parts: Parts) -> Results:
+    """Run the evaluation and write its files. Raises EigencalError; a second run goes on where it stopped."""
+    plan.out.mkdir(parents=True, exist_ok=True)
+    with ShownProgress() as shown:
+        results = asyncio.run(_evaluate(Run(plan, parts, shown)))
+        write_results(plan.out, results)
+    return results
+
+
+async def _evaluate(run: Run) -> Results:
+    dev, test = read(run.plan.dev, run.plan.limit), read(run.plan.test, run.plan.limit)
+    try:
+        rows = await answers(run, dev, test)
+        benches: dict[str, Bench] = {}
+        for embedder in run.parts.embedders:
+            await embedder.start()
+            try:
+                benches[unused_name(embedder.identity.name, benches)] = await bench(run, rows, embedder)
+                if len(benches) == 1:
+                    baseline = await sampling_temperature(run, dev, test, rows.num_samples, embedder)
+            finally:
+                await embedder.stop()
+    finally:
+        for llm in run.started:
+            await llm.stop()
+    return await asyncio.to_thread(_results, run, dev, test, rows, benches, baseline)
+
+
+def _results(
+    run: Run,
+    dev: EvaluationFile,
+    test: EvaluationFile,
+    rows: Rows,
+    benches: Mapping[str, Bench],
+    sampling_temperature: Experiment,
+) -> Results:
+    bench = next(iter(benches.values()))
+    meanings = _meanings(run, bench.test)
+    likelihoods = _likelihoods(test, bench.test)
+    inputs = Inputs(benches, meanings, likelihoods, sampling_temperature)
+    experiments = run_all(inputs, _experiments_shown(run.shown))
+    return {
+        "version": 1,
+        "num_samples": rows.num_samples,
+        "seed": run.plan.seed,
+        "embedders": list(benches),
+        "meanings": meanings.source if meanings else BY_EMBEDDING,
+        "dev": describe(bench.dev, dev.total, _depth(dev, rows)),
+        "test": describe(bench.test, test.total, _depth(test, rows)),
+        "experiments": experiments,
+        "warnings": _warnings(bench, experiments),
+    }
+
+
+def _depth(file: EvaluationFile, rows: Rows) -> int:
+    return max((len(row.samples) for row in file.rows if row.samples is not None), default=rows.num_samples)
+
+
+def _meanings(run: Run, test: Split) -> Meanings | None:
+    if run.parts.entailment is None:
+        return None
+    run.shown.stage("entailment", len(test))
+    return by_entailment(test, run.parts.entailment, run.shown.advance)
+
+
+def _likelihoods(file: EvaluationFile, test: Split) -> Likelihoods | None:
+    return recorded(test, file.logprobs) if file.supplied else drawn(test)
+
+
+def _experiments_shown(shown: ShownProgress) -> "partial[None]":
+    before: list[int] = []
+
+    def tell(done: int, total: int, what: str) -> None:
+        if not before:
+            shown.stage("experiments", total)
+            before.append(0)
+        shown.advance(done - before[0], what)
+        before[0] = done
+
+    return partial(tell)
+
+
+def _warnings(bench: Bench, experiments: Sequence[Experiment]) -> list[str]:
+    found = [
+        f"Only {len(split)} {name} prompts: intervals are wide. Use at least {FEW_ROWS}."
+        for name, split in (("dev", bench.dev), ("test", bench.test))
+        if len(split) < FEW_ROWS
+    ]
+    at_bound = {e["name"]: e["headline"].get("at_bound") for e in experiments}
+    found += [f"The fit of {name} sits on a bound: {bound}." for name, bound in at_bound.items() if bound]
+    left_out = [e["title"] for e in experiments if not e["ran"]]
+    return found + ([f"Not run: {', '.join(left_out)}. The reasons stand below."] if left_out else [])

@@ -1,0 +1,171 @@
+"""What an evaluation rests on: files read, missing answers drawn, texts embedded; kept on the way."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from service.adapters.kept_answers import AnswerFile
+from service.adapters.kept_vectors import KeptVectors
+from service.adapters.shown_progress import ShownProgress
+from service.domain.drawing import Serving
+from service.domain.evaluation.answers import Source, draw_all, supplied
+from service.domain.evaluation.bench import Bench
+from service.domain.evaluation.meanings import EntailmentModel
+from service.domain.evaluation.model import Experiment
+from service.domain.evaluation.reading import EvaluationFile, read_evaluation_file
+from service.domain.evaluation.sampling_temperature import choose, judge, not_drawn
+from service.domain.evaluation.split import Split, make_split
+from service.domain.job_store import StoredRow
+from service.domain.material import Material, all_texts, assemble, full_number, usable_rows
+from service.domain.outcomes import outcome_vectors, texts_to_embed
+from service.domain.ports import Embedder, LanguageModel
+
+SUPPLIED = (
+    "The files hold supplied samples only, drawn at one sampling temperature; other temperatures need the "
+    "model that drew them. Give files without samples, and an LLM by the settings."
+)
+NOT_ASKED = "No sampling temperatures were given; give --sampling-temperature at least twice."
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked. limit: rows taken of each file; num_samples: answers per prompt, None: those there."""
+
+    dev: Path
+    test: Path
+    out: Path
+    limit: int | None = None
+    num_samples: int | None = None
+    sampling_temperatures: tuple[float, ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What it is done with. The language model is started only where answers are missing."""
+
+    llm: LanguageModel
+    embedders: Sequence[Embedder]
+    serving: Serving
+    slots: int = 1
+    entailment: EntailmentModel | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of the command."""
+
+    plan: Plan
+    parts: Parts
+    shown: ShownProgress
+    started: list[LanguageModel] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Both files with their answers: m of them per prompt, and all of them (`deep`) where there are more."""
+
+    dev: list[StoredRow]
+    test: list[StoredRow]
+    deep: list[StoredRow]
+    num_samples: int
+
+
+def unused_name(name: str, taken: Mapping[str, object]) -> str:
+    """Return the name, numbered where it is taken."""
+    return name if name not in taken else f"{name} ({len(taken) + 1})"
+
+
+def read(path: Path, limit: int | None) -> EvaluationFile:
+    """Return the first `limit` rows of a file. Raises InvalidDevData, BodyTooLarge."""
+    with path.open("rb") as file:
+        return read_evaluation_file(file, limit)
+
+
+async def answers(run: Run, dev: EvaluationFile, test: EvaluationFile) -> Rows:
+    """Return both files with their answers, drawing what is missing. Raises what drawing raises."""
+    asked = run.plan.num_samples
+    drawn_dev, drawn_test = await _stored(run, "dev", dev), await _stored(run, "test", test)
+    sizes = [full_number([len(one.draws) for one in rows], asked) for rows in (drawn_dev, drawn_test)]
+    m = asked or min(sizes)
+    deep = (drawn_dev, drawn_test)[int(np.argmax(sizes))]
+    kept = [usable_rows(rows, m)[0] for rows in (drawn_dev, drawn_test)]
+    return Rows(kept[0], kept[1], deep, m)
+
+
+async def _stored(run: Run, split: str, file: EvaluationFile) -> list[StoredRow]:
+    if file.supplied:
+        return supplied(file.rows)
+    return await _draw(run, split, file, await _source(run), "answers")
+
+
+async def _draw(run: Run, split: str, file: EvaluationFile, source: Source, what: str) -> list[StoredRow]:
+    run.shown.stage(f"{split}: {what}", len(file.rows))
+    wanted = run.plan.num_samples or run.parts.serving.num_samples
+    return await draw_all(split, file.rows, wanted, source, run.shown.advance)
+
+
+async def _source(run: Run) -> Source:
+    if not run.started:
+        await run.parts.llm.start()
+        run.started.append(run.parts.llm)
+    kept = AnswerFile(run.plan.out / "answers.jsonl")
+    return Source(run.parts.llm, run.parts.serving, kept, run.parts.slots)
+
+
+async def bench(run: Run, rows: Rows, embedder: Embedder) -> Bench:
+    """Return both files as seen by a started embedder."""
+    dev, test = [
+        await _split(run, embedder, f"{name}: vectors", chosen, rows.num_samples)
+        for name, chosen in (("dev", rows.dev), ("test", rows.test))
+    ]
+    deepest = max(len(one.draws) for one in rows.deep)
+    if deepest <= rows.num_samples:
+        return Bench(dev, test, seed=run.plan.seed)
+    m = full_number([len(one.draws) for one in rows.deep], None)
+    deep = await _material(run, embedder, "all answers: vectors", usable_rows(rows.deep, m)[0], m)
+    return Bench(dev, test, deep=deep, seed=run.plan.seed)
+
+
+async def _split(run: Run, embedder: Embedder, stage: str, rows: list[StoredRow], num_samples: int) -> Split:
+    return await asyncio.to_thread(make_split, await _material(run, embedder, stage, rows, num_samples))
+
+
+async def _material(
+    run: Run, embedder: Embedder, stage: str, rows: list[StoredRow], num_samples: int
+) -> Material:
+    texts = all_texts(rows)
+    embedded = texts_to_embed(texts)
+    run.shown.stage(f"{stage} ({embedder.identity.name})", len(embedded))
+    kept = KeptVectors(embedder, run.plan.out / "vectors")
+    vectors = outcome_vectors(texts, await kept.vectors(embedded, run.shown.advance))
+    place = {text: i for i, text in enumerate(texts)}
+    return assemble(rows, num_samples, vectors, place, embedder.identity.dimension)
+
+
+async def sampling_temperature(
+    run: Run, dev: EvaluationFile, test: EvaluationFile, num_samples: int, embedder: Embedder
+) -> Experiment:
+    """Return the sampling-temperature baseline, drawn at every temperature asked for."""
+    if dev.supplied or test.supplied:
+        return not_drawn(SUPPLIED)
+    if len(run.plan.sampling_temperatures) < 2:
+        return not_drawn(NOT_ASKED)
+    at = partial(_drawn_at, run, embedder, num_samples)
+    choice = choose({t: await at("dev", dev, t) for t in run.plan.sampling_temperatures})
+    chosen = await at("test", test, choice.sampling_temperature)
+    return await asyncio.to_thread(judge, choice, chosen, run.plan.seed)
+
+
+async def _drawn_at(
+    run: Run, embedder: Embedder, num_samples: int, split: str, file: EvaluationFile, temperature: float
+) -> Split:
+    source = (await _source(run)).at(temperature)
+    what = f"at sampling temperature {temperature:g}"
+    rows = await _draw(run, split, file, source, what)
+    usable = usable_rows(rows, num_samples)[0]
+    return await _split(run, embedder, f"{split} {what}: vectors", usable, num_samples)
