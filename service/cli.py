@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from service.settings import Settings
 
 if TYPE_CHECKING:
     from service.demo import Target
+    from service.evaluate_gather import Parts
 
 cli = typer.Typer(
     help="Eigencal: calibrated spectral uncertainty of language models over HTTP.",
@@ -154,6 +156,62 @@ def _demo_target(settings: Settings) -> "Target":
         key=settings.admin_key.get_secret_value() or settings.score_key.get_secret_value(),
         recorded=recorded_fit(identity, defaults.sampling, defaults.num_samples),
         setup=f"{drawn_with(identity, defaults.sampling)} {defaults.num_samples}",
+    )
+
+
+@cli.command("evaluate")
+def evaluate_command(
+    dev: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows to fit on.")],
+    test: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows to test on.")],
+    out: Annotated[Path, typer.Option(help="Folder for the report, and for what is kept on the way.")] = Path(
+        "evaluation"
+    ),
+    embedder: Annotated[
+        list[str] | None, typer.Option(help="Embedder, may be given twice; left out: the settings'.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=30, help="Rows taken from each file; all.")] = None,
+    num_samples: Annotated[
+        int | None, typer.Option(min=2, max=256, help="Answers per prompt; those there, or the settings'.")
+    ] = None,
+    sampling_temperature: Annotated[
+        list[float] | None,
+        typer.Option(help="Temperature of the sampling baseline, give several; it draws answers at each."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every bootstrap and draw.")] = 0,
+) -> None:
+    """Reproduce the paper's experiments: fit on DEV, test on TEST, write a report. Goes on where it stopped."""
+    from service.domain.errors import EigencalError
+    from service.evaluate_command import evaluate
+    from service.evaluate_gather import Plan
+
+    plan = Plan(dev, test, out, limit, num_samples, tuple(sampling_temperature or ()), seed)
+    try:
+        evaluate(plan, _evaluation_parts(load_settings(), embedder or []))
+    except (EigencalError, ValueError) as error:
+        typer.echo(str(error), err=True)
+        for bad in error.extra.get("errors", ()) if isinstance(error, EigencalError) else ():
+            typer.echo(f"line {bad['line']}, {bad['field']}: {bad['reason']}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("\nInterrupted. The same command goes on from here.", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(out / "report.html")
+
+
+def _evaluation_parts(settings: Settings, embedders: list[str]) -> "Parts":
+    """Return what an evaluation is done with; the settings' own embedder where none is named."""
+    from service.app import build_embedder, build_llm, defaults_of, llm_slots
+    from service.domain.drawing import Serving
+    from service.evaluate_gather import Parts
+
+    defaults = defaults_of(settings)
+    messages = replace(defaults.sampling, stop=defaults.messages_stop)
+    named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
+    return Parts(
+        build_llm(settings),
+        [build_embedder(one) for one in named],
+        Serving(defaults.num_samples, defaults.sampling, messages),
+        llm_slots(settings),
     )
 
 
