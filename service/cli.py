@@ -179,7 +179,7 @@ def evaluate_command(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of every bootstrap and draw.")] = 0,
 ) -> None:
-    """Reproduce the paper's experiments: fit on DEV, test on TEST, write a report. Goes on where it stopped."""
+    """Reproduce the paper's experiments: fit on DEV, test on TEST, report. Resumes where it stopped."""
     from service.domain.errors import EigencalError
     from service.evaluate_command import evaluate
     from service.evaluate_gather import Plan
