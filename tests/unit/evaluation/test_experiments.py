@@ -1,0 +1,312 @@
+"""Every experiment on small made-up files."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from service.domain.evaluation import meanings
+from service.domain.evaluation.baselines import baselines
+from service.domain.evaluation.bench import Bench
+from service.domain.evaluation.likelihoods import Likelihoods, drawn, recorded
+from service.domain.evaluation.model import MAPS
+from service.domain.evaluation.reliability import GRID, NAIVE, STANDARD, Readings
+from service.domain.evaluation.running import Inputs, run_all
+from service.domain.evaluation.sampling_temperature import choose, judge, not_drawn
+from service.report.evaluation import FIGURES, evaluation_figures, evaluation_tables, render_evaluation
+from service.report.evaluation_words import READ, sentence
+from service.spectral.algorithm1 import algorithm1, cluster_prompts
+from service.spectral.correctness import auroc
+from service.spectral.lexical import lexical_similarity
+from service.spectral.risk import risk
+from tests.unit.evaluation.worlds import rows, split
+
+TEST_ROWS = rows(45, seed=2)
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return Bench(split(rows(40, seed=1)), split(TEST_ROWS))
+
+
+@pytest.fixture(scope="module")
+def likelihoods(bench):
+    return recorded(bench.test, {i + 1: row["logprob"] for i, row in enumerate(TEST_ROWS)})
+
+
+@pytest.fixture(scope="module")
+def experiments(bench, likelihoods):
+    other = Bench(split(rows(40, seed=1), 16), split(TEST_ROWS, 16))
+    choice = choose({0.3: bench.dev, 0.9: bench.dev})
+    inputs = Inputs({"one": bench, "two": other}, None, likelihoods, judge(choice, bench.test))
+    return {one["name"]: one for one in run_all(inputs)}
+
+
+def results(experiments):
+    part = {
+        "rows": 45,
+        "used": 45,
+        "answers_in_file": 8,
+        "distinct_mean": 4.0,
+        "correct_from": "rouge_l",
+        "accuracy": 0.5,
+    }
+    return {
+        "version": 1,
+        "num_samples": 8,
+        "seed": 0,
+        "embedders": ["<b>one</b>", "two"],
+        "meanings": "stand-in",
+        "dev": part,
+        "test": part,
+        "experiments": list(experiments.values()),
+        "warnings": ["careful"],
+    }
+
+
+def column(experiment, name, **where):
+    return [row[name] for row in experiment["points"] if all(row[k] == v for k, v in where.items())]
+
+
+def test_every_experiment_runs_and_is_json(experiments):
+    assert set(experiments) == set(FIGURES) == set(READ)
+    for one in experiments.values():
+        assert one["ran"], one["reason"]
+        assert one["points"]
+        assert one["headline"]
+    json.dumps(experiments, allow_nan=False)
+
+
+def test_equal_seeds_give_equal_results(bench, experiments):
+    fresh = Bench(bench.dev, bench.test)
+    again = {one["name"]: one for one in run_all(Inputs({"one": fresh}, None, None, not_drawn("no")))}
+    for name in ("algorithm1_diagram", "auroc", "comparison", "constant_predictor", "risk_and_entropy"):
+        assert again[name] == experiments[name]
+
+
+def test_progress_counts_every_step(bench):
+    told = []
+    run_all(Inputs({"one": bench}, None, None, not_drawn("no")), lambda *step: told.append(step))
+    assert [done for done, _, _ in told] == list(range(told[0][1] + 1))
+    assert told[-1][2] == "done"
+
+
+def test_convergence_falls_towards_all_answers(bench, experiments):
+    found = experiments["estimator_convergence"]
+    means = column(found, "mean")
+    assert means == sorted(means, reverse=True)
+    raw = [s.eigenvalues[0] for s in bench.test.spectra]
+    assert means[-1] == pytest.approx(np.mean(raw))
+    assert column(found, "deviation")[-1] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_constant_predictor_has_its_optimum_at_one(experiments):
+    headline = experiments["constant_predictor"]["headline"]
+    assert headline["one_within"] is True
+    assert headline["best_temperature"] == pytest.approx(1.0, abs=1e-3)
+    points = experiments["constant_predictor"]["points"]
+    lowest = min(points, key=lambda row: row["risk"])
+    assert lowest["temperature"] == pytest.approx(1.0, rel=0.1)
+    assert lowest["risk"] == pytest.approx(headline["risk_at_one"], abs=0.01)
+
+
+def test_risk_and_entropy_meet_at_the_fit(bench, experiments):
+    headline = experiments["risk_and_entropy"]["headline"]
+    assert headline["dev_risk"] == pytest.approx(headline["dev_entropy"], abs=1e-6)
+    assert headline["low"] <= headline["temperature"] <= headline["high"]
+    curve = experiments["risk_and_entropy"]["points"]
+    assert min(row["dev_risk"] for row in curve) >= headline["dev_risk"] - 1e-9
+    assert headline["test_risk"] == pytest.approx(risk(bench.maps["temperature"], bench.test.dev))
+
+
+def test_the_depolarized_fit_is_the_least_of_its_curve(experiments):
+    found = experiments["depolarized_map"]
+    assert min(column(found, "dev_risk")) >= found["headline"]["dev_risk"] - 1e-9
+
+
+@pytest.mark.parametrize(("name", "setting"), [("naive_diagram", NAIVE), ("algorithm1_diagram", STANDARD)])
+def test_diagrams_are_those_of_the_algorithm(bench, experiments, name, setting):
+    bins, clusters = setting
+    for map_name, served in bench.served.items():
+        clustered = cluster_prompts(bench.test.stack, served.lambda_max, num_bins=bins, num_clusters=clusters)
+        expected = algorithm1(clustered, bench.test.targets)
+        headline = experiments[name]["headline"]
+        assert headline[f"{map_name}_ece"] == pytest.approx(expected.ece, abs=1e-6)
+        assert headline[f"{map_name}_band_low"] <= headline[f"{map_name}_band_high"]
+        counts = column(experiments[name], "count", map=map_name)
+        assert sum(counts) == len(bench.test)
+
+
+def test_sensitivity_covers_the_grid_and_agrees_with_the_diagram(experiments):
+    found = experiments["sensitivity"]
+    cells = [(row["map"], row["bins"], row["clusters"]) for row in found["points"]]
+    assert cells == [(name, b, c) for name in MAPS for b, c in GRID]
+    for name in MAPS:
+        [ece] = column(found, "ece", map=name, bins=8, clusters=5)
+        assert ece == experiments["algorithm1_diagram"]["headline"][f"{name}_ece"]
+
+
+def test_without_a_table_of_cosines_the_readings_are_the_same(bench):
+    lean = Bench(bench.dev, bench.test)
+    lean.__dict__["cosines"] = None
+    for name in MAPS:
+        left, right = (Readings(b).get(name, STANDARD) for b in (lean, bench))
+        assert left.diagram.ece == pytest.approx(right.diagram.ece, abs=1e-9)
+
+
+def test_clusters_are_more_alike_than_bins(experiments):
+    headline = experiments["similarity"]["headline"]
+    for name in MAPS:
+        assert headline[f"{name}_within_cluster"] > headline[f"{name}_within_bin"]
+    assert 0 < headline["all_pairs"] < 1
+
+
+def test_scaled_measures_span_zero_to_one(experiments):
+    found = experiments["co_minimised"]
+    for measure in ("cal_s", "risk", "eigenvalue_ece"):
+        scaled = column(found, f"{measure}_scaled")
+        assert (min(scaled), max(scaled)) == (0.0, 1.0)
+        lowest = found["points"][int(np.argmin(column(found, measure)))]
+        assert found["headline"][f"{measure}_lowest_at"] == lowest["temperature"]
+
+
+def test_too_many_prompts_for_all_pairs_are_said_so(bench):
+    from service.domain.evaluation.cominimised import cominimised
+
+    lean = Bench(bench.dev, bench.test)
+    lean.__dict__["cosines"] = None
+    assert "at most" in cominimised(lean)["reason"]
+
+
+def test_aurocs_are_those_of_the_scores(bench, experiments):
+    right = bench.test.labels.right
+    for name, served in bench.served.items():
+        [row] = [r for r in experiments["auroc"]["points"] if (r["map"], r["score"]) == (name, "entropy")]
+        assert row["auroc"] == pytest.approx(auroc(-served.entropy, right))
+        assert row["low"] <= row["auroc"] <= row["high"]
+        assert row["standard_error"] == pytest.approx((row["high"] - row["low"]) / 3.92, rel=0.25)
+
+
+def test_rejection_begins_at_the_accuracy_of_all(bench, experiments):
+    found = experiments["accuracy_rejection"]
+    for name in MAPS:
+        first = column(found, "accuracy", map=name, score="lambda_max")[0]
+        assert first == pytest.approx(bench.test.labels.right.mean())
+
+
+def test_baselines_are_named_and_computed(bench, experiments):
+    found = {row["score"]: row for row in experiments["baselines"]["points"]}
+    assert len(found) == 13
+    values = [lexical_similarity(t, c) for t, c in zip(bench.test.texts, bench.test.counts, strict=True)]
+    expected = auroc(values, bench.test.labels.right)
+    assert found["lexical similarity"]["auroc"] == pytest.approx(expected)
+    distinct = auroc([-len(t) for t in bench.test.texts], bench.test.labels.right)
+    assert found["number of distinct answers"]["auroc"] == pytest.approx(distinct)
+    assert "no NLI model" in found["discrete semantic entropy"]["note"]
+    assert "no NLI model" in experiments["baselines"]["headline"]["meanings"]
+
+
+def test_without_log_probabilities_their_scores_are_left_out_and_it_says_so(bench):
+    found = baselines(bench, meanings.by_embedding(bench.test), None)
+    assert not any("likelihood" in str(row["score"]) for row in found["points"])
+    assert found["headline"]["log_probabilities"] == "not run: the answers carry no log-probabilities"
+
+
+def test_one_class_of_answers_has_no_auroc(bench):
+    wrong = [{**row, "answer": "zzz"} for row in TEST_ROWS]
+    one = Bench(bench.dev, split(wrong))
+    found = {e["name"]: e for e in run_all(Inputs({"one": one}, None, None, not_drawn("no")))}
+    assert not found["auroc"]["ran"]
+    assert "All answers of the test file are wrong" in found["baselines"]["reason"]
+    assert found["algorithm1_diagram"]["ran"]
+    assert "Not run" in sentence(found["auroc"])
+    assert found["embedders"]["reason"].startswith("Only one embedder")
+
+
+def test_recorded_log_probabilities_need_every_sample(bench, likelihoods):
+    assert isinstance(likelihoods, Likelihoods)
+    assert likelihoods.unit == "word"
+    assert recorded(bench.test, {1: [-1.0]}) is None
+    assert drawn(bench.test) is None  # supplied samples have none of their own
+
+
+class Nli:
+    """Entailment where the last word is the same; keeps what it was asked."""
+
+    name = "last-word"
+
+    def __init__(self):
+        self.pairs = []
+
+    def probabilities(self, pairs):
+        self.pairs += pairs
+        same = np.array([a.split()[-1] == b.split()[-1] for a, b in pairs], dtype=float)
+        return np.stack([same, 0.5 * (1 - same), 0.5 * (1 - same)], axis=1)
+
+
+def test_an_entailment_model_is_asked_both_ways_and_named(bench):
+    model = Nli()
+    found = meanings.by_entailment(bench.test, model)
+    assert found.source == "entailment both ways by last-word"
+    one, texts = found.prompts[0], bench.test.texts[0]
+    last = [text.split()[-1] for text in texts]
+    assert one.equivalent.tolist() == [[a == b for b in last] for a in last]
+    assert (one.similarity == one.similarity.T).all()
+    assert set(model.pairs) >= {(b, a) for a, b in model.pairs}
+    assert all(a.startswith("q") for a, _ in model.pairs)  # answers follow their prompt
+
+
+def test_the_sampling_temperature_of_least_ece_is_chosen(bench):
+    sure = [{**row, "samples": [row["samples"][0]] * 8} for row in rows(40, seed=1)]
+    choice = choose({0.2: split(sure), 0.8: bench.dev})
+    by_temperature = {p["sampling_temperature"]: p["class_share_ece"] for p in choice.points}
+    assert by_temperature[choice.sampling_temperature] == min(by_temperature.values())
+    found = judge(choice, bench.test)
+    assert found["headline"]["sampling_temperature"] == choice.sampling_temperature
+    clustered = cluster_prompts(bench.test.stack, bench.served["raw"].lambda_max)
+    expected = algorithm1(clustered, bench.test.targets).ece
+    assert found["headline"]["test_eigenvalue_ece"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_comparison_is_of_the_served_maps(bench, experiments):
+    found = experiments["comparison"]
+    [gap] = column(found, "difference", second="depolarized", first="raw", figure="test_risk")
+    expected = risk(bench.maps["depolarized"], bench.test.dev) - risk(bench.maps["raw"], bench.test.dev)
+    assert gap == pytest.approx(expected)
+    for row in found["points"]:
+        assert row["real"] is (row["low"] > 0 or row["high"] < 0)
+
+
+def test_embedders_stand_side_by_side(experiments):
+    found = experiments["embedders"]
+    assert [(r["embedder"], r["map"]) for r in found["points"]] == [
+        (e, m) for e in ("one", "two") for m in MAPS
+    ]
+    one = column(found, "algorithm1_ece", embedder="one")
+    assert one == pytest.approx([experiments["algorithm1_diagram"]["headline"][f"{m}_ece"] for m in MAPS])
+
+
+def test_page_figures_and_tables(experiments):
+    made = results(experiments)
+    figures, tables = evaluation_figures(made), evaluation_tables(made)
+    assert set(figures) == set(tables) == set(experiments)
+    page = render_evaluation(made, figures)
+    for one in made["experiments"]:
+        assert f'id="{one["name"]}"' in page
+        assert figures[one["name"]].startswith("<svg")
+        assert tables[one["name"]].count("\n") == len(one["points"]) + 1
+    assert "<b>one</b>" not in page  # escaped
+    assert "<script" not in page
+    assert "careful" in page
+
+
+def test_what_did_not_run_is_said_on_the_page_and_has_no_files(experiments):
+    left_out = not_drawn("The files hold supplied samples only.")
+    made = results({**experiments, "sampling_temperature": left_out})
+    figures = evaluation_figures(made)
+    assert "sampling_temperature" not in figures
+    assert "Not run: The files hold supplied samples only." in render_evaluation(made, figures)
+    assert all(
+        math.isfinite(v) for e in made["experiments"] for v in e["headline"].values() if type(v) is float
+    )

@@ -1,0 +1,62 @@
+"""Worlds with known answers: calibrated by construction, and with T = 2 built in."""
+
+import numpy as np
+import pytest
+
+from service.spectral.batch import Answers, dev_set
+from service.spectral.density import DensityStack
+from service.spectral.fit import bootstrap, fit_temperature
+from service.spectral.gram import spectrum
+from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
+from service.spectral.reference_draws import draw_references
+from service.spectral.reliability import projection_band, projection_reliability
+
+DIMENSION, SAMPLES = 16, 6
+
+
+class World:
+    """Prompts whose references are drawn from the operator that a map makes of their spectra."""
+
+    def __init__(self, truth, prompts, seed):
+        self.rng = np.random.default_rng(seed)
+        common = 1.5 * self.rng.standard_normal((prompts, 1, DIMENSION)) * self.rng.random((prompts, 1, 1))
+        self.vectors = list(self.rng.standard_normal((prompts, SAMPLES, DIMENSION)) + common)
+        self.spectra = [spectrum(v) for v in self.vectors]
+        self.stack = DensityStack.of(self.vectors)
+        self.truth = [truth.fitted(s.eigenvalues, DIMENSION) for s in self.spectra]
+
+    def dev(self):
+        """Return the dev set with freshly drawn references."""
+        drawn = draw_references(self.stack, self.spectra, self.truth, self.rng)
+        index = np.arange(SAMPLES)
+        pairs = zip(self.vectors, drawn.vectors, strict=True)
+        return dev_set([Answers(v, index, y[None]) for v, y in pairs], DIMENSION)
+
+    def largest(self, map_):
+        """Return the largest eigenvalue of each prompt under a map."""
+        return np.array([map_.fitted(s.eigenvalues, DIMENSION).lambda_max for s in self.spectra])
+
+
+def test_projection_ece_lies_in_its_band_at_least_90_times_of_100():
+    truth = DepolarizedMap(1.3, 0.3)
+    world = World(truth, 150, seed=0)
+    predicted = world.largest(truth)
+    inside = 0
+    for _ in range(100):
+        c1 = np.clip(world.dev().alignment[:, 0], 0, 1)
+        band = projection_band(predicted, world.rng, num_draws=200)
+        inside += band.holds(projection_reliability(predicted, c1).ece)
+    assert inside >= 90
+
+
+def test_with_two_built_in_the_raw_spectrum_lies_outside_and_the_fit_finds_two():
+    found = 0
+    for seed in range(5):
+        world = World(TemperatureMap(2.0), 300, seed)
+        dev = world.dev()
+        c1, raw = np.clip(dev.alignment[:, 0], 0, 1), world.largest(Identity())
+        assert projection_reliability(raw, c1).ece > projection_band(raw, world.rng).ece_high
+        interval = bootstrap(dev, "temperature", rng=world.rng, resamples=100).temperature
+        found += interval.low <= 2.0 <= interval.high
+        assert fit_temperature(dev).map.temperature == pytest.approx(2.0, rel=0.25)
+    assert found >= 4

@@ -1,0 +1,78 @@
+"""Prompts made up: rows for the command, and splits whose right parameters are known."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from service.domain.evaluation.split import Split, make_split
+from service.domain.job_store import StoredRow
+from service.domain.jobs import DevRow
+from service.domain.material import all_texts, assemble
+from service.domain.models import Draw
+
+CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
+
+
+def rows(count: int = 40, m: int = 8, seed: int = 1) -> list[dict]:
+    """Rows as in a file: the reference is one of the answers about half the time."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for i in range(count):
+        p = rng.dirichlet(np.full(len(CITIES), 0.5))
+        samples = [f"{i} {city}" if rng.random() < 0.3 else str(city) for city in rng.choice(CITIES, m, p=p)]
+        hit = rng.random() < 0.5
+        made.append(
+            {
+                "prompt": f"q{i}",
+                "reference": samples[0] if hit else f"none of these {i}",
+                "answer": samples[0],
+                "samples": samples,
+                "logprob": [round(float(x), 3) for x in -rng.gamma(2.0, 1.0, m)],
+            }
+        )
+    return made
+
+
+def write(path: Path, made: Sequence[dict], *, drop: Sequence[str] = ()) -> Path:
+    """Write rows as JSONL, without the fields in `drop`."""
+    kept = [{k: v for k, v in row.items() if k not in drop} for row in made]
+    path.write_text("".join(json.dumps(row) + "\n" for row in kept))
+    return path
+
+
+def stored(made: Sequence[dict]) -> list[StoredRow]:
+    """The rows as the domain sees them."""
+    return [
+        StoredRow(
+            DevRow(
+                i + 1,
+                None,
+                (row["reference"],),
+                prompt=row["prompt"],
+                samples=tuple(row["samples"]),
+                answer=row["answer"],
+            ),
+            tuple(Draw(text) for text in row["samples"]),
+            complete=True,
+        )
+        for i, row in enumerate(made)
+    ]
+
+
+def split(made: Sequence[dict], dimension: int = 24) -> Split:
+    """A split with random vectors, the same for the same text."""
+    kept = stored(made)
+    texts = all_texts(kept)
+    vectors = np.stack([_vector(text, dimension) for text in texts])
+    place = {text: i for i, text in enumerate(texts)}
+    return make_split(assemble(kept, len(made[0]["samples"]), vectors, place, dimension))
+
+
+def _vector(text: str, dimension: int) -> np.ndarray:
+    """A unit vector: the city's, and a little of the text's own."""
+    city = np.random.default_rng(list(text.split()[-1].encode())).standard_normal(dimension)
+    own = np.random.default_rng(list(text.encode())).standard_normal(dimension)
+    made = city + 0.4 * own
+    return (made / np.linalg.norm(made)).astype(np.float32)

@@ -1,0 +1,127 @@
+"""Scores of others: exact small cases, and definitions written out."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.spectral.kernel_entropy import heat_kernel, kernel_entropy, kernel_language_entropy, sample_graph
+from service.spectral.lexical import lexical_similarity, pairwise_rouge_l
+from service.spectral.likelihood import best_log_likelihood, per_word, predictive_entropy
+from service.spectral.rouge import rouge_l
+from service.spectral.semantic_entropy import (
+    class_shares,
+    discrete_entropy,
+    semantic_classes,
+    semantic_entropy,
+)
+
+TEXTS = ["Paris", "in Paris", "Lyon", "the city of Lyon", ""]
+
+
+def expm(matrix):
+    """The exponential by its series, scaled and squared."""
+    small, out = matrix / 2**10, np.eye(len(matrix))
+    term = np.eye(len(matrix))
+    for k in range(1, 20):
+        term = term @ small / k
+        out = out + term
+    return np.linalg.matrix_power(out, 2**10)
+
+
+def symmetric(seed, size=5):
+    raw = np.random.default_rng(seed).random((size, size))
+    return (raw + raw.T) / 2
+
+
+def test_two_classes_of_equal_share():
+    same = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]])
+    assert semantic_classes(same).tolist() == [0, 0, 1]
+    assert semantic_entropy(same, [1, 2, 3]) == pytest.approx(np.log(2))
+
+
+def test_one_class_is_certain_and_all_different_is_not():
+    assert semantic_entropy(np.ones((3, 3)), [5, 1, 1]) == 0.0
+    assert semantic_entropy(np.eye(4), [1, 1, 1, 1]) == pytest.approx(np.log(4))
+
+
+def test_an_answer_joins_only_when_both_directions_agree():
+    one_way = np.array([[1, 1], [0, 1]])
+    assert semantic_classes(one_way).tolist() == [0, 1]
+
+
+def test_an_answer_is_compared_with_the_first_of_a_class():
+    chain = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]])
+    assert semantic_classes(chain).tolist() == [0, 0, 1]
+
+
+def test_shares_count_samples():
+    assert class_shares(np.array([0, 1, 0]), [1, 2, 1]).tolist() == [0.5, 0.5]
+    assert discrete_entropy([0.5, 0.5, 0.0]) == pytest.approx(np.log(2))
+    with pytest.raises(ValueError, match="square"):
+        semantic_classes(np.ones((2, 3)))
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.05, 2.0))
+def test_the_heat_kernel_is_the_exponential_of_the_laplacian(seed, time):
+    graph = symmetric(seed)
+    np.fill_diagonal(graph, 0.0)
+    laplacian = np.diag(graph.sum(axis=1)) - graph
+    assert heat_kernel(graph, time) == pytest.approx(expm(-time * laplacian), abs=1e-8)
+
+
+def test_a_graph_without_edges_is_wholly_uncertain_and_a_hot_whole_one_is_certain():
+    assert kernel_entropy(heat_kernel(np.zeros((4, 4)))) == pytest.approx(np.log(4))
+    whole = 1.0 - np.eye(4)
+    assert kernel_entropy(heat_kernel(whole, 50.0)) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_repeated_answers_are_nodes_of_their_own():
+    similarity, index = np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 0, 1])
+    graph = sample_graph(similarity, index)
+    assert graph.tolist() == [[0, 2, 0], [2, 0, 0], [0, 0, 0]]
+    assert kernel_language_entropy(similarity, index) < np.log(3)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_kernel_entropy_is_in_range_and_blind_to_order(seed):
+    rng = np.random.default_rng(seed)
+    similarity, index = symmetric(seed, 4), rng.integers(0, 4, 9)
+    found = kernel_language_entropy(similarity, index)
+    assert 0 <= found <= np.log(9) + 1e-9
+    assert kernel_language_entropy(similarity, rng.permutation(index)) == pytest.approx(found, abs=1e-9)
+
+
+def test_kernel_refuses_what_makes_no_kernel():
+    with pytest.raises(ValueError, match="time"):
+        heat_kernel(np.zeros((2, 2)), 0.0)
+    with pytest.raises(ValueError, match="negative"):
+        sample_graph([[1.0, -1.0], [-1.0, 1.0]], np.array([0, 1]))
+
+
+def test_pairs_are_scored_as_rouge_l():
+    scores = pairwise_rouge_l(TEXTS)
+    for a, b in itertools.combinations(range(len(TEXTS)), 2):
+        assert scores[a, b] == pytest.approx(rouge_l(TEXTS[a], [TEXTS[b]]))
+    assert np.diagonal(scores).tolist() == [1.0] * len(TEXTS)
+
+
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=5))
+def test_lexical_similarity_is_the_mean_over_pairs_of_samples(counts):
+    texts = TEXTS[: len(counts)]
+    samples = [text for text, count in zip(texts, counts, strict=True) for _ in range(count)]
+    pairs = itertools.combinations(samples, 2)
+    expected = np.mean([1.0 if a == b else rouge_l(a, [b]) for a, b in pairs])
+    assert lexical_similarity(texts, counts) == pytest.approx(expected)
+
+
+def test_one_sample_agrees_with_itself():
+    assert lexical_similarity(["x"], [1]) == 1.0
+
+
+def test_log_probabilities():
+    assert per_word([-4.0, -3.0, -1.0], ["two words", "one", ""]).tolist() == [-2.0, -3.0, -1.0]
+    assert predictive_entropy([-1.0, -3.0]) == 2.0
+    assert best_log_likelihood([-2.0, -0.5]) == -0.5
