@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from service.domain.evaluation.bench import MAX_COSINES, Bench, serve
 from service.domain.evaluation.model import Experiment, Row, not_run, ran
+from service.domain.evidence import finite
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
 from service.spectral.calibration_error import calibration_error
 from service.spectral.maps import CalibrationMap, TemperatureMap
@@ -29,10 +30,10 @@ def cominimised(bench: Bench) -> Experiment:
     scaled = [_scaled(column) for column in found.T]
     points: list[Row] = []
     for i, t in enumerate(GRID):
-        values = {name: float(found[i, j]) for j, name in enumerate(MEASURES)}
-        unit = {f"{name}_scaled": float(scaled[j][i]) for j, name in enumerate(MEASURES)}
+        values = {name: finite(found[i, j]) for j, name in enumerate(MEASURES)}
+        unit = {f"{name}_scaled": finite(scaled[j][i]) for j, name in enumerate(MEASURES)}
         points.append({"temperature": float(t), **values, **unit})
-    lowest = {f"{m}_lowest_at": float(GRID[np.nanargmin(found[:, j])]) for j, m in enumerate(MEASURES)}
+    lowest: Row = {f"{m}_lowest_at": _lowest_at(found[:, j]) for j, m in enumerate(MEASURES)}
     fitted = bench.fits["temperature"].map.temperature
     return ran(NAME, TITLE, {**lowest, "fitted_temperature": fitted, **_by_map(bench, labels)}, points)
 
@@ -56,6 +57,12 @@ def _by_map(bench: Bench, labels: NDArray[np.intp]) -> Row:
     return {f"{name}_cal_s": _cal_s(bench, labels, map_) for name, map_ in bench.maps.items()}
 
 
+def _lowest_at(values: Floats) -> float | None:
+    """Return the temperature of the least value; None where no value is known (clusters of one prompt)."""
+    return float(GRID[np.nanargmin(values)]) if np.isfinite(values).any() else None
+
+
 def _scaled(values: Floats) -> Floats:
-    low, high = np.nanmin(values), np.nanmax(values)
-    return np.asarray((values - low) / (high - low) if high > low else np.zeros_like(values))
+    known = values[np.isfinite(values)]
+    span = float(np.ptp(known)) if known.size else 0.0
+    return np.asarray((values - known.min()) / span if span > 0 else np.zeros_like(values) * values)

@@ -72,7 +72,7 @@ def split(made: Sequence[dict], dimension: int = 24) -> Split:
 
 def _vector(text: str, dimension: int) -> np.ndarray:
     """A unit vector: the city's, and a little of the text's own."""
-    city = np.random.default_rng(list(text.split()[-1].encode())).standard_normal(dimension)
+    city = np.random.default_rng(list(text.rsplit(maxsplit=1)[-1].encode())).standard_normal(dimension)
     own = np.random.default_rng(list(text.encode())).standard_normal(dimension)
     made = city + 0.4 * own
     return (made / np.linalg.norm(made)).astype(np.float32)

@@ -1,0 +1,191 @@
+"""The command on tiny files with fakes: what it writes, what it keeps, how it goes on."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.domain.drawing import Serving
+from service.domain.errors import Conflict, InvalidDevData, LLMError
+from service.domain.models import Sampling
+from service.evaluate_command import evaluate
+from service.evaluate_gather import NOT_ASKED, SUPPLIED, Parts, Plan
+from service.report.evaluation import FIGURES
+from tests.unit.evaluation.worlds import rows, write
+
+SERVING = Serving(6, Sampling(), Sampling())
+
+
+class ScriptedLLM(FakeLLM):
+    """Answers each prompt with its row's samples; raises once `left` requests were answered."""
+
+    def __init__(self, made, *, left=10**6, model="fake-llm"):
+        super().__init__({row["prompt"]: row["samples"] for row in made}, model=model)
+        self.left = left
+        self.lives = 0
+
+    async def start(self):
+        self.lives += 1
+
+    async def generate(self, request):
+        if self.left == 0:
+            raise LLMError("The server refused.", llm_status=400)
+        self.left -= 1
+        return await super().generate(request)
+
+
+def files(folder: Path, count: int = 32, m: int = 6, *, drop=()):
+    dev, test = rows(count, m, seed=1), rows(count, m, seed=2)
+    for i, row in enumerate(test):
+        row["prompt"] = f"other {i}"
+    paths = [
+        write(folder / f"{name}.jsonl", made, drop=drop) for name, made in (("dev", dev), ("test", test))
+    ]
+    return dev + test, *paths
+
+
+def parts(llm=None, embedders=None, **more):
+    return Parts(llm or FakeLLM(), embedders or [FakeEmbedder(16)], SERVING, **more)
+
+
+def by_name(results):
+    return {one["name"]: one for one in results["experiments"]}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run on files with samples, by two embedders of one name."""
+    folder = tmp_path_factory.mktemp("evaluation")
+    _, dev, test = files(folder)
+    plan = Plan(dev, test, folder / "out")
+    return plan, evaluate(plan, parts(embedders=[FakeEmbedder(16), FakeEmbedder(24)]))
+
+
+def test_everything_is_written(finished):
+    plan, results = finished
+    ran = {one["name"] for one in results["experiments"] if one["ran"]}
+    assert ran == set(FIGURES) - {"sampling_temperature"}
+    assert {p.name for p in (plan.out / "figures").iterdir()} == {
+        f"{name}.{kind}" for name in ran for kind in ("svg", "csv")
+    }
+    assert json.loads((plan.out / "results.json").read_text()) == results
+    page = (plan.out / "report.html").read_text()
+    assert all(f'id="{name}"' in page for name in FIGURES)
+    assert not list(plan.out.rglob("*.part"))
+
+
+def test_csv_holds_the_points(finished):
+    plan, results = finished
+    for one in results["experiments"]:
+        if one["ran"]:
+            with (plan.out / "figures" / f"{one['name']}.csv").open() as file:
+                read = list(csv.DictReader(file))
+            assert len(read) == len(one["points"])
+            assert list(read[0]) == list(one["points"][0])
+
+
+def test_supplied_samples_are_never_drawn_and_it_says_so(finished):
+    _, results = finished
+    assert by_name(results)["sampling_temperature"]["reason"] == SUPPLIED
+    assert results["embedders"] == ["fake-embedder", "fake-embedder (2)"]
+    assert results["num_samples"] == 6
+    assert any("Only 32 dev prompts" in one for one in results["warnings"])
+    assert by_name(results)["baselines"]["headline"]["log_probabilities"] == "per word"
+
+
+def test_a_second_run_embeds_nothing_and_gives_the_same(finished):
+    plan, results = finished
+    again = [FakeEmbedder(16), FakeEmbedder(24)]
+    assert evaluate(plan, parts(embedders=again)) == results
+    assert [one.calls for one in again] == [[], []]
+
+
+def test_supplied_samples_need_no_model(finished):
+    plan, _ = finished
+    llm = ScriptedLLM([])
+    evaluate(replace(plan, limit=30), parts(llm))
+    assert (llm.lives, llm.requests) == (0, [])
+
+
+def test_limit_takes_the_first_rows(finished):
+    plan, _ = finished
+    results = evaluate(replace(plan, limit=30), parts())
+    assert (results["dev"]["used"], results["dev"]["rows"]) == (30, 32)
+
+
+def test_more_answers_in_one_file_show_in_the_convergence_alone(tmp_path):
+    dev = write(tmp_path / "dev.jsonl", rows(32, 12, seed=1))
+    test = write(tmp_path / "test.jsonl", rows(32, 6, seed=2))
+    results = evaluate(Plan(dev, test, tmp_path / "out"), parts())
+    assert results["num_samples"] == 6
+    assert results["dev"]["answers_in_file"] == 12
+    assert by_name(results)["estimator_convergence"]["headline"]["to_num_samples"] == 12
+
+
+def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
+    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
+    plan = Plan(dev, test, tmp_path / "out")
+    broken = ScriptedLLM(made, left=20)
+    with pytest.raises(LLMError):
+        evaluate(plan, parts(broken))
+    kept = (plan.out / "answers.jsonl").read_bytes()
+    assert kept.count(b"\n") == 20
+    (plan.out / "answers.jsonl").write_bytes(kept + b'{"key": "cut by a cra')
+    llm = ScriptedLLM(made)
+    results = evaluate(plan, parts(llm))
+    assert len(llm.requests) == 64 - 20
+    assert by_name(results)["sampling_temperature"]["reason"] == NOT_ASKED
+    silent = ScriptedLLM(made, left=0)
+    assert evaluate(plan, parts(silent)) == results
+
+
+def test_drawn_answers_give_what_supplied_ones_give(tmp_path, finished):
+    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
+    drawn = by_name(evaluate(Plan(dev, test, tmp_path / "out"), parts(ScriptedLLM(made))))
+    supplied = by_name(finished[1])
+    for name in ("projection_reliability", "algorithm1_diagram", "auroc", "co_minimised"):
+        assert drawn[name] == supplied[name]
+
+
+def test_answers_come_in_parts(tmp_path):
+    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
+    llm = ScriptedLLM(made)
+    llm.deliver = 4
+    results = evaluate(Plan(dev, test, tmp_path / "out"), parts(llm, slots=4))
+    assert results["num_samples"] == 6
+    assert [r.num_samples for r in llm.requests].count(2) == 64
+
+
+def test_answers_of_two_models_are_not_mixed(tmp_path):
+    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
+    plan = Plan(dev, test, tmp_path / "out")
+    with pytest.raises(LLMError):
+        evaluate(plan, parts(ScriptedLLM(made, left=10)))
+    with pytest.raises(Conflict, match="another model"):
+        evaluate(plan, parts(ScriptedLLM(made, model="other")))
+
+
+def test_the_sampling_baseline_draws_at_every_temperature(tmp_path):
+    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
+    llm = ScriptedLLM(made)
+    plan = Plan(dev, test, tmp_path / "out", sampling_temperatures=(0.2, 0.5, 0.9))
+    found = by_name(evaluate(plan, parts(llm)))["sampling_temperature"]
+    assert found["ran"]
+    assert [row["sampling_temperature"] for row in found["points"]] == [0.2, 0.5, 0.9]
+    asked = [r.sampling.temperature for r in llm.requests]
+    chosen = found["headline"]["sampling_temperature"]
+    expected = {0.2: 32, 0.5: 64, 0.9: 32}  # 0.5 is the serving one: those answers are there already
+    if chosen != 0.5:
+        expected[chosen] += 32
+    assert {t: asked.count(t) for t in expected} == expected
+
+
+def test_bad_rows_are_refused_before_anything_is_drawn(tmp_path):
+    _, dev, _ = files(tmp_path)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"prompt": "no reference"}\n')
+    with pytest.raises(InvalidDevData):
+        evaluate(Plan(dev, bad, tmp_path / "out"), parts())
