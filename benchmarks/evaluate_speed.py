@@ -1,0 +1,70 @@
+"""A whole evaluation on made-up vectors: seconds by step, and peak memory.
+
+    python -m benchmarks.evaluate_speed [TEST_PROMPTS [DEV_PROMPTS]]
+
+2,000 test prompts and 500 dev prompts of 20 answers by default, d = 768, about half of the answers distinct.
+Drawing and embedding are left out: they depend on the models.
+"""
+
+import json
+import resource
+import sys
+import time
+
+import numpy as np
+
+from benchmarks.spectral_worlds import DIMENSION, prompts
+from service.domain.evaluation.bench import Bench
+from service.domain.evaluation.running import Inputs, run_all
+from service.domain.evaluation.sampling_temperature import not_drawn
+from service.domain.evaluation.split import Split, make_split
+from service.domain.job_store import StoredRow
+from service.domain.jobs import DevRow
+from service.domain.material import Material
+from service.domain.models import Draw
+from service.report.evaluation import evaluation_figures
+
+SAMPLES = 20
+
+
+def split(count: int, seed: int) -> Split:
+    rng = np.random.default_rng(seed)
+    answers = prompts(count, SAMPLES, 0.5, seed)
+    texts = [[f"answer {i} number {k}" for k in range(len(a.vectors))] for i, a in enumerate(answers)]
+    rows = [
+        StoredRow(
+            DevRow(i + 1, None, ("reference",), prompt=f"q{i}", correct=bool(rng.random() < 0.4)),
+            tuple(Draw(texts[i][k]) for k in a.index),
+            complete=True,
+        )
+        for i, a in enumerate(answers)
+    ]
+    return make_split(Material(rows, answers, texts, np.arange(count), SAMPLES, DIMENSION))
+
+
+def main() -> None:
+    test, dev = (int(x) for x in [*sys.argv[1:], *("2000", "500")[len(sys.argv) - 1 :]])
+    began = last = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    bench = Bench(split(dev, 1), split(test, 2))
+    print(f"{test} test and {dev} dev prompts of {SAMPLES} answers, d = {DIMENSION}")
+    name = "vectors made, spectra"
+
+    def tell(_done: int, _all: int, what: str) -> None:
+        nonlocal last, name
+        now = time.perf_counter()
+        print(f"{name:30}{now - last:8.1f} s", flush=True)
+        last, name = now, what
+
+    results = {"experiments": run_all(Inputs({"made up": bench}, None, None, not_drawn("")), tell)}
+    drawn = time.perf_counter()
+    evaluation_figures(results)
+    now = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"{'figures':30}{now - drawn:8.1f} s\n{'all':30}{now - began:8.1f} s")
+    print(f"peak memory {peak / 1024:.0f} MiB, of which {before / 1024:.0f} MiB interpreter and libraries")
+    print(f"results.json {len(json.dumps(results, allow_nan=False)) / 1024:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
