@@ -13,6 +13,7 @@ from service.settings import Settings
 
 if TYPE_CHECKING:
     from service.demo import Target
+    from service.domain.evaluation.meanings import EntailmentModel
     from service.evaluate_gather import Parts
 
 cli = typer.Typer(
@@ -177,6 +178,10 @@ def evaluate_command(
         list[float] | None,
         typer.Option(help="Temperature of the sampling baseline, give several; it draws answers at each."),
     ] = None,
+    entailment: Annotated[
+        str,
+        typer.Option(help="NLI model (folder or hub name); left out: the embedder stands in, and is named."),
+    ] = "",
     seed: Annotated[int, typer.Option(help="Seed of every bootstrap and draw.")] = 0,
 ) -> None:
     """Reproduce the paper's experiments: fit on DEV, test on TEST, report. Resumes where it stopped."""
@@ -186,7 +191,7 @@ def evaluate_command(
 
     plan = Plan(dev, test, out, limit, num_samples, tuple(sampling_temperature or ()), seed)
     try:
-        evaluate(plan, _evaluation_parts(load_settings(), embedder or []))
+        evaluate(plan, _evaluation_parts(load_settings(), embedder or [], entailment))
     except (EigencalError, ValueError) as error:
         typer.echo(str(error), err=True)
         for bad in error.extra.get("errors", ()) if isinstance(error, EigencalError) else ():
@@ -198,7 +203,7 @@ def evaluate_command(
     typer.echo(out / "report.html")
 
 
-def _evaluation_parts(settings: Settings, embedders: list[str]) -> "Parts":
+def _evaluation_parts(settings: Settings, embedders: list[str], entailment: str) -> "Parts":
     """Return what an evaluation is done with; the settings' own embedder where none is named."""
     from service.app import build_embedder, build_llm, defaults_of, llm_slots
     from service.domain.drawing import Serving
@@ -212,7 +217,14 @@ def _evaluation_parts(settings: Settings, embedders: list[str]) -> "Parts":
         [build_embedder(one) for one in named],
         Serving(defaults.num_samples, defaults.sampling, messages),
         llm_slots(settings),
+        _entailment(entailment),
     )
+
+
+def _entailment(name: str) -> "EntailmentModel | None":
+    from service.adapters.entailment import TransformersEntailment
+
+    return TransformersEntailment(name) if name else None
 
 
 @cli.command("openapi")
