@@ -195,7 +195,8 @@ def evaluate_command(
     except (EigencalError, ValueError) as error:
         typer.echo(str(error), err=True)
         for bad in error.extra.get("errors", ()) if isinstance(error, EigencalError) else ():
-            typer.echo(f"line {bad['line']}, {bad['field']}: {bad['reason']}", err=True)
+            where = [f"line {bad['line']}" if bad["line"] else "file", *filter(None, [bad["field"]])]
+            typer.echo(f"{', '.join(where)}: {bad['reason']}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         typer.echo("\nInterrupted. The same command goes on from here.", err=True)

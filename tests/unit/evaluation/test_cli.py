@@ -1,0 +1,83 @@
+"""`python -m service evaluate` from end to end, against a scripted server of answers and embeddings."""
+
+import hashlib
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli import cli
+from tests.support.openai_server import OpenAIServer, answers, serving_in_thread
+from tests.unit.evaluation.worlds import rows, write
+
+
+def hashed(text):
+    return [byte - 127.5 for byte in hashlib.sha256(text.encode()).digest()]
+
+
+async def serve(exchange):
+    """Embeddings by hash; answers by the prompt."""
+    if exchange.path.endswith("/embeddings"):
+        data = [{"index": i, "embedding": hashed(text)} for i, text in enumerate(exchange.body["input"])]
+        await exchange.send(200, {"model": exchange.body["model"], "data": data})
+        return
+    prompt = exchange.body["messages"][-1]["content"]
+    number = int(prompt.rsplit("q", 1)[-1])
+    await answers("Paris", *(["Lyon"] * (number % 4)), *(["Nice"] * (number % 3)))(exchange)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with serving_in_thread(OpenAIServer(default=serve)) as server:
+        for name, value in {
+            "LLM_BACKEND": "vllm",
+            "LLM_URL": server.url,
+            "EMBEDDER_URL": server.url,
+            "NUM_SAMPLES": "5",
+        }.items():
+            monkeypatch.setenv(f"EIGENCAL_{name}", value)
+        yield server
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli, ["evaluate", *map(str, arguments)])
+
+
+def files(folder, *drop):
+    made = [{**row, "reference": "Paris" if i % 2 else "Rome"} for i, row in enumerate(rows(32, 5))]
+    return [write(folder / f"{name}.jsonl", made, drop=("answer", *drop)) for name in ("dev", "test")]
+
+
+def asked(server, ending):
+    return [r for r in server.requests if r.path.endswith(ending)]
+
+
+def test_answers_are_drawn_and_two_embedders_compared(tmp_path, server):
+    out = tmp_path / "out"
+    command = [*files(tmp_path, "samples", "logprob"), "--out", out, "--embedder", "a", "--embedder", "b"]
+    found = run(*command, "--sampling-temperature", "0.3", "--sampling-temperature", "0.9")
+    assert found.exit_code == 0, found.output
+    assert str(out / "report.html") in found.output.replace("\n", "")
+    results = json.loads((out / "results.json").read_text())
+    assert results["embedders"] == ["a", "b"]
+    assert all(one["ran"] for one in results["experiments"])
+    assert {r.body["temperature"] for r in asked(server, "completions")} == {0.5, 0.3, 0.9}
+    before = len(asked(server, "completions"))
+    assert run(*command).exit_code == 0  # nothing is drawn twice
+    assert len(asked(server, "completions")) == before
+
+
+def test_supplied_samples_ask_for_vectors_alone(tmp_path, server):
+    found = run(*files(tmp_path), "--out", tmp_path / "out", "--limit", "30")
+    assert found.exit_code == 0, found.output
+    assert not asked(server, "completions")
+    assert "experiments: 11 of 11 (done)" in found.output
+
+
+def test_bad_rows_are_named(tmp_path, server):
+    dev, _ = files(tmp_path)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"prompt": "x"}\n')
+    found = run(dev, bad, "--out", tmp_path / "out")
+    assert found.exit_code == 1
+    assert "line 1, reference: is missing" in found.output
