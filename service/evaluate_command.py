@@ -23,6 +23,7 @@ from service.evaluate_gather import (
     bench,
     read,
     sampling_temperature,
+    uncut,
     unused_name,
 )
 
@@ -44,8 +45,10 @@ async def _evaluate(run: Run) -> Results:
         for embedder in run.parts.embedders:
             await embedder.start()
             try:
-                benches[unused_name(embedder.identity.name, benches)] = await bench(run, rows, embedder)
+                one = await bench(run, rows, embedder)
+                benches[unused_name(embedder.identity.name, benches)] = one
                 if len(benches) == 1:
+                    one.deep = await uncut(run, rows, embedder) or one.deep
                     baseline = await sampling_temperature(run, dev, test, rows.num_samples, embedder)
             finally:
                 await embedder.stop()

@@ -119,16 +119,17 @@ async def _source(run: Run) -> Source:
 
 async def bench(run: Run, rows: Rows, embedder: Embedder) -> Bench:
     """Return both files as seen by a started embedder."""
-    dev, test = [
-        await _split(run, embedder, f"{name}: vectors", chosen, rows.num_samples)
-        for name, chosen in (("dev", rows.dev), ("test", rows.test))
-    ]
-    deepest = max(len(one.draws) for one in rows.deep)
-    if deepest <= rows.num_samples:
-        return Bench(dev, test, seed=run.plan.seed)
+    dev = await _split(run, embedder, "dev: vectors", rows.dev, rows.num_samples)
+    test = await _split(run, embedder, "test: vectors", rows.test, rows.num_samples)
+    return Bench(dev, test, seed=run.plan.seed)
+
+
+async def uncut(run: Run, rows: Rows, embedder: Embedder) -> Material | None:
+    """Return the file with more answers than the fit uses, all of them; None where there are no more."""
     m = full_number([len(one.draws) for one in rows.deep], None)
-    deep = await _material(run, embedder, "all answers: vectors", usable_rows(rows.deep, m)[0], m)
-    return Bench(dev, test, deep=deep, seed=run.plan.seed)
+    if m <= rows.num_samples:
+        return None
+    return await _material(run, embedder, "all answers: vectors", usable_rows(rows.deep, m)[0], m)
 
 
 async def _split(run: Run, embedder: Embedder, stage: str, rows: list[StoredRow], num_samples: int) -> Split:

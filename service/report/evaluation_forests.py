@@ -130,7 +130,8 @@ def embedders(experiment: Experiment) -> str:
                     place = names.index(str(row["embedder"]))
                     axes.plot(value, place, color=look.colour, marker=look.marker, linestyle="none")
             axes.set_yticks(range(len(names)), names)
-            axes.set(ylim=(len(names) - 0.5, -0.5), xlabel=title, xlim=(0.5 if key == "auroc" else 0, None))
+            axes.set(ylim=(len(names) - 0.5, -0.5), xlabel=title)
+            _from_nothing(axes, key)
         handles = [
             all_axes[0].plot([], [], color=k.colour, marker=k.marker, linestyle="none", label=MAPS[n])[0]
             for n, k in LOOKS.items()
@@ -139,6 +140,12 @@ def embedders(experiment: Experiment) -> str:
         drawn.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False, fontsize=9)
 
     return draw(plot, paint)
+
+
+def _from_nothing(axes: "Axes", key: str) -> None:
+    """Show the axis from what a worthless AUROC, or a perfect ECE, would be."""
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(0.5, low) if key == "auroc" else 0, high)
 
 
 def _value(row: Row) -> float | None:

@@ -40,19 +40,14 @@ def serve(name: str, map_: CalibrationMap, split: Split) -> Served:
 
 
 class Bench:
-    """Two splits and everything derived from them once. `deep`: the answers of one file, uncut."""
+    """Two splits and everything derived from them once.
 
-    def __init__(
-        self,
-        dev: Split,
-        test: Split,
-        *,
-        deep: Material | None = None,
-        seed: int = 0,
-        eps: float = DEFAULT_EPS,
-    ) -> None:
+    deep: the material whose answers show how the estimator converges; may be one with more answers.
+    """
+
+    def __init__(self, dev: Split, test: Split, *, seed: int = 0, eps: float = DEFAULT_EPS) -> None:
         self.dev, self.test, self.seed, self.eps = dev, test, seed, eps
-        self.deep = deep or test.material
+        self.deep: Material = test.material
 
     def rng(self, stream: int) -> np.random.Generator:
         """Return the random numbers of one experiment, the same whichever others run."""
