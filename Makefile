@@ -86,10 +86,8 @@ test-browser: $(VENV)/.installed-dev
 	$(PY) -m pytest -m browser -v $(ARGS)
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
-	$(PY) -m benchmarks.spectral_core
-	$(PY) -m benchmarks.service_load
-	$(PY) -m benchmarks.start_up
-	$(PY) -m benchmarks.overhead
+	for b in spectral_core fit_speed algorithm1_speed rows_needed service_load start_up \
+	  overhead calibrate_while_scoring; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 include docker.mk
 

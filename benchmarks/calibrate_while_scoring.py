@@ -17,7 +17,7 @@ from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
 from service.adapters.embedded_weights import converted_model
 from service.adapters.prompting import FEW_SHOT
 
-CALLERS, SCORES, PAIRS = 8, 48, 3
+CALLERS, SCORES, PAIRS = 8, 40, 2
 
 
 def dev_rows() -> list[dict]:
