@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     max_tokens: int = Field(64, ge=1, le=32768, description="Most tokens of an answer.")
     stop: list[str] | None = Field(
         None,
-        description='JSON list of strings that end an answer; unset: newline after few-shot text, else none.',
+        description="JSON list of strings that end an answer; unset: newline after few-shot text, else none.",
     )
 
     embedder: str = Field(
