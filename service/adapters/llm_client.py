@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -159,7 +160,7 @@ class CompletionClient:
 async def _read_stream(
     response: httpx.Response, body: dict[str, Any], collector: StreamCollector
 ) -> Completion:
-    async for line in response.aiter_lines():
+    async for line in _lines(response):
         told = collector.feed(line)
         if told is not None:
             raise error_in_stream(told, prompt_texts(body))
@@ -169,6 +170,16 @@ async def _read_stream(
     if not completion.choices:
         raise LLMBadResponse("The LLM server's answer holds no choices.")
     return completion
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[str]:
+    """Yield lines cut at newlines alone: httpx cuts at U+2028 and its like too, which JSON may hold as is."""
+    rest = b""
+    async for chunk in response.aiter_bytes():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")
+    yield rest.decode("utf-8", "replace")
 
 
 async def _refusal(response: httpx.Response, body: dict[str, Any]) -> Exception:
@@ -189,9 +200,10 @@ def _broken(error: httpx.RequestError) -> EigencalError:
 def _retry_after_s(response: httpx.Response) -> float | None:
     """Return Retry-After where it is a number of seconds; dates are rare and left aside."""
     try:
-        return max(0.0, float(response.headers["retry-after"]))
+        seconds = float(response.headers["retry-after"])
     except (KeyError, ValueError):
         return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _backoff_s(failures: int, retry_after_s: float | None) -> float:

@@ -14,7 +14,7 @@ from service.adapters.llm_client import CompletionClient, Outcome
 from service.adapters.llm_errors import refused_parameter
 from service.adapters.llm_wire import Choice, WireOptions, build_body
 from service.adapters.prompting import PromptShape
-from service.domain.errors import DeadlineExceeded, EigencalError, LLMUnavailable
+from service.domain.errors import DeadlineExceeded, EigencalError, LLMUnavailable, ModelNotFound
 from service.domain.models import Draw, Generation, GenerationRequest, LLMIdentity, Usage
 
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
@@ -59,7 +59,7 @@ class HttpLanguageModel:
             transport=transport,
         )
         self._shape = shape or PromptShape()
-        self._model = model or ""
+        self._model = self._configured_model = model or ""
         self._options = WireOptions(api, logprobs, use_priority)
         self._choices_per_call: dict[str, int] = {}
         self._check_lock = asyncio.Lock()
@@ -88,6 +88,10 @@ class HttpLanguageModel:
         copies = request.num_samples if request.sampling.temperature < GREEDY_BELOW else 1
         asked = request.num_samples // copies
         outcomes, failure = await self._draw(replace(request, num_samples=asked, model=model), deadline)
+        if isinstance(failure, ModelNotFound) and not request.model:
+            self._model = (
+                self._configured_model
+            )  # the server has changed: one that was learnt is asked for again
         return self._generation(request, model, outcomes, failure, copies)
 
     async def check(self) -> None:
@@ -175,23 +179,25 @@ class HttpLanguageModel:
         try:
             outcome = await self._client.complete(path, body, deadline)
         except EigencalError as error:
-            if not self._learn_refusal(refused_parameter(error, body), request):
+            name = refused_parameter(error, body)
+            if name is None:
                 raise
-            size = self._sizes(request.model or "", n)[0]
-            return await self._call(request, size, call, deadline)
+            return await self._without(name, request, n, call, deadline)
         if outcome.missing_reason is None and len(outcome.completion.choices) < n:
             self._choices_per_call[request.model or ""] = len(outcome.completion.choices)
         return outcome
 
-    def _learn_refusal(self, name: str | None, request: GenerationRequest) -> bool:
-        """Remember what the server refused; return whether the call may go out again without it."""
-        if name is None:
-            return False
-        if name == "n":
-            self._choices_per_call[request.model or ""] = 1
-        else:
+    async def _without(
+        self, name: str, request: GenerationRequest, n: int, call: int, deadline: float | None
+    ) -> Outcome:
+        """Call again without what the server refused, and remember it."""
+        if name != "n":
             self._options = replace(self._options, omitted=self._options.omitted | {name})
-        return True
+            return await self._call(request, n, call, deadline)
+        outcome = await self._call(request, 1, call, deadline)
+        # Only now: an error that merely names n must not cost all later requests n calls each.
+        self._choices_per_call[request.model or ""] = 1
+        return outcome
 
     def _generation(
         self,

@@ -82,7 +82,9 @@ def build_body(
     }
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-    return PATHS[api], {name: value for name, value in body.items() if name not in options.omitted}
+    # A top_k that was asked for is sent even to a server that refused 0: it must not be ignored silently.
+    omitted = options.omitted - ({"top_k"} if sampling.top_k else set())
+    return PATHS[api], {name: value for name, value in body.items() if name not in omitted}
 
 
 def _content(request: GenerationRequest, shape: PromptShape, api: str) -> dict[str, Any]:

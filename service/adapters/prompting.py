@@ -39,6 +39,16 @@ def strip_reasoning(text: str) -> str:
     return "" if _OPEN_THOUGHT.match(text) else text
 
 
+def whole_text(text: str) -> str:
+    """Return text that can be written as UTF-8: halves of surrogate pairs are joined, or become U+FFFD.
+
+    JSON can carry such halves, and servers that cut or stream a text between two tokens send them.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 @dataclass(frozen=True, slots=True)
 class PromptShape:
     """The text around a prompt. `template` holds `{prompt}`; "" is `QUESTION` after few-shot text, else bare.
@@ -87,7 +97,7 @@ class PromptShape:
 
         The regex takes its group 1, or the whole match when it has no group; no match is an empty answer.
         """
-        text = strip_reasoning(output).strip()
+        text = strip_reasoning(whole_text(output)).strip()
         if not self.answer_regex:
             return text
         match = re.search(self.answer_regex, text)

@@ -21,6 +21,7 @@ from service.domain.models import Generation, GenerationRequest, Message, Sampli
 from tests.support.openai_server import (
     MODEL,
     Behaviour,
+    Exchange,
     OpenAIServer,
     answers,
     drop,
@@ -291,6 +292,42 @@ def test_a_refused_n_is_asked_one_by_one() -> None:
     assert [body["n"] for body in bodies] == [3, 1, 1, 1]
 
 
+def test_an_error_that_only_names_n_is_not_held_against_later_requests() -> None:
+    refusal = status(400, {"error": {"message": "n is fine, but the prompt is too long"}})
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        with pytest.raises(LLMError):
+            await llm.generate(ask(3))
+        await llm.generate(ask(3))
+        assert [body["n"] for body in server.bodies] == [3, 1, 3]
+
+    played(scenario, refusal, refusal)
+
+
+def test_a_top_k_asked_for_is_sent_to_a_server_that_refused_none() -> None:
+    refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: top_k"}})
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await llm.generate(ask(3))
+        await llm.generate(ask(3, sampling=Sampling(top_k=5)))
+        assert [body.get("top_k") for body in server.bodies] == [0, None, 5]
+
+    played(scenario, refusal)
+
+
+def test_a_model_that_was_learnt_is_asked_for_again_when_it_is_gone() -> None:
+    gone = status(404, {"error": {"message": f"The model `{MODEL}` does not exist."}})
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        server.models = ("another",)
+        with pytest.raises(ModelNotFound):
+            await llm.generate(ask())
+        await llm.generate(ask())
+        assert [body["model"] for body in server.bodies] == [MODEL, "another"]
+
+    played(scenario, gone, model=None)
+
+
 # Errors and retries
 
 
@@ -305,6 +342,13 @@ def test_lasting_refusal_is_unavailable_and_says_when(code: int) -> None:
     error = failure(ask(), default=status(code, {}, {"Retry-After": "60"}))
     assert isinstance(error, LLMUnavailable)
     assert error.retry_after_s == 60
+
+
+@pytest.mark.parametrize("never", ["inf", "1e999", "nan"])
+def test_a_time_that_never_comes_is_not_told(never: str) -> None:
+    assert (
+        failure(ask(), default=status(503, {}, {"Retry-After": never}), max_retries=0).retry_after_s is None
+    )
 
 
 def test_attempts_are_bounded() -> None:
@@ -412,6 +456,24 @@ def test_finished_choices_survive_the_deadline() -> None:
 def test_finished_choices_survive_a_broken_line() -> None:
     generation, _ = generated(ask(4, deadline_s=10.0), stream("Paris", then=drop))
     assert (texts(generation), generation.missing_reason) == (["Paris"], "error")
+
+
+def test_separators_that_json_may_hold_do_not_cut_a_stream() -> None:
+    async def behave(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        for i in range(2):
+            told = {"index": i, "delta": {"content": "a\u2028b\x85c"}, "finish_reason": "stop"}
+            await exchange.event(json.dumps({"choices": [told]}, ensure_ascii=False))
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    generation, _ = generated(ask(2, deadline_s=10.0), behave)
+    assert texts(generation) == ["a\u2028b\x85c"] * 2
+
+
+def test_halves_of_surrogate_pairs_are_no_text() -> None:
+    generation, _ = generated(ask(3), answers("cut \ud83d", "\ud83d\ude00", "é"))
+    assert texts(generation) == ["cut \ufffd", "\U0001f600", "é"]
 
 
 def test_error_inside_a_stream() -> None:
