@@ -1,18 +1,17 @@
 """The command `evaluate`: files in, answers and vectors kept on the way, report and figures out."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 
 from service.adapters.shown_progress import ShownProgress
 from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.likelihoods import Likelihoods, drawn, recorded
-from service.domain.evaluation.meanings import BY_EMBEDDING, Meanings, by_entailment
+from service.domain.evaluation.meanings import Meanings, by_entailment
 from service.domain.evaluation.model import Experiment, Results
 from service.domain.evaluation.reading import EvaluationFile
-from service.domain.evaluation.running import Inputs, run_all
-from service.domain.evaluation.split import Split, describe
-from service.domain.jobs import FEW_ROWS
+from service.domain.evaluation.results import FileFacts, make_results
+from service.domain.evaluation.running import Inputs, Progress
+from service.domain.evaluation.split import Split
 from service.evaluate_files import write_results
 from service.evaluate_gather import (
     Parts,
@@ -66,22 +65,10 @@ def _results(
     benches: Mapping[str, Bench],
     sampling_temperature: Experiment,
 ) -> Results:
-    bench = next(iter(benches.values()))
-    meanings = _meanings(run, bench.test)
-    likelihoods = _likelihoods(test, bench.test)
-    inputs = Inputs(benches, meanings, likelihoods, sampling_temperature)
-    experiments = run_all(inputs, _experiments_shown(run.shown))
-    return {
-        "version": 1,
-        "num_samples": rows.num_samples,
-        "seed": run.plan.seed,
-        "embedders": list(benches),
-        "meanings": meanings.source if meanings else BY_EMBEDDING,
-        "dev": describe(bench.dev, dev.total, _depth(dev, rows)),
-        "test": describe(bench.test, test.total, _depth(test, rows)),
-        "experiments": experiments,
-        "warnings": _warnings(bench, experiments),
-    }
+    first = next(iter(benches.values())).test
+    inputs = Inputs(benches, _meanings(run, first), _likelihoods(test, first), sampling_temperature)
+    facts = FileFacts(dev.total, _depth(dev, rows)), FileFacts(test.total, _depth(test, rows))
+    return make_results(inputs, facts, _experiments_shown(run.shown))
 
 
 def _depth(file: EvaluationFile, rows: Rows) -> int:
@@ -99,7 +86,7 @@ def _likelihoods(file: EvaluationFile, test: Split) -> Likelihoods | None:
     return recorded(test, file.logprobs) if file.supplied else drawn(test)
 
 
-def _experiments_shown(shown: ShownProgress) -> "partial[None]":
+def _experiments_shown(shown: ShownProgress) -> Progress:
     before: list[int] = []
 
     def tell(done: int, total: int, what: str) -> None:
@@ -109,16 +96,4 @@ def _experiments_shown(shown: ShownProgress) -> "partial[None]":
         shown.advance(done - before[0], what)
         before[0] = done
 
-    return partial(tell)
-
-
-def _warnings(bench: Bench, experiments: Sequence[Experiment]) -> list[str]:
-    found = [
-        f"Only {len(split)} {name} prompts: intervals are wide. Use at least {FEW_ROWS}."
-        for name, split in (("dev", bench.dev), ("test", bench.test))
-        if len(split) < FEW_ROWS
-    ]
-    at_bound = {e["name"]: e["headline"].get("at_bound") for e in experiments}
-    found += [f"The fit of {name} sits on a bound: {bound}." for name, bound in at_bound.items() if bound]
-    left_out = [e["title"] for e in experiments if not e["ran"]]
-    return found + ([f"Not run: {', '.join(left_out)}. The reasons stand below."] if left_out else [])
+    return tell

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
 
 from service.adapters.job_engine import JobEngine, Part
 from service.adapters.store import SqlJobs
@@ -99,6 +100,10 @@ class DurableJobs:
                 return
             last = job
             await asyncio.sleep(self._poll_s)
+
+    async def evaluation(self, job_id: str) -> dict[str, Any] | None:
+        """Return the results of an evaluation."""
+        return await self._store.evaluation(job_id)
 
     async def _try(self, call: Awaitable[None]) -> None:
         """Tell the engine; should it fail, the job is as the store says, and the watcher will see to it."""

@@ -22,6 +22,7 @@ class MemoryJobs:
         self._jobs: dict[str, Job] = {}
         self._rows: dict[str, list[DevRow]] = {}
         self._by_key: dict[str, tuple[str, str]] = {}
+        self._evaluations: dict[str, dict[str, Any]] = {}
         self._changed = asyncio.Condition()
 
     async def submit(
@@ -38,7 +39,7 @@ class MemoryJobs:
             return self._same(self._by_key[idempotency_key], digest), False
         _check(kept, options)
         now = datetime.now(UTC)
-        job = Job(new_id("job"), "calibrate", "queued", now, name=options.name, total=len(kept))
+        job = Job(new_id("job"), options.kind, "queued", now, name=options.name, total=len(kept))
         if idempotency_key is not None:
             self._by_key[idempotency_key] = (job.id, digest)
         self._jobs[job.id], self._rows[job.id] = job, kept
@@ -60,6 +61,16 @@ class MemoryJobs:
             self._jobs[job_id] = replace(self._jobs[job_id], **values)
             self._changed.notify_all()
         return self._jobs[job_id]
+
+    async def keep_evaluation(self, job_id: str, results: dict[str, Any]) -> None:
+        """End a job as an evaluation does."""
+        self._evaluations[job_id] = results
+        self._rows.pop(job_id, None)
+        await self.change(job_id, state="succeeded", finished_at=datetime.now(UTC))
+
+    async def evaluation(self, job_id: str) -> dict[str, Any] | None:
+        """Return the results of an evaluation."""
+        return self._evaluations.get(job_id)
 
     async def get(self, job_id: str) -> Job | None:
         """Return a job."""

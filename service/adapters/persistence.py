@@ -9,6 +9,7 @@ from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
 from service.adapters.store.urls import jobs_url
 from service.domain.calibrating import Calibrator
 from service.domain.drawing import Drawer, Serving
+from service.domain.evaluating import ByKind, Evaluator
 from service.domain.material import Embedding
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.yielding import LiveFirst
@@ -40,7 +41,8 @@ class Persistence:
         live_first = LiveFirst(live_load)
         drawer = Drawer(llm, store, serving, slots=slots, live_first=live_first)
         embedding = Embedding(embedder, live_first=live_first)
-        pipeline = Calibrator(store, self.calibrations, drawer, embedding)
+        calibrator = Calibrator(store, self.calibrations, drawer, embedding)
+        pipeline = ByKind(calibrator, Evaluator(store, embedder, embedding))
         engine = DbosEngine(jobs_url(self._database.url), executor_id=replica_id)
         self.jobs = DurableJobs(store, pipeline, engine, owner=replica_id)
         self._started = AsyncExitStack()

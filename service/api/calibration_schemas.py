@@ -80,6 +80,33 @@ class CalibrateForm(OptionsIn):
     )
 
 
+class EvaluateOptionsIn(RequestModel):
+    """How to evaluate. All are optional."""
+
+    num_samples: int | None = Field(
+        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
+    )
+    name: str = Field("", max_length=200, description="A name for people.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, draws and bootstrap.")
+
+
+class EvaluateRequest(EvaluateOptionsIn):
+    """Two sets of rows and options as JSON."""
+
+    dev: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows to fit on.")
+    test: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows to test on.")
+
+
+class EvaluateForm(EvaluateOptionsIn):
+    """Two sets of rows as files, options as form fields."""
+
+    dev: bytes = Field(
+        description="Rows to fit on: JSONL, JSONL.gz or CSV in UTF-8, as for /calibrate.",
+        json_schema_extra={"format": "binary"},
+    )
+    test: bytes = Field(description="Rows to test on.", json_schema_extra={"format": "binary"})
+
+
 class JobErrorOut(BaseModel):
     """Why a job failed."""
 

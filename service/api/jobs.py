@@ -55,7 +55,7 @@ async def post_calibrate(
     """
     try:
         async with received(request, app.limits) as upload:
-            data = await asyncio.to_thread(upload.check, app.limits)
+            [data] = await asyncio.to_thread(upload.check, app.limits)
             job, _ = await app.jobs.submit(in_threads(data), upload.options, idempotency_key=idempotency_key)
     except ClientDisconnect:
         return Response(status_code=CLIENT_CLOSED_REQUEST)

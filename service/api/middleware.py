@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 # A caller's id goes into logs and headers: printable, short, no spaces.
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
-UPLOAD_PATHS = ("/calibrate",)
+UPLOAD_PATHS = ("/calibrate", "/evaluate")
 
 
 class RequestContext:

@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from fastapi import Request
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from service.api.bodies import refusal
-from service.api.calibration_schemas import OptionsIn
+from service.api.calibration_schemas import EvaluateOptionsIn, OptionsIn
 from service.domain.devdata import DevData, UploadLimits, parse_json, read_examples, read_file
 from service.domain.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 from service.domain.jobs import CalibrateOptions, DevRow
@@ -26,41 +26,61 @@ LINGER_S = 2.0
 _ROWS_AT_ONCE = 100
 
 
+Part = BinaryIO | list[object]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a route takes: names of its file parts, names of the lists in the JSON form, and its options."""
+
+    files: tuple[str, ...]
+    lists: tuple[str, ...]
+    options: type[BaseModel]
+
+
+CALIBRATE = Shape(("file",), ("examples",), OptionsIn)
+EVALUATE = Shape(("dev", "test"), ("dev", "test"), EvaluateOptionsIn)
+
+
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What was posted: rows that are not checked yet, and options that are."""
+    """What was posted: rows that are not checked yet, in the order of the shape, and options that are."""
 
-    rows: BinaryIO | list[object]
+    parts: tuple[Part, ...]
     options: CalibrateOptions
 
-    def check(self, limits: UploadLimits) -> DevData:
-        """Return the rows, all of them checked; for a thread. Raises InvalidDevData, BodyTooLarge."""
+    def check(self, limits: UploadLimits) -> list[DevData]:
+        """Return every part, all rows checked; for a thread. Raises InvalidDevData, BodyTooLarge."""
+        return [self._check(part, limits) for part in self.parts]
+
+    def _check(self, part: Part, limits: UploadLimits) -> DevData:
         mixed_ok = self.options.drawn_by == "service"
-        if isinstance(self.rows, list):
-            return read_examples(self.rows, limits, mixed_ok=mixed_ok)
-        return read_file(self.rows, limits, mixed_ok=mixed_ok)
+        if isinstance(part, list):
+            return read_examples(part, limits, mixed_ok=mixed_ok)
+        return read_file(part, limits, mixed_ok=mixed_ok)
 
 
 @asynccontextmanager
-async def received(request: Request, limits: UploadLimits) -> AsyncIterator[Upload]:
-    """Receive a body; its temporary file is gone when the context ends.
+async def received(request: Request, limits: UploadLimits, shape: Shape = CALIBRATE) -> AsyncIterator[Upload]:
+    """Receive a body; its temporary files are gone when the context ends.
 
     Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest, and Starlette's ClientDisconnect.
     """
     kind = _media_type(request)
     try:
         if kind == "multipart/form-data":
-            form = await _form(request, limits.max_bytes + MULTIPART_OVERHEAD)
+            most = len(shape.files) * limits.max_bytes + MULTIPART_OVERHEAD
+            form = await _form(request, most, len(shape.files))
         else:
             body = await _body(request, min(limits.max_bytes, MAX_JSON_BYTES))
     except BodyTooLarge:
         await _linger(request)
         raise
     if kind != "multipart/form-data":
-        yield await asyncio.to_thread(_from_json, body)
+        yield await asyncio.to_thread(_from_json, body, shape)
         return
     try:
-        yield _from_form(form)
+        yield _from_form(form, shape)
     finally:
         await form.close()
 
@@ -104,10 +124,10 @@ async def _body(request: Request, max_bytes: int) -> bytes:
     return b"".join([chunk async for chunk in _bounded(request, max_bytes)])
 
 
-async def _form(request: Request, max_bytes: int) -> FormData:
+async def _form(request: Request, max_bytes: int, max_files: int) -> FormData:
     # Starlette's parser spools files over 1 MiB to disk, and closes them whatever the stream raises.
     stream = _bounded(request, max_bytes)
-    bounds = {"max_files": 1, "max_fields": MAX_FIELDS, "max_part_size": MAX_FIELD_BYTES}
+    bounds = {"max_files": max_files, "max_fields": MAX_FIELDS, "max_part_size": MAX_FIELD_BYTES}
     parser = MultiPartParser(request.headers, stream, **bounds)
     try:
         return await parser.parse()
@@ -115,24 +135,30 @@ async def _form(request: Request, max_bytes: int) -> FormData:
         raise InvalidRequest(f"The multipart body cannot be read: {error.message}") from None
 
 
-def _from_form(form: FormData) -> Upload:
+def _from_form(form: FormData, shape: Shape) -> Upload:
     fields: dict[str, str] = {}
-    file: UploadFile | None = None
+    files: dict[str, UploadFile] = {}
     for name, value in form.multi_items():
-        if name in fields:
+        if name in fields or name in files:
             raise _invalid(name, "is given twice")
         if isinstance(value, str):
             fields[name] = value
-        elif name == "file":
-            file = value
+        elif name in shape.files:
+            files[name] = value
         else:
-            raise _invalid(name, "must not be a file; send the data as `file`")
-    if file is None:
-        raise _invalid("file", "is missing: send the data as a file part (with a filename)")
-    return Upload(file.file, _options({name: text for name, text in fields.items() if text}, strings=True))
+            raise _invalid(name, f"must not be a file; send the data as {_named(shape.files)}")
+    for name in shape.files:
+        if name not in files:
+            raise _invalid(name, "is missing: send the data as a file part (with a filename)")
+    parts = tuple(files[name].file for name in shape.files)
+    return Upload(parts, _options({n: text for n, text in fields.items() if text}, shape, strings=True))
 
 
-def _from_json(body: bytes) -> Upload:
+def _named(names: tuple[str, ...]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
+
+
+def _from_json(body: bytes, shape: Shape) -> Upload:
     try:
         sent = parse_json(body.decode())
     except UnicodeDecodeError:
@@ -141,15 +167,20 @@ def _from_json(body: bytes) -> Upload:
         raise InvalidRequest(f"The body {error}.", [{"loc": ["body"], "msg": str(error)}]) from None
     if not isinstance(sent, dict):
         raise InvalidRequest("The body must be an object.", [{"loc": ["body"], "msg": "must be an object"}])
-    examples = sent.pop("examples", None)
-    if not isinstance(examples, list):
-        raise _invalid("examples", "must be a list of rows")
-    return Upload(examples, _options(sent, strings=False))
+    parts = tuple(_list_of(sent, name) for name in shape.lists)
+    return Upload(parts, _options(sent, shape, strings=False))
 
 
-def _options(sent: dict[str, Any], *, strings: bool) -> CalibrateOptions:
+def _list_of(sent: dict[str, Any], name: str) -> list[object]:
+    rows = sent.pop(name, None)
+    if not isinstance(rows, list):
+        raise _invalid(name, "must be a list of rows")
+    return rows
+
+
+def _options(sent: dict[str, Any], shape: Shape, *, strings: bool) -> CalibrateOptions:
     try:
-        read = OptionsIn.model_validate_strings if strings else OptionsIn.model_validate
+        read = shape.options.model_validate_strings if strings else shape.options.model_validate
         options = read(sent, strict=not strings)  # a form has only strings, JSON says what it means
     except ValidationError as error:
         raise refusal(error) from None

@@ -91,5 +91,8 @@ class JobStore(Protocol):
     ) -> None:
         """Store calibration and report, activate it if told to, and end the job, in one transaction."""
 
+    async def keep_evaluation(self, lease: Lease, results: dict[str, Any]) -> None:
+        """Store the results of an evaluation, forget its rows, and end the job, in one transaction."""
+
     async def fail(self, lease: Lease, error: JobError) -> None:
         """End the job with an error."""

@@ -44,6 +44,7 @@ class CalibrateOptions:
     """What the caller of a calibration may choose. `num_samples` None: the serving number.
 
     `drawn_by`: who drew the `samples` of rows that carry them; `source_label` names a caller's own set-up.
+    `dev_rows`: set for an evaluation; so many of the rows are fitted on, the rest are tested on.
     """
 
     method: Literal["depolarized", "temperature", "both"] = "depolarized"
@@ -53,6 +54,12 @@ class CalibrateOptions:
     seed: int = 0
     drawn_by: Literal["caller", "service"] = "caller"
     source_label: str = ""
+    dev_rows: int | None = None
+
+    @property
+    def kind(self) -> JobKind:
+        """Return what the job does."""
+        return "calibrate" if self.dev_rows is None else "evaluate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,9 @@ class JobQueue(Protocol):
 
     def events(self, job_id: str) -> AsyncIterator[Job]:
         """Yield the job now and whenever it has changed, ending with its final state; nothing if unknown."""
+
+    async def evaluation(self, job_id: str) -> dict[str, Any] | None:
+        """Return the results (`service.domain.evaluation.model.Results`) of an evaluation that succeeded."""
 
 
 class CalibrationStore(CalibrationSource, Protocol):

@@ -1,5 +1,20 @@
-"""Calibration reports: arrays to one self-contained HTML page."""
+"""Reports: numbers to one self-contained HTML page."""
 
-from service.report.page import render
+from collections.abc import Mapping
+from typing import Any, cast
+
+from service.domain.evaluation.model import Results
+from service.domain.report_model import Report
+from service.report import page
 
 __all__ = ["render"]
+
+
+def render(report: Mapping[str, Any] | Report) -> str:
+    """Return the page of a calibration's report, or of an evaluation's results. Takes about a second."""
+    if "experiments" in report:
+        from service.report.evaluation import evaluation_figures, render_evaluation
+
+        results = cast("Results", report)
+        return render_evaluation(results, evaluation_figures(results))
+    return page.render(cast("Report", report))

@@ -14,7 +14,7 @@ from service.adapters.store.active import ActiveCalibrations, make_current
 from service.adapters.store.calibrations import insert_calibration
 from service.adapters.store.database import Database
 from service.adapters.store.rows import read_rows
-from service.adapters.store.tables import dev_rows, jobs
+from service.adapters.store.tables import dev_rows, evaluations, jobs
 from service.domain.calibration import Calibration
 from service.domain.errors import Conflict
 from service.domain.ids import new_id
@@ -179,6 +179,21 @@ class SqlJobs:
                 await make_current(connection, calibration.id, calibration.fingerprint.key())
         if activate:
             await self._active.refresh()
+
+    async def keep_evaluation(self, lease: Lease, results: dict[str, Any]) -> None:
+        """Store the results of an evaluation, forget its rows, and end the job, in one transaction."""
+        end = {"state": "succeeded", "finished_at": datetime.now(UTC), "eta_s": None, "note": ""}
+        async with self._database.write() as connection:
+            await self._fenced(connection, lease, done=jobs.c.total, **end)
+            await connection.execute(sa.insert(evaluations).values(job_id=lease.job_id, results=results))
+            await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == lease.job_id))
+
+    async def evaluation(self, job_id: str) -> dict[str, Any] | None:
+        """Return the results of an evaluation."""
+        query = sa.select(evaluations.c.results).where(evaluations.c.job_id == job_id)
+        async with self._database.read() as connection:
+            found: dict[str, Any] | None = (await connection.execute(query)).scalar_one_or_none()
+        return found
 
     async def fail(self, lease: Lease, error: JobError) -> None:
         """End the job with an error and forget its rows, which nobody can reach any more."""

@@ -80,7 +80,7 @@ async def insert_job(
     connection: AsyncConnection, job_id: str, options: CalibrateOptions, key: str | None
 ) -> None:
     """Insert a queued job without rows; IntegrityError when the idempotency key is taken."""
-    values = {"id": job_id, "kind": "calibrate", "state": "queued", "options": asdict(options)}
+    values = {"id": job_id, "kind": options.kind, "state": "queued", "options": asdict(options)}
     zeros = {"num_rows": 0, "done": 0, "total": 0, "epoch": 0, "heartbeat": 0}
     texts = {"content_hash": "", "note": "", "idempotency_key": key}
     await connection.execute(

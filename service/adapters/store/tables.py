@@ -85,6 +85,13 @@ reports = sa.Table(
     sa.Column("report", sa.JSON, nullable=False),
 )
 
+evaluations = sa.Table(
+    "evaluations",
+    metadata,
+    sa.Column("job_id", sa.String(40), sa.ForeignKey("jobs.id"), primary_key=True),
+    sa.Column("results", sa.JSON, nullable=False),
+)
+
 # Every activation is kept; its largest id is the version that replicas poll. A calibration's own row never
 # changes. The partial unique index makes a second current activation of a fingerprint impossible.
 activations = sa.Table(

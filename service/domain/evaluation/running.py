@@ -38,10 +38,15 @@ class Inputs:
     likelihoods: Likelihoods | None
     sampling_temperature: Experiment
 
+    @property
+    def first(self) -> Bench:
+        """Return the bench of the first embedder."""
+        return next(iter(self.benches.values()))
+
 
 def run_all(inputs: Inputs, progress: Progress | None = None) -> list[Experiment]:
     """Return every experiment. `progress` is told (done, all, what comes). Blocking: seconds to minutes."""
-    bench = next(iter(inputs.benches.values()))
+    bench = inputs.first
     found: list[Experiment] = []
     steps = _steps(bench, inputs)
     for number, (what, step) in enumerate(steps):

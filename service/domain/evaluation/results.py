@@ -1,0 +1,50 @@
+"""Results in their final shape: what was evaluated, every experiment, and what to know first."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.domain.evaluation.bench import Bench
+from service.domain.evaluation.meanings import BY_EMBEDDING
+from service.domain.evaluation.model import Experiment, Results
+from service.domain.evaluation.running import Inputs, Progress, run_all
+from service.domain.evaluation.split import describe
+from service.domain.jobs import FEW_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What is said of a file: rows in it, and answers per prompt before they were cut to those used."""
+
+    rows: int
+    answers: int
+
+
+def make_results(
+    inputs: Inputs, files: tuple[FileFacts, FileFacts], progress: Progress | None = None
+) -> Results:
+    """Run every experiment on dev and test `files`. Blocking: seconds to minutes."""
+    bench, (dev, test) = inputs.first, files
+    experiments = run_all(inputs, progress)
+    return {
+        "version": 1,
+        "num_samples": bench.test.material.num_samples,
+        "seed": bench.seed,
+        "embedders": list(inputs.benches),
+        "meanings": inputs.meanings.source if inputs.meanings else BY_EMBEDDING,
+        "dev": describe(bench.dev, dev.rows, dev.answers),
+        "test": describe(bench.test, test.rows, test.answers),
+        "experiments": experiments,
+        "warnings": _warnings(bench, experiments),
+    }
+
+
+def _warnings(bench: Bench, experiments: Sequence[Experiment]) -> list[str]:
+    found = [
+        f"Only {len(split)} {name} prompts: intervals are wide. Use at least {FEW_ROWS}."
+        for name, split in (("dev", bench.dev), ("test", bench.test))
+        if len(split) < FEW_ROWS
+    ]
+    at_bound = {e["name"]: e["headline"].get("at_bound") for e in experiments}
+    found += [f"The fit of {name} sits on a bound: {bound}." for name, bound in at_bound.items() if bound]
+    left_out = [e["title"] for e in experiments if not e["ran"]]
+    return found + ([f"Not run: {', '.join(left_out)}. The reasons stand below."] if left_out else [])

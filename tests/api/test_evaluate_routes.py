@@ -1,0 +1,144 @@
+"""POST /evaluate and its report, against the ports in memory."""
+
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from service.adapters.memory_store import MemoryCalibrations, MemoryJobs
+from service.api import evaluations, jobs
+from service.api.auth import Keys
+from service.api.calibration_deps import CalibrationServices
+from service.api.calibration_schemas import EvaluateForm, EvaluateRequest
+from service.api.middleware import UPLOAD_PATHS, RequestContext
+from service.api.openapi import document
+from service.api.problems import Problem, install
+from service.domain.devdata import UploadLimits
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class World:
+    """An application with the ports in memory."""
+
+    def __init__(self) -> None:
+        self.jobs = MemoryJobs()
+        self.app = FastAPI(title="t", version="0")
+        self.app.state.keys = Keys()
+        self.app.state.calibration_services = CalibrationServices(
+            self.jobs, MemoryCalibrations(), UploadLimits(), lambda found: f"<html>{found['seed']}</html>"
+        )
+        for routes in (jobs, evaluations):
+            self.app.include_router(routes.router)
+        install(self.app)
+        self.app.add_middleware(RequestContext)
+
+    @asynccontextmanager
+    async def client(self, peer: str = "127.0.0.1") -> AsyncIterator[httpx.AsyncClient]:
+        transport = httpx.ASGITransport(self.app, client=(peer, 50_000))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            yield client
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def examples(count: int, name: str = "q") -> list[dict[str, Any]]:
+    return [{"prompt": f"{name}{i}?", "reference": "yes"} for i in range(count)]
+
+
+def jsonl(found: list[dict[str, Any]]) -> bytes:
+    return b"\n".join(json.dumps(row).encode() + b"\n" for row in found)  # blank lines between
+
+
+async def test_two_files_make_one_job(world: World) -> None:
+    files = {"dev": ("d", jsonl(examples(31))), "test": ("t", gzip.compress(jsonl(examples(33, "t"))))}
+    async with world.client() as client:
+        response = await client.post("/evaluate", files=files, data={"name": "n", "num_samples": "10"})
+    assert response.status_code == 202, response.text
+    job = response.json()
+    assert response.headers["location"] == f"/jobs/{job['id']}"
+    assert (job["kind"], job["name"], job["total"]) == ("evaluate", "n", 64)
+    kept = world.jobs.rows_of(job["id"])
+    assert [row.line for row in kept] == list(range(1, 65))
+    assert [row.prompt for row in kept[30:32]] == ["q30?", "t0?"]
+
+
+async def test_json_makes_the_same_job(world: World) -> None:
+    body = {"dev": examples(30), "test": examples(30, "t"), "seed": 3}
+    key = {"Idempotency-Key": "once"}
+    async with world.client() as client:
+        first = await client.post("/evaluate", json=body, headers=key)
+        again = await client.post("/evaluate", json=body, headers=key)
+        moved = {"dev": [*body["dev"], body["test"][0]], "test": [*body["test"][1:], body["dev"][0]]}
+        other = await client.post("/evaluate", json={**moved, "seed": 3}, headers=key)
+    assert first.status_code == again.status_code == 202
+    assert first.json()["id"] == again.json()["id"]
+    assert other.status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"test": None}, "invalid_request"),
+        ({"test": examples(29)}, "invalid_dev_data"),
+        ({"test": [*examples(30), {"prompt": "x"}]}, "invalid_dev_data"),
+        ({"activate": "always"}, "invalid_request"),
+        ({"dev_rows": 3}, "invalid_request"),
+    ],
+)
+async def test_what_does_not_fit_stores_nothing(world: World, change: dict[str, Any], code: str) -> None:
+    body = {"dev": examples(30), "test": examples(30, "t"), **change}
+    async with world.client() as client:
+        response = await client.post("/evaluate", json={k: v for k, v in body.items() if v is not None})
+    assert response.status_code == 422
+    assert response.json()["code"] == code
+    assert await world.jobs.latest() == []
+
+
+async def test_both_files_are_needed_by_name(world: World) -> None:
+    async with world.client() as client:
+        one = await client.post("/evaluate", files={"dev": ("d", jsonl(examples(30)))})
+        wrong = await client.post("/evaluate", files={"file": ("d", jsonl(examples(30)))})
+    assert one.json()["errors"][0]["loc"] == ["body", "test"]
+    assert "`dev` and `test`" in wrong.json()["detail"]
+
+
+async def test_the_report_comes_as_json_or_as_a_page(world: World) -> None:
+    async with world.client() as client:
+        posted = await client.post("/evaluate", json={"dev": examples(30), "test": examples(30, "t")})
+        path = f"/evaluations/{posted.json()['id']}/report"
+        assert (await client.get(path)).json()["code"] == "not_found"
+        await world.jobs.keep_evaluation(posted.json()["id"], {"seed": 7, "experiments": []})
+        assert (await client.get(path)).json() == {"seed": 7, "experiments": []}
+        page = await client.get(path, headers={"Accept": "text/html"})
+    assert page.text == "<html>7</html>"
+    assert page.headers["content-type"].startswith("text/html")
+
+
+async def test_it_is_for_the_admin(world: World) -> None:
+    world.app.state.keys = Keys("admin-key", "score-key")
+    async with world.client() as client:
+        assert (await client.post("/evaluate", json={})).status_code == 401
+        wrong = await client.post("/evaluate", json={}, headers={"Authorization": "Bearer score-key"})
+    assert wrong.status_code == 403
+
+
+def test_the_body_is_described_and_may_be_large(world: World) -> None:
+    described = document(world.app, [EvaluateForm, EvaluateRequest, Problem])
+    content = described["paths"]["/evaluate"]["post"]["requestBody"]["content"]
+    assert set(content) == {"multipart/form-data", "application/json"}
+    assert {"EvaluateForm", "EvaluateRequest"} <= set(described["components"]["schemas"])
+    assert "/evaluate" in UPLOAD_PATHS

@@ -1,0 +1,128 @@
+"""Evaluation as a job: rows of two files in one store, drawn, tested, kept; and what the store forgets."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
+from service.domain.calibrating import Calibrator
+from service.domain.drawing import Drawer, Serving
+from service.domain.errors import InvalidDevData
+from service.domain.evaluating import COMMAND_ONLY, ByKind, Evaluator
+from service.domain.job_store import LeaseLostError
+from service.domain.jobs import CalibrateOptions
+from service.domain.material import Embedding
+from service.domain.models import Sampling
+from service.report import render
+from tests.unit.evaluation.worlds import rows, stored
+
+pytestmark = pytest.mark.anyio
+DEV, TEST = rows(32, 6, seed=1), rows(34, 6, seed=2)
+OPTIONS = CalibrateOptions(dev_rows=32, name="mine")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def both(*, drawn: bool = False, dev=DEV, test=TEST):
+    """The rows of both files under one count."""
+    found = [one.row for one in stored([*dev, *test])]
+    return [replace(row, samples=None) if drawn else row for row in found]
+
+
+class Bench:
+    """A store in a file, and the pipeline over it."""
+
+    def __init__(self, database, active) -> None:
+        self.jobs = SqlJobs(database, active)
+        self.llm = FakeLLM({row["prompt"]: row["samples"] for row in TEST})
+        embedder = FakeEmbedder(16)
+        serving = Serving(6, Sampling(), Sampling())
+        embedding = Embedding(embedder)
+        drawer = Drawer(self.llm, self.jobs, serving)
+        calibrator = Calibrator(self.jobs, SqlCalibrations(database, active), drawer, embedding)
+        self.pipeline = ByKind(calibrator, Evaluator(self.jobs, embedder, embedding))
+
+    async def run(self, found, options=OPTIONS):
+        job, _ = await self.jobs.submit(found, options)
+        claimed = await self.jobs.claim(job.id, "me")
+        await self.pipeline.draw(claimed)
+        await self.pipeline.finish(claimed)
+        return job.id, claimed
+
+
+@pytest.fixture
+async def bench(tmp_path) -> AsyncIterator[Bench]:
+    async with opened(tmp_path) as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened(folder) -> AsyncIterator[Bench]:
+    database = Database(f"sqlite:///{folder / 'store.db'}")
+    await database.start()
+    active = ActiveCalibrations(database)
+    await active.start()
+    try:
+        yield Bench(database, active)
+    finally:
+        await active.stop()
+        await database.stop()
+
+
+async def test_a_job_evaluates_and_keeps_what_it_found(bench):
+    job_id, _ = await bench.run(both())
+    job = await bench.jobs.get(job_id)
+    assert (job.kind, job.state, job.name, job.calibration_id) == ("evaluate", "succeeded", "mine", None)
+    results = await bench.jobs.evaluation(job_id)
+    assert (results["dev"]["used"], results["test"]["used"]) == (32, 34)
+    ran = {one["name"] for one in results["experiments"] if one["ran"]}
+    assert len(ran) == 15
+    assert {e["name"]: e["reason"] for e in results["experiments"]}["sampling_temperature"] == COMMAND_ONLY
+    assert 'id="algorithm1_diagram"' in await asyncio.to_thread(render, results)
+    assert [one async for one in bench.jobs.stored_rows(job_id)] == []  # forgotten: prompts and answers
+
+
+async def test_missing_answers_are_drawn(bench):
+    job_id, _ = await bench.run(both(drawn=True))
+    assert len(bench.llm.requests) == 66
+    results = await bench.jobs.evaluation(job_id)
+    assert results["num_samples"] == 6
+
+
+async def test_equal_rows_give_equal_results(bench):
+    first, _ = await bench.run(both())
+    second, _ = await bench.run(both())
+    found = [await bench.jobs.evaluation(job_id) for job_id in (first, second)]
+    assert json.dumps(found[0]) == json.dumps(found[1])
+
+
+async def test_too_few_usable_rows_in_either_file(bench):
+    short = [{**row, "samples": row["samples"][:2]} for row in TEST[:8]]
+    with pytest.raises(InvalidDevData, match="of 34 rows"):
+        await bench.run(both(test=[*short, *TEST[8:]]), replace(OPTIONS, num_samples=3, drawn_by="service"))
+
+
+async def test_a_lost_lease_keeps_nothing(bench):
+    job, _ = await bench.jobs.submit(both(), OPTIONS)
+    claimed = await bench.jobs.claim(job.id, "me")
+    await bench.jobs.claim(job.id, "other")
+    with pytest.raises(LeaseLostError):
+        await bench.jobs.keep_evaluation(claimed.lease, {"experiments": []})
+    assert await bench.jobs.evaluation(job.id) is None
+    assert len([one async for one in bench.jobs.stored_rows(job.id)]) == 66
+
+
+async def test_a_calibration_is_still_one(bench):
+    job_id, _ = await bench.run(both(), CalibrateOptions())
+    job = await bench.jobs.get(job_id)
+    assert job.kind == "calibrate"
+    assert job.calibration_id
+    assert await bench.jobs.evaluation(job_id) is None
