@@ -10,6 +10,7 @@ import pytest
 from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.domain.drawing import Serving
 from service.domain.errors import Conflict, InvalidDevData, LLMError
+from service.domain.evaluation.sampling_temperature import NAME
 from service.domain.models import Sampling
 from service.evaluate_command import evaluate
 from service.evaluate_gather import NOT_ASKED, SUPPLIED, Parts, Plan
@@ -189,3 +190,26 @@ def test_bad_rows_are_refused_before_anything_is_drawn(tmp_path):
     bad.write_text('{"prompt": "no reference"}\n')
     with pytest.raises(InvalidDevData):
         evaluate(Plan(dev, bad, tmp_path / "out"), parts())
+
+
+def test_empty_answers_conversations_and_several_references(tmp_path):
+    made = rows(40, 6, seed=3)
+    for i, row in enumerate(made):
+        row["reference"] = [row["reference"], "or this"]
+        if i % 3 == 0:
+            row["samples"][:2] = ["", ""]
+        if i % 2:
+            row["messages"] = [{"role": "user", "content": row.pop("prompt")}]
+    path = write(tmp_path / "rows.jsonl", made)
+    results = evaluate(Plan(path, path, tmp_path / "out"), parts())
+    assert all(one["ran"] for one in results["experiments"] if one["name"] not in ("embedders", NAME))
+    assert by_name(results)["constant_predictor"]["headline"]["one_within"]
+
+
+def test_rows_with_too_few_answers_are_left_out(tmp_path):
+    made = rows(40, 6, seed=3)
+    for row in made[:3]:
+        row["samples"] = row["samples"][:2]
+    path = write(tmp_path / "rows.jsonl", made)
+    results = evaluate(Plan(path, path, tmp_path / "out"), parts())
+    assert (results["test"]["rows"], results["test"]["used"]) == (40, 37)
