@@ -10,18 +10,20 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from service import __version__
+from service.adapters.wheels import WeightsError
 from service.api import calibrations, health, jobs, score
 from service.api.auth import Keys
 from service.api.calibration_deps import CalibrationServices
 from service.api.calibration_schemas import CalibrateForm, CalibrateRequest
 from service.api.deps import Defaults, Services
 from service.api.metrics import Metrics
-from service.api.middleware import BodyLimit, RequestContext
+from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import document
 from service.api.problems import Problem, install
 from service.api.score_schemas import BatchRequest, ScoreRequest
 from service.domain.devdata import UploadLimits
 from service.domain.drawing import Serving
+from service.domain.errors import EigencalError
 from service.domain.jobs import CalibrationStore, JobQueue
 from service.domain.models import Message, Sampling
 from service.domain.ports import Embedder, LanguageModel
@@ -171,6 +173,7 @@ def create_app(
     install(app)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
+    app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
     _describe(app)
     return app
 

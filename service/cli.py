@@ -59,7 +59,7 @@ def serve() -> None:
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
     try:
         app = create_app(settings)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         typer.echo(f"Cannot start: {error}", err=True)
         raise typer.Exit(2) from None
     if not settings.admin_key.get_secret_value():

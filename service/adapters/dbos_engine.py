@@ -11,6 +11,7 @@ import logging
 from typing import Any
 
 from service.adapters.job_engine import PARTS, Part, RunPart
+from service.adapters.store.database import translated
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +53,17 @@ class DbosEngine:
         self._run: RunPart | None = None
 
     async def start(self, run: RunPart) -> None:
-        """Launch DBOS, which takes up what this executor left. Raises RuntimeError if another engine runs."""
+        """Launch DBOS, which takes up what this executor left.
+
+        Raises StoreUnavailable, and RuntimeError if another engine runs.
+        """
         if _Current.engine is not None:
             raise RuntimeError("only one engine of durable jobs can run in a process")
         self._loop, self._run = asyncio.get_running_loop(), run
         _Current.engine = self
         try:
-            await asyncio.to_thread(self._launch)
+            with translated():
+                await asyncio.to_thread(self._launch)
         except BaseException:
             _Current.engine = None
             raise

@@ -49,6 +49,8 @@ class HttpEmbedder:
         max_queue: int = 64,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        if not base_url.startswith(("http://", "https://")):
+            raise ValueError("The embedding server's URL must start with http:// or https://.")
         root = base_url.rstrip("/").removesuffix("/v1")
         self._url = f"{root}/v1/embeddings"
         self._model = model

@@ -215,7 +215,10 @@ def _backoff_s(failures: int, retry_after_s: float | None) -> float:
 
 def _api_base(url: str) -> str:
     """Return the URL without trailing slash, with /v1 when it names a bare host; raises ValueError."""
-    parsed, url = httpx.URL(url), url.rstrip("/")
+    try:
+        parsed, url = httpx.URL(url), url.rstrip("/")
+    except httpx.InvalidURL as error:
+        raise ValueError(f"The LLM server's URL cannot be read: {error}.") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError("The LLM server's URL must start with http:// or https://.")
     return url if parsed.path.strip("/") else f"{url}/v1"

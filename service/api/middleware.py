@@ -6,6 +6,7 @@ Pure ASGI: it is on the path of every score, and Starlette's base class would ru
 import logging
 import re
 import secrets
+import sys
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -51,6 +52,25 @@ class RequestContext:
             if started:
                 raise
             await internal_problem(request_id)(scope, receive, send_with_id)
+
+
+class PlainStart:
+    """Tells why the application cannot start in one line, where the error is one meant for the operator."""
+
+    def __init__(self, app: ASGIApp, errors: tuple[type[Exception], ...]) -> None:
+        self._app = app
+        self._errors = errors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection, or the life of the application."""
+
+        async def plainly(message: Message) -> None:
+            error = sys.exc_info()[1]  # Starlette sends its traceback while it handles the error
+            if message["type"] == "lifespan.startup.failed" and isinstance(error, self._errors):
+                message = {**message, "message": f"Cannot start: {' '.join(str(error).split())}"}
+            await send(message)
+
+        await self._app(scope, receive, plainly if scope["type"] == "lifespan" else send)
 
 
 class BodyLimit:

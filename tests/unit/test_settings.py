@@ -42,6 +42,31 @@ def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "EIGENCAL_NUM_SAMPLES" in result.output
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("LLM_URL", "http://[::1", "LLM server's URL"),
+        ("LLM_URL", "127.0.0.1:8001", "http://"),
+        ("EMBEDDER_URL", "127.0.0.1:8002", "http://"),
+        ("DATABASE_URL", "store.db", "database URL"),
+        ("ANSWER_REGEX", "((", "regex"),
+        ("PROMPT_TEMPLATE", "no place", "{prompt}"),
+        ("DATA_DIR", __file__, "File exists"),
+        ("STOP", "newline", "EIGENCAL_STOP"),
+    ],
+)
+def test_settings_that_cannot_be_used_end_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv("EIGENCAL_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("EIGENCAL_LLM_BACKEND", "vllm")
+    monkeypatch.setenv(f"EIGENCAL_{name}", value)
+    result = CliRunner().invoke(cli, ["serve"])
+    assert result.exit_code == 2
+    assert said in result.output
+    assert result.output.count("\n") == 1
+
+
 def test_few_shot_text_stops_at_a_newline() -> None:
     assert Settings(llm_backend="embedded").default_stop(messages=False) == ("\n",)
     assert Settings(llm_backend="embedded").default_stop(messages=True) == ()

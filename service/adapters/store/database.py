@@ -29,7 +29,9 @@ def translated() -> Iterator[None]:
         raise
     except (SQLAlchemyError, OSError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
-        logger.warning("database failed: %s", type(cause).__name__)
+        # The first line alone: further ones of a driver may quote what was to be stored.
+        said = str(cause).partition("\n")[0][:200]
+        logger.warning("database failed: %s: %s", type(cause).__name__, said)
         raise StoreUnavailable(_UNAVAILABLE, retry_after_s=5.0) from None
 
 

@@ -2,6 +2,7 @@
 
 from sqlalchemy import make_url
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError
 
 JOBS_SCHEMA = "eigencal_jobs"
 
@@ -11,7 +12,10 @@ def store_url(url: str) -> URL:
 
     Raises ValueError for another database, or for SQLite in memory, which replicas and jobs cannot share.
     """
-    parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+    try:
+        parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+    except (ArgumentError, ValueError):
+        raise ValueError("the database URL must begin with sqlite:/// or postgresql://") from None
     kind = parsed.get_backend_name()
     if kind == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
