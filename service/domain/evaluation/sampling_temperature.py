@@ -65,6 +65,7 @@ def judge(choice: Choice, test: Split, seed: int = 0) -> Experiment:
     band = null_band(clusters, test.stack, test.spectra, served, np.random.default_rng([seed, 4]))
     headline: Row = {
         "sampling_temperature": choice.sampling_temperature,
+        "at_bound": _at_bound(choice),
         "test_eigenvalue_ece": finite(algorithm1(clusters, test.targets).ece),
         "band_low": finite(band.ece_low),
         "band_high": finite(band.ece_high),
@@ -72,3 +73,9 @@ def judge(choice: Choice, test: Split, seed: int = 0) -> Experiment:
         "test_accuracy": float(test.labels.right.mean()),
     }
     return ran(NAME, TITLE, headline, choice.points)
+
+
+def _at_bound(choice: Choice) -> str:
+    tried = [point["sampling_temperature"] for point in choice.points]
+    names = {tried[0]: "the lowest tried is the best", tried[-1]: "the highest tried is the best"}
+    return names.get(choice.sampling_temperature, "")

@@ -264,6 +264,7 @@ def test_the_sampling_temperature_of_least_ece_is_chosen(bench):
     assert by_temperature[choice.sampling_temperature] == min(by_temperature.values())
     found = judge(choice, bench.test)
     assert found["headline"]["sampling_temperature"] == choice.sampling_temperature
+    assert "tried is the best" in found["headline"]["at_bound"]
     clustered = cluster_prompts(bench.test.stack, bench.served["raw"].lambda_max)
     expected = algorithm1(clustered, bench.test.targets).ece
     assert found["headline"]["test_eigenvalue_ece"] == pytest.approx(expected, abs=1e-6)
