@@ -1,6 +1,7 @@
 """What every embedder needs around its model: each text embedded once, kept, and never too many at a time."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ Compute = Callable[[list[str]], Awaitable[Rows]]
 
 SMALLEST_NORM = 1e-12
 SMOOTHING = 0.2
+LONGEST_KEY = 200  # characters
 
 
 def unit_rows(raw: NDArray[np.generic], count: int) -> Rows:
@@ -52,7 +54,7 @@ class VectorCache:
 
     def __init__(self, compute: Compute, *, max_entries: int, max_queue: int) -> None:
         self._compute = compute
-        self._kept: LRU[str, Rows] = LRU(max_entries)
+        self._kept: LRU[str | bytes, Rows] = LRU(max_entries)
         self._max_queue = max_queue
         self._running: dict[str, _Batch] = {}
         self._batches: set[_Batch] = set()
@@ -83,7 +85,7 @@ class VectorCache:
         batches: dict[_Batch, None] = {}
         missing: list[str] = []
         for text in dict.fromkeys(texts):
-            if (row := self._kept.get(text)) is not None:
+            if (row := self._kept.get(_key(text))) is not None:
                 rows[text] = row
             elif (batch := self._running.get(text)) is not None:
                 batches[batch] = None
@@ -116,7 +118,7 @@ class VectorCache:
         self._forget(batch)
         if not batch.task.cancelled() and batch.task.exception() is None:
             for text, row in batch.task.result().items():
-                self._kept.put(text, row)
+                self._kept.put(_key(text), row)
 
     def _release(self, batch: _Batch) -> None:
         batch.waiters -= 1
@@ -129,6 +131,13 @@ class VectorCache:
         for text in batch.texts:
             if self._running.get(text) is batch:
                 del self._running[text]
+
+
+def _key(text: str) -> str | bytes:
+    """Return the text, or a hash of a long one: else the cache could hold gigabytes of text."""
+    if len(text) <= LONGEST_KEY:
+        return text
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
 async def _result(batch: _Batch) -> dict[str, Rows]:

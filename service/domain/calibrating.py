@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,11 +18,16 @@ from service.domain.ids import new_id
 from service.domain.job_store import ClaimedJob, JobStore, LeaseLostError, StoredRow
 from service.domain.jobs import JobStage
 from service.domain.material import Embedding, Material, usable_rows
-from service.domain.models import Fingerprint, caller_fingerprint
+from service.domain.models import Fingerprint, caller_fingerprint, with_embedder
 from service.domain.progress import Progress
 from service.domain.reporting import Outcome, make_report
+from service.spectral.subsets import fitted_sizes
 
 logger = logging.getLogger(__name__)
+
+
+class BrokenOffError(Exception):
+    """Ends a fit in its thread, which cannot be cancelled, once nobody waits for it any more."""
 
 
 class Pipeline(Protocol):
@@ -79,6 +85,10 @@ class Calibrator:
         material = await self._embedding.material(
             loaded.rows, loaded.num_samples, functools.partial(self._stage, job, "embedding")
         )
+        now = await self._embedding.identity(self._stage(job, "embedding", 0))
+        check_same(
+            loaded.fingerprint, with_embedder(loaded.fingerprint, now)
+        )  # it may have changed meanwhile
         active = self._calibrations.active(loaded.fingerprint.key())
         fitted = await self._fit(job, material, active)
         calibration = self._calibration(job, loaded, fitted)
@@ -122,24 +132,29 @@ class Calibrator:
     async def _fit(self, job: ClaimedJob, material: Material, active: Calibration | None) -> Fitted:
         """Fit in a thread, showing progress from here."""
         loop, reached = asyncio.get_running_loop(), asyncio.Queue[tuple[int, int]]()
+        over = threading.Event()
 
         def progress(done: int, total: int) -> None:
+            if over.is_set():
+                raise BrokenOffError
             loop.call_soon_threadsafe(reached.put_nowait, (done, total))
 
         options = job.options
         work = functools.partial(
             fit_all, material, options.method, active=active, seed=options.seed, progress=progress
         )
-        shown = asyncio.create_task(self._show(job, material.num_samples, reached))
+        total = len(fitted_sizes(material.num_samples))
+        shown = asyncio.create_task(self._show(job, total, reached))
         try:
             return await asyncio.to_thread(work)
         finally:
+            over.set()
             shown.cancel()
             with contextlib.suppress(asyncio.CancelledError, StoreUnavailable, LeaseLostError):
                 await shown
 
-    async def _show(self, job: ClaimedJob, num_samples: int, reached: asyncio.Queue[tuple[int, int]]) -> None:
-        shown = self._stage(job, "fitting", num_samples - 1)
+    async def _show(self, job: ClaimedJob, total: int, reached: asyncio.Queue[tuple[int, int]]) -> None:
+        shown = self._stage(job, "fitting", total)
         await shown.begin()
         while True:
             await reached.get()

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 CALLER = "caller"
@@ -154,6 +154,11 @@ def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
         "embedder_precision": embedder.precision,
         "embedder_dimension": embedder.dimension,
     }
+
+
+def with_embedder(fingerprint: Fingerprint, embedder: EmbedderIdentity) -> Fingerprint:
+    """Return the fingerprint of the same answers under this embedder."""
+    return replace(fingerprint, **_embedder_parts(embedder))
 
 
 def service_fingerprint(llm: LLMIdentity, sampling: Sampling, embedder: EmbedderIdentity) -> Fingerprint:

@@ -25,6 +25,10 @@ from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit
 
 MANY = 0.05  # share of truncated or empty answers that is worth a warning
 CONVERGED = 1e-4
+_FEWER = (
+    "Not activated because it serves fewer answers than the active calibration: requests for more would be "
+    "served raw."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,13 +67,17 @@ def decide(outcome: Outcome) -> Decision:
     rival = "active" if outcome.active else "raw"
     gap, low, high = mean_difference(risks[outcome.calibration.method], risks[rival], outcome.options.seed)
     asked = outcome.options.activate
-    activated = asked == "always" or (asked == "if_better" and (outcome.active is None or gap < 0))
+    enough = outcome.active is None or outcome.calibration.num_samples >= outcome.active.num_samples
+    better = outcome.active is None or gap < 0
+    activated = asked == "always" or (asked == "if_better" and better and enough)
     return {
         "asked": asked,
         "activated": activated,
         "against": outcome.active.id if outcome.active else None,
         "difference": estimate(gap, low, high),
-        "reason": _reason(asked, gap, low, high, outcome.active),
+        "reason": _reason(asked, gap, low, high, outcome.active)
+        if enough or asked != "if_better"
+        else _FEWER,
     }
 
 

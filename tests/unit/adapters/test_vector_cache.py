@@ -54,6 +54,18 @@ def test_rows_follow_the_texts_and_each_is_embedded_once() -> None:
     asyncio.run(scenario())
 
 
+def test_long_texts_are_remembered_without_being_kept() -> None:
+    async def scenario() -> None:
+        model, long = Model(), ["x" * 5000, "x" * 4999 + "\ud800", "y" * 5000]
+        cache = cached(model)
+        first = await cache.rows(long)
+        assert (await cache.rows(long)).tolist() == first.tolist()
+        assert len(model.batches) == 1
+        assert max(len(key) for key in cache._kept._entries) < 100
+
+    asyncio.run(scenario())
+
+
 def test_oldest_vector_is_forgotten() -> None:
     async def scenario() -> None:
         model = Model()

@@ -1,8 +1,10 @@
 """The whole pipeline against a store in a file: numbers, tables, decisions, warnings, exports."""
 
+import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -274,6 +276,64 @@ async def test_several_references_and_empty_answers(bench: Bench) -> None:
     assert "empty" in codes(report)
     assert found.fingerprint.embedder_dimension == 24
     assert all("" not in call for call in bench.embedder.calls)
+
+
+async def test_blank_space_around_answers_counts_no_more_than_in_a_score(bench: Bench) -> None:
+    rows = [replace(row, samples=(" ", "\n", *(row.samples or ())[2:])) for row in made_rows()]
+    padded = [replace(row, samples=tuple(f" {text} \n" for text in row.samples or ())) for row in rows]
+    found, report = await bench.run(padded, CalibrateOptions(activate="never"))
+    assert report["data"]["empty"] == pytest.approx(1 / 3)
+    clean, _ = await bench.run([replace(r, samples=tuple(t.strip() for t in r.samples or ())) for r in rows])
+    assert found.parameters == clean.parameters
+
+
+async def test_if_better_never_takes_calibration_from_requests_for_more_answers(bench: Bench) -> None:
+    first, _ = await bench.run(made_rows())
+    fewer = [replace(r, samples=(r.samples or ())[:4]) for r in made_rows(60, sharp=4.0, seed=5)]
+    _, report = await bench.run(fewer)
+    decision = report["decision"]
+    assert decision["difference"]["value"] < 0
+    assert not decision["activated"]
+    assert "answers" in decision["reason"]
+    assert bench.calibrations.any_active() == [first]
+
+
+async def test_an_embedder_that_changes_on_the_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    embed, other = bench.embedder.embed, replace(bench.embedder.identity, revision="2")
+
+    async def changing(texts: Sequence[str]) -> Any:
+        monkeypatch.setattr(FakeEmbedder, "identity", other)
+        return await embed(texts)
+
+    monkeypatch.setattr(bench.embedder, "embed", changing)
+    with pytest.raises(Conflict, match="embedder_revision"):
+        await bench.run(made_rows())
+
+
+async def test_a_fit_that_is_broken_off_leaves_no_thread_at_work(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, ended, stopped = threading.Event(), threading.Event(), []
+
+    def fit(*_: Any, progress: Callable[[int, int], None], **__: Any) -> None:
+        began.set()
+        try:
+            while True:
+                progress(1, 2)
+        except BaseException as error:
+            stopped.append(type(error).__name__)
+            raise
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("service.domain.calibrating.fit_all", fit)
+    running = asyncio.create_task(bench.run(made_rows()))
+    await asyncio.to_thread(began.wait, 20)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await asyncio.to_thread(ended.wait, 20)
+    assert stopped == ["BrokenOffError"]
 
 
 async def test_texts_are_embedded_once_in_small_chunks(bench: Bench) -> None:
