@@ -11,10 +11,15 @@ from pydantic import BaseModel
 
 from service import __version__
 from service.adapters.wheels import WeightsError
-from service.api import calibrations, health, jobs, score
+from service.api import calibrations, evaluations, health, jobs, score
 from service.api.auth import Keys
 from service.api.calibration_deps import CalibrationServices
-from service.api.calibration_schemas import CalibrateForm, CalibrateRequest
+from service.api.calibration_schemas import (
+    CalibrateForm,
+    CalibrateRequest,
+    EvaluateForm,
+    EvaluateRequest,
+)
 from service.api.deps import Defaults, Services
 from service.api.metrics import Metrics
 from service.api.middleware import BodyLimit, PlainStart, RequestContext
@@ -23,7 +28,7 @@ from service.api.problems import Problem, install
 from service.api.score_schemas import BatchRequest, ScoreRequest
 from service.domain.devdata import UploadLimits
 from service.domain.drawing import Serving
-from service.domain.errors import EigencalError
+from service.domain.errors import EigencalError, EmbedderUnavailable
 from service.domain.jobs import CalibrationStore, JobQueue
 from service.domain.models import Message, Sampling
 from service.domain.ports import Embedder, LanguageModel
@@ -168,7 +173,7 @@ def create_app(
     app.state.calibration_services = CalibrationServices(
         store.jobs, store.calibrations, UploadLimits(max_bytes=settings.max_upload_bytes), render_report
     )
-    for routes in (score, jobs, calibrations, health):
+    for routes in (score, jobs, calibrations, evaluations, health):
         app.include_router(routes.router)
     install(app)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
@@ -208,7 +213,10 @@ def own_keys(defaults: Defaults, scorer: Scorer) -> tuple[str, ...]:
     sampling = replace(defaults.sampling, stop=defaults.messages_stop)
     prompt = defaults.request(prompt="?")
     conversation = replace(defaults.request(messages=(Message("user", "?"),)), sampling=sampling)
-    return tuple(scorer.fingerprint(ScoreCommand(request)).key() for request in (prompt, conversation))
+    try:
+        return tuple(scorer.fingerprint(ScoreCommand(request)).key() for request in (prompt, conversation))
+    except EmbedderUnavailable:  # it has not told its identity yet
+        return ()
 
 
 def render_report(report: Mapping[str, Any]) -> str:
@@ -238,7 +246,14 @@ def _lifespan(*parts: Part) -> Callable[[FastAPI], Any]:
 
 
 def _describe(app: FastAPI) -> None:
-    bodies: list[type[BaseModel]] = [ScoreRequest, BatchRequest, CalibrateRequest, CalibrateForm]
+    bodies: list[type[BaseModel]] = [
+        ScoreRequest,
+        BatchRequest,
+        CalibrateRequest,
+        CalibrateForm,
+        EvaluateRequest,
+        EvaluateForm,
+    ]
     made: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:

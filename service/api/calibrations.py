@@ -94,10 +94,11 @@ async def post_activate(app: ServicesDep, calibration_id: CalibrationId) -> Cali
 )
 async def get_data(app: ServicesDep, calibration_id: CalibrationId) -> StreamingResponse:
     """Export the rows that the calibration was fitted on."""
-    if not (await _record(app, calibration_id)).data_kept:
+    record = await _record(app, calibration_id)
+    if not record.data_kept:
         raise NotFound("The data of this calibration are not kept.")
     attachment = f'attachment; filename="{calibration_id}.jsonl"'
-    lines = _lines(app, calibration_id)
+    lines = _lines(app, calibration_id, record.num_rows)
     return StreamingResponse(lines, media_type=NDJSON, headers={"Content-Disposition": attachment})
 
 
@@ -140,7 +141,11 @@ async def _record(app: CalibrationServices, calibration_id: str) -> CalibrationR
     return record
 
 
-async def _lines(app: CalibrationServices, calibration_id: str) -> AsyncIterator[bytes]:
+async def _lines(app: CalibrationServices, calibration_id: str, expected: int) -> AsyncIterator[bytes]:
+    sent = 0
     async for row in app.calibrations.rows(calibration_id):
         if row.usable():
             yield write_row(row)
+            sent += 1
+    if sent < expected:  # deleted meanwhile: a body broken off is no whole export
+        raise NotFound("The data of this calibration were deleted while they were exported.")

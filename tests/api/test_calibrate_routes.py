@@ -489,6 +489,16 @@ class TestCalibrations:
             problem(await client.get(path), 404, "not_found")
             assert (await client.get(f"/calibrations/{made.id}")).json()["data_kept"] is False
 
+    async def test_an_export_cut_short_by_a_deletion_is_no_whole_answer(self, world: World) -> None:
+        made = calibration()
+        await world.calibrations.add(made, {}, rows=list(rows(samples=("a", "b"))), num_rows=41)
+        async with (
+            served(world.app) as port,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+        ):
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.get(f"/calibrations/{made.id}/data")
+
     async def test_the_report_is_json_or_a_page(self, world: World) -> None:
         made = calibration()
         await world.calibrations.add(made, {"risk": 1.5, "auroc": None})

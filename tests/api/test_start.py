@@ -9,8 +9,9 @@ import pytest
 from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.adapters.memory_store import MemoryStore
 from service.adapters.wheels import WeightsError
-from service.app import create_app
+from service.app import build_embedder, create_app, defaults_of, own_keys
 from service.domain.errors import StoreUnavailable
+from service.domain.scoring import Scorer
 from service.settings import Settings
 
 
@@ -41,6 +42,13 @@ async def said(tmp_path: Path, error: Exception) -> str:
 )
 def test_an_error_for_the_operator_is_one_line(tmp_path: Path, error: Exception) -> None:
     assert asyncio.run(said(tmp_path, error)) == "Cannot start: no weights"
+
+
+def test_the_own_set_up_is_unknown_until_the_embedder_has_told_its_identity(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, embedder_url="http://127.0.0.1:9")
+    embedder = build_embedder(settings)
+    assert own_keys(defaults_of(settings), Scorer(FakeLLM(), embedder)) == ()
+    assert len(own_keys(defaults_of(settings), Scorer(FakeLLM(), FakeEmbedder()))) == 2
 
 
 def test_any_other_error_keeps_its_traceback(tmp_path: Path) -> None:

@@ -92,8 +92,13 @@ class ActiveCalibrations:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._poll_s)
-            with contextlib.suppress(StoreUnavailable):  # it was logged; the last known go on being served
+            try:
                 await self.refresh()
+            except StoreUnavailable:
+                continue  # it was logged; the last known go on being served
+            except Exception:
+                # Such as a row of a newer version, which this one cannot read: it must not stop following.
+                logger.exception("the active calibrations cannot be read")
 
 
 async def _load(connection: AsyncConnection) -> Sequence[Calibration]:

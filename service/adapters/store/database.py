@@ -79,6 +79,12 @@ class Database:
             async with self._require().begin() as connection:
                 yield connection
 
+    async def forget(self) -> None:
+        """Let nothing deleted linger beside the database: SQLite's log keeps pages as they were before."""
+        if self.url.get_backend_name() == "sqlite":
+            async with self.read() as connection:
+                await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def _require(self) -> AsyncEngine:
         if self._engine is None:
             raise StoreUnavailable("The database is not open yet.")
@@ -98,4 +104,5 @@ class Database:
         cursor.execute("PRAGMA journal_mode = WAL")
         cursor.execute(f"PRAGMA busy_timeout = {int(1000 * self._busy_timeout_s)}")
         cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten, not only unlinked
         cursor.close()

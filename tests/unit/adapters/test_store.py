@@ -11,7 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
-from service.adapters.store.tables import activations, dev_rows, jobs, metadata
+from service.adapters.store.active import make_current
+from service.adapters.store.tables import activations, calibrations, dev_rows, jobs, metadata
 from service.adapters.store.urls import jobs_url, store_url, sync_url
 from service.domain.errors import Conflict, InvalidDevData, StoreUnavailable
 from service.domain.job_store import LeaseLostError
@@ -327,6 +328,40 @@ def differences(url: str) -> list[Any]:
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         return list(compare_metadata(context, metadata))
+
+
+@pytest.mark.anyio
+async def test_what_is_forgotten_is_in_no_file_any_more(tmp_path: Path) -> None:
+    secret = b"a prompt to be forgotten"
+    async with opened(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        kept = [DevRow(i + 1, None, ("a",), prompt=f"{secret.decode()} {i}" * 20) for i in range(40)]
+        job, _ = await store.jobs.submit(kept, OPTIONS)
+        claimed = await store.jobs.claim(job.id, "me")
+        assert claimed is not None
+        fitted = calibration()
+        await store.jobs.succeed(claimed.lease, fitted, {}, 40, activate=False)
+        assert any(secret in file.read_bytes() for file in tmp_path.iterdir())
+        assert await store.calibrations.forget_data(fitted.id)
+        assert not [file.name for file in tmp_path.iterdir() if secret in file.read_bytes()]
+
+
+@pytest.mark.anyio
+async def test_a_calibration_that_cannot_be_read_does_not_end_the_following(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    async with opened(url) as here, opened(url) as peer:
+        newer, made = calibration("newer"), calibration()
+        await peer.calibrations.add(newer, {})
+        async with peer.database.write() as connection:
+            await connection.execute(sa.update(calibrations).values(body={"version": 2}))
+            await make_current(connection, newer.id, newer.fingerprint.key())
+        await until(lambda: "cannot be read" in caplog.text)
+        async with peer.database.write() as connection:
+            await connection.execute(sa.update(activations).values(current=False))
+        await peer.calibrations.add(made, {})
+        await peer.calibrations.activate(made.id)
+        await until(lambda: here.calibrations.active(made.fingerprint.key()) == made)
 
 
 @pytest.mark.anyio

@@ -14,6 +14,7 @@ import pytest
 
 from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
+from service.domain import calibrating
 from service.domain.calibrating import Calibrator
 from service.domain.calibration import Calibration
 from service.domain.drawing import Drawer, Serving
@@ -296,6 +297,23 @@ async def test_if_better_never_takes_calibration_from_requests_for_more_answers(
     assert not decision["activated"]
     assert "answers" in decision["reason"]
     assert bench.calibrations.any_active() == [first]
+
+
+async def test_one_that_is_activated_during_the_fit_has_to_be_beaten(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = await bench.run(made_rows(), CalibrateOptions(activate="never"))
+    make_report, made = calibrating.make_report, []
+
+    def meanwhile(outcome: Any) -> Any:
+        made.append(outcome)
+        monkeypatch.setattr(bench.calibrations, "active", lambda key: first)
+        return make_report(outcome)
+
+    monkeypatch.setattr(calibrating, "make_report", meanwhile)
+    _, report = await bench.run(made_rows())
+    assert [outcome.active for outcome in made] == [None, first]
+    assert (report["decision"]["against"], report["decision"]["activated"]) == (first.id, False)
 
 
 async def test_an_embedder_that_changes_on_the_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
