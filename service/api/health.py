@@ -62,6 +62,7 @@ async def root() -> Root:
         "batch": "/score/batch",
         "calibrate": "/calibrate",
         "calibrations": "/calibrations",
+        "evaluate": "/evaluate",
         "jobs": "/jobs",
     }
     return Root(name="Eigencal", version=__version__, links=paths)

@@ -18,9 +18,10 @@ config = schemathesis.Config.from_dict(
         "checks": {"negative_data_rejection": {"expected-statuses": REFUSALS}},
         "operations": [
             {
-                "include-path": "/calibrate",
+                "include-path": path,
                 "checks": {"positive_data_acceptance": {"expected-statuses": UPLOAD_ANSWERS}},
             }
+            for path in ("/calibrate", "/evaluate")
         ],
     }
 )
