@@ -4,7 +4,7 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -86,7 +86,7 @@ class CompletionClient:
         try:
             async with asyncio.timeout_at(deadline), self._slots:
                 started.append(clock())
-                completion = await self._with_retries(path, body, collector, deadline)
+                completion = await _cancelled_once(self._with_retries(path, body, collector, deadline))
             return Outcome(completion, None, started[0] - asked)
         except TimeoutError:
             failure: EigencalError = DeadlineExceeded("No answer came before the deadline.")
@@ -155,6 +155,20 @@ class CompletionClient:
                 yield response
         except (httpx.ConnectError, httpx.ConnectTimeout):
             raise _TransientError(LLMUnavailable("The LLM server cannot be reached.")) from None
+
+
+async def _cancelled_once(work: Coroutine[Any, Any, Completion]) -> Completion:
+    """Await a call in a task of its own, which is cancelled once however often the caller is.
+
+    A second cancellation would break off the closing of the connection, and the pool would count it as taken
+    for ever: a few dozen hang-ups, and no call would get through any more.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
 
 
 async def _read_stream(

@@ -163,7 +163,8 @@ async def batch_lines(app: Services, items: list[Any], request_id: str | None) -
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # Shielded: a hang-up cancels this again and again, which must not disturb what the tasks clean up.
+        await asyncio.shield(asyncio.gather(*tasks, return_exceptions=True))
 
 
 async def batch_line(app: Services, index: int, item: object, request_id: str | None) -> bytes:

@@ -351,6 +351,22 @@ def test_a_time_that_never_comes_is_not_told(never: str) -> None:
     )
 
 
+def test_a_second_cancellation_costs_no_connection() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        for turn in range(12):
+            call = asyncio.create_task(llm.generate(ask()))
+            while len(server.requests) <= turn:
+                await asyncio.sleep(0.001)
+            for _ in range(3):
+                call.cancel()
+                await asyncio.sleep(0)
+            await asyncio.wait({call})
+        server.default = answers()
+        assert len((await llm.generate(ask())).draws) == 4
+
+    played(scenario, default=hang, max_concurrency=1)
+
+
 def test_attempts_are_bounded() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         with pytest.raises(LLMUnavailable):
