@@ -69,8 +69,11 @@ class Store(Part, Protocol):
         """Return when the store answers; raise StoreUnavailable when it does not."""
 
 
-def build_llm(settings: Settings) -> LanguageModel:
-    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex."""
+def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
+    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex.
+
+    `logprobs`: ask an LLM server for the log-probability of each answer, too; the embedded one has none.
+    """
     from service.adapters.prompting import FEW_SHOT, PromptShape
 
     embedded = settings.llm_backend == "embedded"
@@ -100,6 +103,7 @@ def build_llm(settings: Settings) -> LanguageModel:
         timeout_s=settings.llm_timeout_s,
         max_concurrency=settings.llm_slots,
         use_priority=settings.llm_priority,
+        logprobs=logprobs,
     )
 
 

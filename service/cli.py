@@ -214,7 +214,7 @@ def _evaluation_parts(settings: Settings, embedders: list[str], entailment: str)
     messages = replace(defaults.sampling, stop=defaults.messages_stop)
     named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
     return Parts(
-        build_llm(settings),
+        build_llm(settings, logprobs=True),
         [build_embedder(one) for one in named],
         Serving(defaults.num_samples, defaults.sampling, messages),
         llm_slots(settings),
