@@ -93,7 +93,8 @@ class DurableJobs:
     async def events(self, job_id: str) -> AsyncIterator[Job]:
         """Yield the job now and whenever it has changed, ending with its final state."""
         last = None
-        while (job := await self._store.get(job_id)) is not None:
+        # Shielded: a watcher that goes in the middle of a query would cost its database connection.
+        while (job := await asyncio.shield(self._store.get(job_id))) is not None:
             if job != last:
                 yield job
             if job.finished:

@@ -9,6 +9,7 @@ import secrets
 import sys
 import time
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.problems import error_response, internal_problem
@@ -47,8 +48,10 @@ class RequestContext:
 
         try:
             await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            log.info("request %s: the caller hung up while sending", request_id)
         except Exception:
-            log.exception("unforeseen error in request %s %s", request_id, scope["path"])
+            log.exception("unforeseen error in request %s %r", request_id, scope["path"])
             if started:
                 raise
             await internal_problem(request_id)(scope, receive, send_with_id)

@@ -37,3 +37,22 @@ async def test_a_hang_up_cancels_the_generation(path: str, body: dict) -> None:
         while llm.active:
             await asyncio.sleep(0.01)
     assert llm.cancelled >= 1
+
+
+async def test_a_hang_up_in_the_middle_of_a_body_is_no_error_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="service")
+    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore())
+    async with served(app) as port, asyncio.timeout(20):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = (
+            b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        )
+        writer.write(head)
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        writer.close()
+        while "hung up" not in caplog.text:
+            await asyncio.sleep(0.01)
+    assert "unforeseen" not in caplog.text

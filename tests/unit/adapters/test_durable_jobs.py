@@ -104,6 +104,25 @@ async def test_a_job_succeeds(queue: Queue) -> None:
     assert states == sorted(set(states), key=states.index)  # no state told twice
 
 
+async def test_a_watcher_that_goes_breaks_no_query_off(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, began, go, answered = await queue.submit(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def get(job_id: str) -> Job:
+        began.set()
+        await go.wait()
+        answered.set()
+        return job
+
+    monkeypatch.setattr(queue.store, "get", get)
+    watcher = asyncio.ensure_future(anext(queue.jobs.events(job.id)))
+    async with asyncio.timeout(30):
+        await began.wait()
+        watcher.cancel()
+        await asyncio.wait({watcher})
+        go.set()
+        await answered.wait()
+
+
 async def test_an_error_for_the_caller_ends_the_job(queue: Queue) -> None:
     async def fail(job: ClaimedJob) -> None:
         raise ModelNotFound("The LLM server does not serve this model.")
