@@ -14,7 +14,7 @@ SECURITY_SCHEMES: dict[str, Any] = {"bearer": {"type": "http", "scheme": "bearer
 BEARER: dict[str, Any] = {"security": [{}, {"bearer": []}]}
 KEY_CODES = ("missing_key", "bad_key")
 ADMIN_CODES = (*KEY_CODES, "scope_required")
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
 
 @dataclass(frozen=True, slots=True)

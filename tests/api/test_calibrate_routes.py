@@ -594,6 +594,8 @@ class TestKeys:
             {"X-Forwarded-For": "192.0.2.1"},
             {"Forwarded": "for=192.0.2.1"},
             {"X-Real-IP": "127.0.0.1"},
+            {"X-Forwarded-Host": "service.example"},
+            {"Via": "1.1 proxy"},
         ],
     )
     async def test_a_proxy_or_a_browser_page_on_this_machine_is_no_caller_from_it(

@@ -330,6 +330,10 @@ def differences(url: str) -> list[Any]:
         return list(compare_metadata(context, metadata))
 
 
+def holding(folder: Path, secret: bytes) -> list[str]:
+    return [file.name for file in folder.iterdir() if secret in file.read_bytes()]
+
+
 @pytest.mark.anyio
 async def test_what_is_forgotten_is_in_no_file_any_more(tmp_path: Path) -> None:
     secret = b"a prompt to be forgotten"
@@ -340,9 +344,9 @@ async def test_what_is_forgotten_is_in_no_file_any_more(tmp_path: Path) -> None:
         assert claimed is not None
         fitted = calibration()
         await store.jobs.succeed(claimed.lease, fitted, {}, 40, activate=False)
-        assert any(secret in file.read_bytes() for file in tmp_path.iterdir())
+        assert holding(tmp_path, secret)
         assert await store.calibrations.forget_data(fitted.id)
-        assert not [file.name for file in tmp_path.iterdir() if secret in file.read_bytes()]
+        assert holding(tmp_path, secret) == []
 
 
 @pytest.mark.anyio
