@@ -1,10 +1,11 @@
 """The sampling stage: draw what is missing, keep each row as soon as it is there."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from service.domain.errors import Conflict, EigencalError
+from service.domain.errors import Conflict, EigencalError, LLMError
 from service.domain.job_store import ClaimedJob, JobStore, Lease, LeaseLostError, StoredRow
 from service.domain.jobs import DevRow
 from service.domain.models import (
@@ -20,7 +21,12 @@ from service.domain.ports import LanguageModel
 from service.domain.progress import Progress
 from service.domain.yielding import LiveFirst
 
+logger = logging.getLogger(__name__)
+
 LOW_PRIORITY = 10
+# Statuses by which a server refuses a single request, and how many such mean that it refuses all.
+REFUSALS = frozenset({400, 413, 422})
+REFUSED_AT_FIRST = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,7 @@ class Drawer:
                     group.create_task(run.work())
         except* (EigencalError, LeaseLostError) as errors:
             raise _first(errors) from None
+        await run.leave_refused()
 
     def missing(self, job_id: str) -> AsyncIterator[StoredRow]:
         """Yield the rows that lack answers."""
@@ -119,12 +126,32 @@ class _Run:
         self._bound = job.fingerprint
         self._rows = drawer.missing(job.lease.job_id)
         self._reading = asyncio.Lock()
+        self._refused: list[tuple[int, LLMError]] = []
+        self._draws: dict[int, Sequence[Draw]] = {}  # of the rows begun, by line
 
     async def work(self) -> None:
-        """Draw row after row until none is left."""
+        """Draw row after row until none is left.
+
+        A row that the LLM server refuses (too long, say) is left aside: it is no reason to lose the answers
+        of all others. While nothing else has come, many refusals mean that the set-up is wrong.
+        """
         while (stored := await self._next()) is not None:
-            await self._draw(stored)
+            try:
+                await self._draw(stored)
+            except LLMError as error:
+                self._refused.append((stored.row.line, error))
+                hopeless = self._bound is None and len(self._refused) >= REFUSED_AT_FIRST
+                if hopeless or error.extra.get("llm_status") not in REFUSALS:
+                    raise
             await self._progress.advance()
+
+    async def leave_refused(self) -> None:
+        """Close the rows that were refused with the answers they have; raise if every row was refused."""
+        for line, error in self._refused:
+            if self._bound is None:
+                raise error
+            logger.warning("the LLM server refused the row on line %d", line)
+            await self._drawer.keep(self._lease, line, self._draws[line], complete=True)
 
     async def _next(self) -> StoredRow | None:
         async with self._reading:
@@ -133,6 +160,7 @@ class _Run:
     async def _draw(self, stored: StoredRow) -> None:
         draws, wanted = stored.draws[: self._num_samples], self._num_samples
         while len(draws) < wanted:
+            self._draws[stored.row.line] = draws
             request = self._drawer.serving.request(stored.row, wanted - len(draws))
             got = await self._drawer.ask(request, self._progress)
             await self._bind(self._drawer.fingerprint(stored.row, self._embedder))

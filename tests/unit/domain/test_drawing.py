@@ -11,7 +11,7 @@ import pytest
 
 from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.adapters.store import ActiveCalibrations, Database, SqlJobs
-from service.domain.drawing import LOW_PRIORITY, Drawer, Serving
+from service.domain.drawing import LOW_PRIORITY, REFUSED_AT_FIRST, Drawer, Serving
 from service.domain.errors import (
     Conflict,
     DeadlineExceeded,
@@ -186,7 +186,8 @@ async def test_what_passes_is_waited_for(make: Make, passing: Exception) -> None
     ("fatal", "number"),
     [
         (ModelNotFound("no such model"), 1),
-        (LLMError("bad prompt", llm_status=400), 1),
+        (LLMError("bad prompt", llm_status=400), REFUSED_AT_FIRST),
+        (LLMError("no key", llm_status=401), 1),
         (LLMError("broken", llm_status=500), 3),
         (DeadlineExceeded("slow"), 3),
     ],
@@ -196,6 +197,26 @@ async def test_what_does_not_pass_is_raised(make: Make, fatal: Exception, number
         with pytest.raises(type(fatal), match=str(fatal)):
             await case.draw()
         assert len(case.llm.requests) == number
+
+
+@pytest.mark.parametrize("refused", [{"p0"}, {"p3", "p17"}])
+async def test_a_refused_row_costs_no_other(make: Make, refused: set[str]) -> None:
+    """A row too long for the model is closed without answers; the rest is drawn."""
+    llm = FakeLLM()
+
+    def refuse(request: GenerationRequest) -> None:
+        if request.prompt in refused:
+            llm.fail_with.append(LLMError("too long", llm_status=400))
+
+    llm._on_request = refuse
+    async with make(llm) as case:
+        await case.draw()
+        by_prompt = {f"p{i}": len(row) for i, row in enumerate(await case.answers())}
+        assert {prompt for prompt, count in by_prompt.items() if count == 0} == refused
+        assert {count for prompt, count in by_prompt.items() if prompt not in refused} == {5}
+        asked = len(llm.requests)
+        await case.draw()
+        assert len(llm.requests) == asked, "a row that is closed is not asked for again"
 
 
 async def test_patience_ends(make: Make) -> None:
