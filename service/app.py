@@ -23,7 +23,7 @@ from service.api.calibration_schemas import (
 from service.api.deps import Defaults, Services
 from service.api.metrics import Metrics
 from service.api.middleware import BodyLimit, PlainStart, RequestContext
-from service.api.openapi import document
+from service.api.openapi import Described
 from service.api.problems import Problem, install
 from service.api.score_schemas import BatchRequest, ScoreRequest
 from service.domain.devdata import UploadLimits
@@ -38,6 +38,16 @@ from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
+# Bodies that routes read themselves, and the error that all of them send: FastAPI cannot know of them.
+BODIES: list[type[BaseModel]] = [
+    ScoreRequest,
+    BatchRequest,
+    CalibrateRequest,
+    CalibrateForm,
+    EvaluateRequest,
+    EvaluateForm,
+    Problem,
+]
 DESCRIPTION = """\
 Scores how uncertain an LLM is about a prompt: draws answers, embeds them, and returns the calibrated largest
 eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix.
@@ -159,13 +169,14 @@ def create_app(
     scorer = Scorer(llm, embedder)
     store = store or build_store(settings, llm, embedder, defaults, scorer)
     scorer.calibrations = store.calibrations
-    app = FastAPI(
+    app = Described(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
         lifespan=_lifespan(embedder, llm, store),
         redoc_url=None,
     )
+    app.body_models = BODIES
     app.state.services = Services(
         scorer=scorer,
         defaults=defaults,
@@ -183,7 +194,6 @@ def create_app(
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
-    _describe(app)
     return app
 
 
@@ -247,22 +257,3 @@ def _lifespan(*parts: Part) -> Callable[[FastAPI], Any]:
             yield
 
     return lifespan
-
-
-def _describe(app: FastAPI) -> None:
-    bodies: list[type[BaseModel]] = [
-        ScoreRequest,
-        BatchRequest,
-        CalibrateRequest,
-        CalibrateForm,
-        EvaluateRequest,
-        EvaluateForm,
-    ]
-    made: dict[str, Any] = {}
-
-    def openapi() -> dict[str, Any]:
-        if not made:
-            made.update(document(app, [*bodies, Problem]))
-        return made
-
-    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,13 +1,14 @@
 """The OpenAPI document: what FastAPI derives, and the bodies that the routes read themselves."""
 
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from service.api.auth import SECURITY_SCHEMES
 
@@ -34,7 +35,19 @@ def json_body(model: str, examples: dict[str, Any] | None = None) -> dict[str, A
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
-def document(app: FastAPI, models: list[type[BaseModel]]) -> dict[str, Any]:
+class Described(FastAPI):
+    """An application whose document holds `body_models`, too: the bodies that routes read by `read_json`."""
+
+    body_models: Sequence[type[BaseModel]] = ()
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document; made once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = document(self, self.body_models)
+        return self.openapi_schema
+
+
+def document(app: FastAPI, models: Sequence[type[BaseModel]]) -> dict[str, Any]:
     """Return the document of an application, with the schemas of `models` among its components."""
     openapi = get_openapi(
         title=app.title,
@@ -43,8 +56,8 @@ def document(app: FastAPI, models: list[type[BaseModel]]) -> dict[str, Any]:
         routes=app.routes,
         tags=app.openapi_tags,
     )
-    pairs = [(model, "validation") for model in models]
-    _, definitions = models_json_schema(pairs, ref_template=REF)  # type: ignore[arg-type]
+    pairs: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "validation") for model in models]
+    _, definitions = models_json_schema(pairs, ref_template=REF)
     schemas = openapi.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(definitions["$defs"])
     # FastAPI's own form of a validation error is never sent.

@@ -39,7 +39,7 @@ class LanguageModelContract:
 
     @pytest.fixture
     def opened(self) -> Open:
-        raise NotImplementedError
+        pytest.fail("each subclass opens a model of its own")
 
     def played(self, opened: Open, scenario: Callable[[LanguageModel], Awaitable[Any]], **how: Any) -> Any:
         async def main() -> Any:
