@@ -55,7 +55,7 @@ def _parameters(made: dict[str, Any]) -> str:
 
 def show_again(console: Console, bodies: dict[str, dict[str, Any]]) -> None:
     """Print prompts scored with the active calibration, raw values beside the calibrated."""
-    table = _table("The same prompts, calibrated")
+    table = _table("The same prompts, with new answers, calibrated")
     table.add_column("prompt", ratio=3)
     table.add_column("answer", ratio=2)
     table.add_column("lambda_max\nraw -> calibrated", justify="right", no_wrap=True)
