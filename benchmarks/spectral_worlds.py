@@ -23,7 +23,8 @@ def prompts(count: int, num_samples: int, share: float, seed: int = 0) -> list[A
     """`count` prompts; the number of distinct answers varies evenly around `share` of the samples."""
     rng = np.random.default_rng(seed)
     spread = min(share, 1 - share)
-    sizes = np.rint(num_samples * rng.uniform(share - spread, share + spread, count)).astype(int)
+    shares = rng.permutation(np.linspace(share - spread, share + spread, count))
+    sizes = np.rint(num_samples * shares).astype(int)
     return [prompt(rng, num_samples, int(max(size, 1))) for size in sizes]
 
 

@@ -1,5 +1,6 @@
 """Many prompts at once: overlaps of answers and references, and stacked spectra. Same numbers as `gram`."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ def _dots(rows: Floats, size: int) -> tuple[Floats, Floats]:
     """Return the products of the first `size` rows with all, (size, n), and all squared lengths (n,)."""
     if size > SYMMETRIC_FROM:  # a matrix by its own transpose costs half, but has overhead
         dots = rows @ rows.T
-        return dots[:size], dots.diagonal()
+        return dots[:size], dots.diagonal().copy()
     return rows[:size] @ rows.T, np.einsum("nd,nd->n", rows, rows)
 
 
@@ -76,18 +77,20 @@ def overlaps(answers: Answers) -> Overlaps:
 
     Raises ValueError for zero or non-finite rows, no rows, or an index out of range.
     """
-    rows = np.concatenate([answers.vectors, answers.references]).astype(np.float64, copy=False)
-    size, index = len(answers.vectors), np.asarray(answers.index)
-    if size == 0 or len(rows) == size or index.size == 0:
+    size, references, index = len(answers.vectors), len(answers.references), np.asarray(answers.index)
+    if size == 0 or references == 0 or index.size == 0:
         raise ValueError("a prompt needs at least one answer and one reference")
-    if index.min() < 0 or index.max() >= size:
+    if int(index.astype(np.uint64, copy=False).max()) >= size:  # negative ones are huge
         raise ValueError("index points outside the distinct answers")
-    dots, squares = _dots(rows, size)
-    if not np.isfinite(squares).all() or not squares.all():
+    rows = np.empty((size + references, answers.vectors.shape[1]))
+    rows[:size], rows[size:] = answers.vectors, answers.references
+    cosines, squares = _dots(rows, size)
+    if not (squares.min() > 0 and squares.max() < np.inf):  # false for nan, too
         raise ValueError("vectors hold a zero row or values that are not finite")
-    lengths = np.sqrt(squares)
-    cosines = dots / (lengths[:size, None] * lengths)
-    return Overlaps(cosines[:, :size], cosines[:, size:].T / np.sqrt(len(rows) - size), index)
+    scale = 1 / np.sqrt(squares)
+    cosines *= scale
+    cosines *= scale[:size, None]
+    return Overlaps(cosines[:, :size], cosines[:, size:].T / math.sqrt(references), index)
 
 
 def weighted(one: Overlaps, draws: NDArray[np.int_] | None = None) -> Weighted:

@@ -1,7 +1,8 @@
 """Mean matrix log risk with its analytic gradient and Hessian in the unconstrained parameters of each map.
 
 Notation: l_i = log lambda_i, a = 1/T, x = log T, z = logit g, c_i and c_out as in `risk`, sum c + c_out = 1.
-Averages are over prompts, with optional weights (n,) of sum 1 (a bootstrap resample).
+Averages are over prompts, with optional weights (n,) of sum 1 (a bootstrap resample). The eigenvalues of all
+prompts lie end to end in one vector of E: ranks differ widely, and padding would be most of a matrix.
 """
 
 from dataclasses import dataclass
@@ -9,56 +10,71 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.spectral.maps import log_null_count, log_softmax
+from service.spectral.maps import log_null_count
 from service.spectral.risk import DevSet
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """What both objectives take from a dev set once: finite l (n, R), mask (n, R), c (n, R), weights (n,)."""
+    """What both objectives take from a dev set once.
 
-    log_eigenvalues: Floats
-    padding: Floats
+    logs: (E,), l, descending within a prompt; alignment: (E,), c times the prompt's weight.
+    first: (n,), where each prompt begins; prompt: (E,), whose eigenvalue it is.
+    outside: (n,), c_out times the weight; weights: (n,).
+    """
+
+    logs: Floats
     alignment: Floats
+    first: Ints
+    prompt: Ints
     outside: Floats
     weights: Floats
     dev: DevSet
 
+    def sums(self, values: Floats) -> Floats:
+        """Return the sum over each prompt's eigenvalues, (n,), of values (E,)."""
+        return np.asarray(np.add.reduceat(values, self.first))
+
 
 def terms(dev: DevSet, weights: Floats | None = None) -> Terms:
     """Return the terms of a dev set; equal weights for None."""
-    inside = dev.eigenvalues > 0
-    finite = np.where(inside, dev.log_eigenvalues, 0.0)
     share = np.full(len(dev), 1.0 / len(dev)) if weights is None else weights
-    return Terms(finite, np.where(inside, 0.0, -np.inf), dev.alignment, dev.outside, share, dev)
+    prompt = np.repeat(np.arange(len(dev)), dev.rank)
+    first = np.cumsum(dev.rank) - dev.rank
+    column = np.arange(prompt.size) - first[prompt]
+    logs, aligned = dev.log_eigenvalues[prompt, column], dev.alignment[prompt, column]
+    return Terms(logs, aligned * share[prompt], first, prompt, dev.outside * share, share, dev)
 
 
 class TemperatureRisk:
     """R(x) of `TemperatureMap`: R_a = -sum c l - c_out log eps + E_p[l], R_aa = Var_p[l]; convex in a."""
 
     def __init__(self, parts: Terms, eps: float) -> None:
-        null = np.full((len(parts.dev), 1), np.log(eps))
-        count = log_null_count(parts.dev.rank, parts.dev.dimension)
-        self._scores = np.concatenate([parts.log_eigenvalues, null], axis=1)
-        self._offset = np.concatenate([parts.padding, count[:, None]], axis=1)
-        target = (parts.alignment * parts.log_eigenvalues).sum(axis=1) + parts.outside * np.log(eps)
-        self._target = float(parts.weights @ target)
-        self._weights = parts.weights
+        self._parts = parts
+        self._top = parts.logs[parts.first]
+        self._below = parts.logs - self._top[parts.prompt]
+        self._null = np.log(eps) - self._top
+        self._null_count = log_null_count(parts.dev.rank, parts.dev.dimension)
+        self._target = float(parts.alignment @ parts.logs + parts.outside.sum() * np.log(eps))
 
     def __call__(self, point: Floats) -> tuple[float, Floats, Floats]:
         """Return R (nats), dR/dx (1,), d2R/dx2 (1, 1) at x = log T."""
-        a = float(np.exp(-point[0]))
-        exponent = a * self._scores + self._offset
-        peak = exponent.max(axis=1)
-        p = np.exp(exponent - peak[:, None])
-        total = p.sum(axis=1)
-        mean = np.einsum("nr,nr->n", p, self._scores) / total
-        square = np.einsum("nr,nr,nr->n", p, self._scores, self._scores) / total
-        value = float(self._weights @ (peak + np.log(total))) - a * self._target
-        slope = float(self._weights @ mean) - self._target
-        curvature = float(self._weights @ np.maximum(square - mean**2, 0.0))
+        a, parts, below = float(np.exp(-point[0])), self._parts, self._below
+        # relative to the largest eigenvalue; the null ones, many, may outweigh it
+        null = a * self._null + self._null_count
+        peak = np.maximum(null, 0.0)
+        null = np.exp(null - peak)
+        p = np.exp(a * below - peak[parts.prompt])
+        total = parts.sums(p) + null
+        weighted = p * below
+        mean = (parts.sums(weighted) + null * self._null) / total
+        square = (parts.sums(weighted * below) + null * self._null**2) / total
+        value = float(parts.weights @ (a * self._top + peak + np.log(total))) - a * self._target
+        slope = float(parts.weights @ (self._top + mean)) - self._target
+        curvature = float(parts.weights @ np.maximum(square - mean**2, 0.0))
         return value, np.array([-a * slope]), np.array([[a * a * curvature + a * slope]])
 
 
@@ -73,31 +89,36 @@ class DepolarizedRisk:
 
     def __init__(self, parts: Terms) -> None:
         self._parts = parts
-        self._log_d = np.log(np.maximum(parts.dev.dimension, parts.dev.rank).astype(np.float64))
-        self._outside = float(parts.weights @ parts.outside)
-        self._null = float(parts.weights @ (parts.outside * self._log_d))
-        self._weighted = parts.weights[:, None] * parts.alignment
+        self._below = parts.logs - parts.logs[parts.first][parts.prompt]
+        self._dimension = np.maximum(parts.dev.dimension, parts.dev.rank).astype(np.float64)
+        mass = parts.sums(parts.alignment) + parts.outside
+        self._mass = float(mass.sum())
+        self._spread = float(mass @ np.log(self._dimension))
 
     def __call__(self, point: Floats) -> tuple[float, Floats, Floats]:
         """Return R (nats), its gradient (2,) and Hessian (2, 2) at (log T, logit g)."""
-        a, z = float(np.exp(-point[0])), float(point[1])
+        a, z, parts = float(np.exp(-point[0])), float(point[1]), self._parts
         g, log_g = 1 / (1 + np.exp(-z)), -np.logaddexp(0, -z)
-        log_s = log_softmax(a * self._parts.log_eigenvalues + self._parts.padding)
-        ratio = np.exp(log_s + self._log_d[:, None] - z)
+        e = np.exp(a * self._below)
+        total = parts.sums(e)
         # log p = log(g/d) + log(1 + ratio); the ratio of signal to noise is rho / (1 - rho)
-        logs = float(self._weighted.sum(axis=1) @ (log_g - self._log_d))
-        value = -logs - float((self._weighted * np.log1p(ratio)).sum()) - log_g * self._outside + self._null
-        return value, *self._derivatives(a, g, log_s, ratio / (1 + ratio))
+        ratio = e * (self._dimension * np.exp(-z) / total)[parts.prompt]
+        value = self._spread - log_g * self._mass - float(parts.alignment @ np.log1p(ratio))
+        mean = parts.sums(e * self._below) / total
+        delta = self._below - mean[parts.prompt]
+        variance = parts.sums(e * delta * delta) / total
+        return value, *self._derivatives(a, g, delta, variance, ratio)
 
-    def _derivatives(self, a: float, g: float, log_s: Floats, rho: Floats) -> tuple[Floats, Floats]:
-        logs, c = self._parts.log_eigenvalues, self._weighted
-        s = np.exp(log_s)
-        delta = logs - np.einsum("nr,nr->n", s, logs)[:, None]
-        variance = np.einsum("nr,nr,nr->n", s, delta, delta)
-        signal, mixed = c * rho, c * rho * (1 - rho)
-        r_a = -float((signal * delta).sum())
-        r_aa = float(variance @ signal.sum(axis=1) - (mixed * delta**2).sum())
-        r_az = float((mixed * delta).sum())
-        r_z = g - self._outside - float((c - signal).sum())
+    def _derivatives(
+        self, a: float, g: float, delta: Floats, variance: Floats, ratio: Floats
+    ) -> tuple[Floats, Floats]:
+        noise = 1 / (1 + ratio)
+        signal = self._parts.alignment * (ratio * noise)
+        mixed = signal * noise
+        tilted = mixed * delta
+        r_a = -float(signal @ delta)
+        r_aa = float(variance @ self._parts.sums(signal)) - float(tilted @ delta)
+        r_az = float(tilted.sum())
+        r_z = g - self._mass + float(signal.sum())
         r_zz = g * (1 - g) - float(mixed.sum())
         return np.array([-a * r_a, r_z]), np.array([[a * a * r_aa + a * r_a, -a * r_az], [-a * r_az, r_zz]])
