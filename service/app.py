@@ -127,6 +127,7 @@ def build_embedder(settings: Settings) -> Embedder:
             settings.embedder,
             api_key=settings.embedder_api_key.get_secret_value(),
             cache_size=settings.embedder_cache,
+            embeds_empty=settings.empty_answers == "embedded",
         )
     from service.adapters.sentence_transformer import SentenceTransformerEmbedder
 
@@ -137,6 +138,7 @@ def build_embedder(settings: Settings) -> Embedder:
         cache_size=settings.embedder_cache,
         max_queue=settings.embedder_queue,
         threads=settings.embedder_threads or None,
+        embeds_empty=settings.empty_answers == "embedded",
     )
 
 

@@ -140,7 +140,7 @@ async def _material(
     run: Run, embedder: Embedder, stage: str, rows: list[StoredRow], num_samples: int
 ) -> Material:
     texts = all_texts(rows)
-    embedded = texts_to_embed(texts)
+    embedded = texts_to_embed(texts, embeds_empty=embedder.embeds_empty)
     run.shown.stage(f"{stage} ({embedder.identity.name})", len(embedded))
     kept = KeptVectors(embedder, run.plan.out / "vectors")
     vectors = outcome_vectors(texts, await kept.vectors(embedded, run.shown.advance))

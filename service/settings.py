@@ -83,6 +83,10 @@ class Settings(BaseSettings):
     embedder: str = Field(
         "all-mpnet-base-v2", description="Sentence embedder: a packaged name, a folder, or a hub name."
     )
+    empty_answers: Literal["outcome", "embedded"] = Field(
+        "outcome",
+        description='Empty answers: one `outcome` orthogonal to all others, or `embedded` as the text "".',
+    )
     embedder_url: str = Field(
         "",
         description="Base URL of an OpenAI-style embeddings server to use instead; `embedder` is its model.",

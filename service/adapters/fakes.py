@@ -125,8 +125,10 @@ class FakeEmbedder:
         *,
         vectors: Mapping[str, Sequence[float]] | None = None,
         gate: asyncio.Event | None = None,
+        embeds_empty: bool = False,
     ) -> None:
         self.dimension = dimension
+        self.embeds_empty = embeds_empty
         self.available = True
         self.calls: list[tuple[str, ...]] = []
         self._gate = gate
@@ -135,7 +137,7 @@ class FakeEmbedder:
     @property
     def identity(self) -> EmbedderIdentity:
         """Return the fake's identity."""
-        return EmbedderIdentity("fake-embedder", "1", self.dimension, "float32")
+        return EmbedderIdentity("fake-embedder", "1", self.dimension, "float32", self.embeds_empty)
 
     async def start(self) -> None:
         """Nothing to load."""

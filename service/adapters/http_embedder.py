@@ -47,6 +47,7 @@ class HttpEmbedder:
         cache_size: int = 20_000,
         max_batch: int = 64,
         max_queue: int = 64,
+        embeds_empty: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
@@ -54,6 +55,7 @@ class HttpEmbedder:
         root = base_url.rstrip("/").removesuffix("/v1")
         self._url = f"{root}/v1/embeddings"
         self._model = model
+        self.embeds_empty = embeds_empty
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout_s = timeout_s
         self._max_batch = max_batch
@@ -110,7 +112,8 @@ class HttpEmbedder:
         payload = _payload(await self._post(texts))
         rows = unit_rows(_matrix(payload, len(texts)), len(texts))
         self._answered_at = time.monotonic()
-        self._learn(EmbedderIdentity(self._model, _reported(payload, self._model), rows.shape[1], "float32"))
+        revision = _reported(payload, self._model)
+        self._learn(EmbedderIdentity(self._model, revision, rows.shape[1], "float32", self.embeds_empty))
         return rows
 
     def _learn(self, identity: EmbedderIdentity) -> None:

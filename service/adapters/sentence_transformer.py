@@ -47,9 +47,11 @@ class SentenceTransformerEmbedder:
         max_queue: int = 64,
         threads: int | None = None,
         hub_revision: str | None = None,
+        embeds_empty: bool = False,
         load: Load = load_model,
     ) -> None:
         self._wanted = str(name_or_folder)
+        self.embeds_empty = embeds_empty
         self._cache_dir = cache_dir
         self._options = LoadOptions(device, precision, threads, hub_revision)
         self._load_model = load
@@ -114,7 +116,8 @@ class SentenceTransformerEmbedder:
         model = self._load_model(source, self._options)
         dimension = _encode(model, ["warm up"]).shape[1]
         revision = source.revision or hub_commit(model) or self._options.hub_revision or ""
-        self._identity = EmbedderIdentity(source.name, revision, dimension, self._options.precision)
+        precision = self._options.precision
+        self._identity = EmbedderIdentity(source.name, revision, dimension, precision, self.embeds_empty)
         self._model = model
 
 

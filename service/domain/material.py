@@ -94,7 +94,8 @@ class Embedding:
         texts = all_texts(rows)
         progress = start(len(texts))
         await progress.begin()
-        vectors = outcome_vectors(texts, await self._embed(texts_to_embed(texts), progress))
+        embedded = texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
+        vectors = outcome_vectors(texts, await self._embed(embedded, progress))
         place = {text: i for i, text in enumerate(texts)}
         return assemble(rows, num_samples, vectors, place, self._embedder.identity.dimension)
 

@@ -8,6 +8,10 @@ from typing import Any, Literal
 CALLER = "caller"
 SERVICE = "service"
 
+# How empty answers count: each other's equal and orthogonal to the rest, or by the model's vector for "".
+OUTCOME = "outcome"
+EMBEDDED = "embedded"
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -98,12 +102,16 @@ class LLMIdentity:
 
 @dataclass(frozen=True, slots=True)
 class EmbedderIdentity:
-    """What decides the vectors: `revision` is a weights hash or hub revision, `precision` e.g. "float32"."""
+    """What decides the vectors: `revision` is a weights hash or hub revision, `precision` e.g. "float32".
+
+    `embeds_empty`: an empty answer has the model's vector for "", instead of being an outcome of its own.
+    """
 
     name: str
     revision: str
     dimension: int
     precision: str
+    embeds_empty: bool = False
 
 
 def shape_hash(**parts: Any) -> str:
@@ -129,12 +137,16 @@ class Fingerprint:
     api: str = ""
     prompt_shape: str = ""
     answer_regex: str = ""
+    empty_answers: str = OUTCOME
     sampling: dict[str, Any] = field(default_factory=dict)
 
     def parts(self) -> dict[str, Any]:
         """Return the parts by name, sampling parameters flattened to `sampling.temperature` etc."""
         flat = asdict(self)
         sampling = flat.pop("sampling")
+        if self.empty_answers == OUTCOME:
+            # left out, so that calibrations older than this part keep their keys
+            del flat["empty_answers"]
         return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
 
     def differs(self, other: "Fingerprint") -> list[str]:
@@ -153,6 +165,7 @@ def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
         "embedder_revision": embedder.revision,
         "embedder_precision": embedder.precision,
         "embedder_dimension": embedder.dimension,
+        "empty_answers": EMBEDDED if embedder.embeds_empty else OUTCOME,
     }
 
 

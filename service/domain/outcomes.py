@@ -1,4 +1,7 @@
-"""From answers to outcomes: equal answers are one, and all empty answers are one of their own."""
+"""From answers to outcomes: equal answers are one, and all empty answers are one of their own.
+
+An operator may have empty answers embedded as the text "" instead, as the paper's scripts do.
+"""
 
 from collections.abc import Sequence
 
@@ -21,18 +24,19 @@ def counts(index: NDArray[np.int_]) -> NDArray[np.int_]:
     return np.bincount(index)
 
 
-def texts_to_embed(texts: Sequence[str]) -> list[str]:
-    """Return the texts that have a vector of the embedder's: all but the empty one."""
-    return [text for text in texts if text]
+def texts_to_embed(texts: Sequence[str], *, embeds_empty: bool) -> list[str]:
+    """Return the texts that have a vector of the embedder's: all but the empty one, or all."""
+    return [text for text in texts if text or embeds_empty]
 
 
 def outcome_vectors(texts: Sequence[str], embedded: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return one unit vector per distinct text, from the vectors (n, d) of `texts_to_embed(texts)`.
 
-    Shape (k, d) without an empty text. With one, (k, d + 1): the extra coordinate belongs to the empty
-    answer alone, which makes it orthogonal to every other. The space keeps its dimension d all the same.
+    Shape (k, d) where every text was embedded. With an empty one that was not, (k, d + 1): the extra
+    coordinate belongs to the empty answer alone, which makes it orthogonal to every other. The space keeps
+    its dimension d all the same.
     """
-    if "" not in texts:
+    if len(embedded) == len(texts):
         return embedded
     vectors = np.zeros((len(texts), embedded.shape[1] + 1), dtype=np.float32)
     vectors[[i for i, text in enumerate(texts) if text], :-1] = embedded

@@ -35,6 +35,10 @@ class Embedder(Protocol):
     """Maps texts to unit vectors."""
 
     @property
+    def embeds_empty(self) -> bool:
+        """Tell whether an empty answer is embedded as the text "", instead of being an outcome of its own."""
+
+    @property
     def identity(self) -> EmbedderIdentity:
         """Return what decides the vectors; known once started."""
 
@@ -45,7 +49,7 @@ class Embedder(Protocol):
         """Release everything; idempotent."""
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return unit rows, shape (len(texts), dimension). Texts should be distinct and not empty.
+        """Return unit rows, shape (len(texts), dimension), for distinct texts: "" only if `embeds_empty`.
 
         Raises EmbedderUnavailable, Overloaded.
         """

@@ -21,6 +21,7 @@ PARTS = {
     "api": "API of the model",
     "prompt_shape": "Prompt shape",
     "answer_regex": "Answer regex",
+    "empty_answers": "Empty answers",
     "sampling.temperature": "Sampling temperature",
     "sampling.top_p": "Sampling top_p",
     "sampling.top_k": "Sampling top_k (0: no limit)",

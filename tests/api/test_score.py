@@ -18,7 +18,7 @@ ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}
 
 @pytest.fixture
 def embedder() -> FakeEmbedder:
-    return FakeEmbedder(8, vectors=ORTHOGONAL)
+    return FakeEmbedder(8, vectors={**ORTHOGONAL, "": ORTHOGONAL["a"]})
 
 
 class Active(NoCalibrations):
@@ -102,6 +102,26 @@ async def test_empty_answers_are_one_outcome_orthogonal_to_all(client: Client) -
     assert body["num_empty"] == 2
     assert only["lambda_max"] == pytest.approx(1.0)
     assert only["answer"] == ""
+
+
+async def test_empty_answers_embedded_as_a_text(client: Client, embedder: FakeEmbedder) -> None:
+    embedder.embeds_empty = True
+    async with client() as http:
+        body = (await http.post("/score", json={"samples": ["a", "", "  ", "a"]})).json()
+    assert body["lambda_max"] == pytest.approx(1.0, abs=1e-12)
+    assert (body["num_empty"], body["num_distinct"]) == (2, 2)
+
+
+async def test_how_empty_answers_count_is_part_of_what_a_calibration_is_bound_to(client: Client) -> None:
+    fitted = calibration(caller_fingerprint("", FakeEmbedder(8).identity))
+    other = calibration(caller_fingerprint("", FakeEmbedder(8, embeds_empty=True).identity))
+    assert "empty_answers" not in fitted.fingerprint.parts()  # older calibrations keep their keys
+    for active, calibrated in ((fitted, True), (other, False)):
+        async with client(calibrations=Active(active)) as http:
+            body = (await http.post("/score", json={"samples": ["a", "b"]})).json()
+        assert body["calibrated"] is calibrated
+        differs = [w["differs"] for w in body["warnings"] if w["code"] == "calibration_mismatch"]
+        assert differs == ([] if calibrated else [["empty_answers"]])
 
 
 async def test_modes_spectrum_and_samples_on_request(client: Client) -> None:

@@ -12,7 +12,8 @@ def test_distinct_keeps_the_order_of_appearance() -> None:
     assert texts == ["b", "a", ""]
     assert index.tolist() == [0, 1, 0, 2, 1, 2]
     assert counts(index).tolist() == [2, 2, 2]
-    assert texts_to_embed(texts) == ["b", "a"]
+    assert texts_to_embed(texts, embeds_empty=False) == ["b", "a"]
+    assert texts_to_embed(texts, embeds_empty=True) == texts
 
 
 def test_an_empty_answer_is_orthogonal_to_every_other() -> None:
@@ -26,6 +27,11 @@ def test_an_empty_answer_is_orthogonal_to_every_other() -> None:
 def test_without_one_the_vectors_are_as_they_came() -> None:
     embedded = np.ones((2, 3), dtype=np.float32)
     assert outcome_vectors(["a", "b"], embedded) is embedded
+
+
+def test_an_empty_answer_that_was_embedded_keeps_its_vector() -> None:
+    embedded = np.ones((2, 3), dtype=np.float32)
+    assert outcome_vectors(["a", ""], embedded) is embedded
 
 
 @pytest.mark.parametrize("number", [1, 4])
