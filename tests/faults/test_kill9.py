@@ -1,24 +1,28 @@
 """Real processes, really killed: a job ends with the same result, and no kept answer is drawn again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from service.domain.jobs import CalibrateOptions
-from tests.support.job_worker import NUM_SAMPLES, dev_rows
+from service.domain.jobs import CalibrateOptions, Job
+from tests.support.job_worker import NUM_SAMPLES, Replica, dev_rows
 from tests.support.processes import (
+    calm,
     final,
+    final_results,
     idle_replica,
     kept_prompts,
     kill,
     requests,
-    undisturbed,
     until_asked,
     until_kept,
     worker,
 )
 
-ROWS = 60
+ROWS = 64
+CALIBRATE, EVALUATE = CalibrateOptions(), CalibrateOptions(dev_rows=32)
+both_kinds = pytest.mark.parametrize("options", [CALIBRATE, EVALUATE], ids=lambda found: found.kind)
 pytestmark = pytest.mark.anyio
 
 
@@ -27,10 +31,19 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_killed_three_times(tmp_path: Path) -> None:
+async def outcome(made: Replica, job: Job) -> dict[str, Any]:
+    """Return what a job found, without the id and the time of it."""
+    if job.kind == "evaluate":
+        return await final_results(made, job)
+    found = await final(made, job)
+    return {"parameters": found.parameters, "method": found.method, "fingerprint": found.fingerprint}
+
+
+@both_kinds
+async def test_killed_three_times(tmp_path: Path, options: CalibrateOptions) -> None:
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:
-        job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), options)
         for life in range(1, 4):
             async with worker(url, log, slow_s=0.05) as process:
                 await until_kept(outside, job, 14 * life)
@@ -43,28 +56,29 @@ async def test_killed_three_times(tmp_path: Path) -> None:
                 await until_asked(log, before + 3)
             assert not {one.prompt for one in requests(log)[before:]} & kept
         async with worker(url, log):
-            ended = await final(outside, job)
+            found = await outcome(outside, job)
     drawn = requests(log)
     assert {one.prompt for one in drawn} == {f"question {i}" for i in range(ROWS)}
     assert {one.num_samples for one in drawn} == {NUM_SAMPLES}
     assert len(drawn) <= ROWS + 6 * 2  # six kills, two slots: what was in flight, no more
-    calm = await undisturbed(tmp_path, ROWS)
-    assert ended.parameters == calm.parameters
-    assert (ended.method, ended.fingerprint) == (calm.method, calm.fingerprint)
+    assert found == await calm(tmp_path, ROWS, options, outcome)
 
 
-async def test_killed_after_sampling(tmp_path: Path) -> None:
-    """Nothing is drawn again when all answers are there, and one calibration comes of it."""
+@both_kinds
+async def test_killed_after_sampling(tmp_path: Path, options: CalibrateOptions) -> None:
+    """Nothing is drawn again when all answers are there, and one result comes of it."""
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:
-        job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), options)
         async with worker(url, log) as process:
             async for state in outside.jobs.events(job.id):
                 if state.stage in ("embedding", "fitting", "reporting"):
                     await kill(process)
                     break
+            assert not state.finished
         before = requests(log)
         async with worker(url, log):
-            await final(outside, job)
+            found = await outcome(outside, job)
         assert requests(log) == before
-        assert len(await outside.calibrations.list_all()) == 1
+        assert len(await outside.calibrations.list_all()) == (1 if options is CALIBRATE else 0)
+    assert found == await calm(tmp_path, ROWS, options, outcome)

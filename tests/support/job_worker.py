@@ -22,6 +22,7 @@ from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
 from service.adapters.store.urls import jobs_url
 from service.domain.calibrating import Calibrator
 from service.domain.drawing import Drawer, Serving
+from service.domain.evaluating import ByKind, Evaluator
 from service.domain.jobs import DevRow
 from service.domain.material import Embedding
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling
@@ -82,7 +83,9 @@ async def replica(
     calibrations = SqlCalibrations(database, active)
     embedder = FakeEmbedder(32)
     drawer = Drawer(llm, store, Serving(NUM_SAMPLES, Sampling(), Sampling()), slots=slots)
-    pipeline = Calibrator(store, calibrations, drawer, Embedding(embedder))
+    embedding = Embedding(embedder)
+    calibrator = Calibrator(store, calibrations, drawer, embedding)
+    pipeline = ByKind(calibrator, Evaluator(store, embedder, embedding))
     engine = engine or DbosEngine(jobs_url(database.url), executor_id=name)
     jobs = DurableJobs(store, pipeline, engine, owner=name, beat_s=0.2, lease_s=2.0, poll_s=0.05)
     await jobs.start()

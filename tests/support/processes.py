@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 from service.adapters.job_engine import TaskEngine
 from service.domain.calibration import Calibration
@@ -16,6 +17,8 @@ from service.domain.jobs import CalibrateOptions, Job
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 
 ROOT = Path(__file__).parents[2]
+Found = TypeVar("Found")
+Finding: TypeAlias = Callable[[Replica, Job], Awaitable[Found]]
 
 
 @asynccontextmanager
@@ -100,21 +103,40 @@ async def idle_replica(url: str, name: str = "idle") -> AsyncIterator[Replica]:
         yield made
 
 
-async def final(made: Replica, job: Job) -> Calibration:
-    """Wait for the job to succeed and return its calibration."""
-    async with asyncio.timeout(60):
+async def ended(made: Replica, job: Job) -> Job:
+    """Wait for the job to succeed and return its last state."""
+    async with asyncio.timeout(120):
         async for state in made.jobs.events(job.id):
             last = state
     assert last.state == "succeeded", last
+    return last
+
+
+async def final(made: Replica, job: Job) -> Calibration:
+    """Wait for a calibration's job to succeed and return the calibration."""
+    last = await ended(made, job)
     assert last.calibration_id is not None
     found = await made.calibrations.get(last.calibration_id)
     assert found is not None
     return found
 
 
+async def final_results(made: Replica, job: Job) -> dict[str, Any]:
+    """Wait for an evaluation's job to succeed and return its results."""
+    assert (await ended(made, job)).calibration_id is None
+    found = await made.jobs.evaluation(job.id)
+    assert found is not None
+    return found
+
+
 async def undisturbed(folder: Path, rows: int) -> Calibration:
+    """Return the calibration that comes of the same rows when nothing happens."""
+    return await calm(folder, rows, CalibrateOptions(), final)
+
+
+async def calm(folder: Path, rows: int, options: CalibrateOptions, finding: Finding[Found]) -> Found:
     """Return what comes of the same rows when nothing happens."""
     url = f"sqlite:///{folder / 'calm.db'}"
     async with replica(url, "calm", LoggingLLM(), engine=TaskEngine()) as made:
-        job, _ = await made.jobs.submit(dev_rows(rows), CalibrateOptions())
-        return await final(made, job)
+        job, _ = await made.jobs.submit(dev_rows(rows), options)
+        return await finding(made, job)
