@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from service.settings import Settings
 
 if TYPE_CHECKING:
+    import socket
+
     from service.demo import Target
     from service.domain.evaluation.meanings import EntailmentModel
     from service.evaluate_gather import Parts
@@ -47,16 +49,31 @@ def main_command(context: typer.Context) -> None:
 @cli.command()
 def serve() -> None:
     """Serve HTTP (the default)."""
-    import uvicorn
-
-    from service.app import create_app
+    from service.listening import AddressError, bound
 
     settings = load_settings()
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    _log_from(settings.log_level)
+    try:
+        with bound(settings.host, settings.port) as sockets:
+            _serve_on(sockets, settings)
+    except AddressError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+
+
+def _log_from(level: str) -> None:
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("httpx", "sentence_transformers", "alembic"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+def _serve_on(sockets: "list[socket.socket]", settings: Settings) -> None:
+    """Make the application and serve it until a signal comes."""
+    import uvicorn
+
+    from service import listening
+    from service.app import create_app
+
     try:
         app = create_app(settings)
     except (ValueError, OSError) as error:
@@ -66,7 +83,7 @@ def serve() -> None:
         logging.getLogger("service").info(
             "EIGENCAL_ADMIN_KEY is not set: calibrating is open to callers on this machine, and to no other."
         )
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
@@ -75,6 +92,7 @@ def serve() -> None:
         server_header=False,
         timeout_graceful_shutdown=30,
     )
+    listening.run(config, sockets)
 
 
 @weights.command("fetch")

@@ -60,6 +60,7 @@ def test_settings_that_cannot_be_used_end_with_one_line(
 ) -> None:
     monkeypatch.setenv("EIGENCAL_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("EIGENCAL_LLM_BACKEND", "vllm")
+    monkeypatch.setenv("EIGENCAL_PORT", "0")
     monkeypatch.setenv(f"EIGENCAL_{name}", value)
     result = CliRunner().invoke(cli, ["serve"])
     assert result.exit_code == 2
