@@ -1,6 +1,7 @@
 """The command line: `python -m service` serves; subcommands do the rest."""
 
 import logging
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
-from service.settings import Settings
+from service.settings import PREFIX, Settings, strangers
 
 if TYPE_CHECKING:
     import socket
@@ -34,8 +35,9 @@ def load_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         for item in error.errors(include_input=False, include_url=False):
-            name = "EIGENCAL_" + "_".join(str(part) for part in item["loc"]).upper()
-            typer.echo(f"{name}: {item['msg']}", err=True)
+            field, *where = item["loc"]
+            place = "".join(f", item {part + 1}" for part in where if isinstance(part, int))
+            typer.echo(f"{PREFIX}{str(field).upper()}{place}: {item['msg']}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -53,6 +55,7 @@ def serve() -> None:
 
     settings = load_settings()
     _log_from(settings.log_level)
+    _warn_of_strangers()
     try:
         with bound(settings.host, settings.port) as sockets:
             _serve_on(sockets, settings)
@@ -65,6 +68,13 @@ def _log_from(level: str) -> None:
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("httpx", "sentence_transformers", "alembic"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+def _warn_of_strangers() -> None:
+    """Name the variables that are no settings: mistyped, or meant for others."""
+    for name, nearest in strangers(os.environ).items():
+        meant = f" (did you mean {nearest}?)" if nearest else ""
+        logging.getLogger("service").warning("%s is no setting and is not read%s.", name, meant)
 
 
 def _serve_on(sockets: "list[socket.socket]", settings: Settings) -> None:

@@ -4,17 +4,22 @@ Each field's description is its documentation: the table in docs/operating.md is
 """
 
 import socket
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "EIGENCAL_"
+FOR_TESTS = f"{PREFIX}TEST_"
 
 
 class Settings(BaseSettings):
     """How this process is set up."""
 
-    model_config = SettingsConfigDict(env_prefix="EIGENCAL_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
@@ -75,8 +80,9 @@ class Settings(BaseSettings):
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling: probability mass kept.")
     top_k: int = Field(0, ge=0, description="Most likely tokens kept; 0: all.")
     max_tokens: int = Field(64, ge=1, le=32768, description="Most tokens of an answer.")
-    stop: list[str] | None = Field(
+    stop: list[Annotated[str, Field(min_length=1, max_length=256)]] | None = Field(
         None,
+        max_length=16,
         description="JSON list of strings that end an answer; unset: newline after few-shot text, else none.",
     )
 
@@ -123,3 +129,19 @@ class Settings(BaseSettings):
         if self.stop is not None:
             return tuple(self.stop)
         return ("\n",) if self.few_shot_in_force() and not messages else ()
+
+
+def strangers(names: Iterable[str]) -> dict[str, str]:
+    """Return the environment variables that look like settings and are none, each with the nearest that is.
+
+    The nearest is "" where no setting comes near. Those of the tests are left out.
+    """
+    known = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
+    strange = sorted(
+        name
+        for name in names
+        if (upper := name.upper()).startswith(PREFIX)
+        and upper not in known
+        and not upper.startswith(FOR_TESTS)
+    )
+    return {name: next(iter(get_close_matches(name.upper(), known, 1, 0.8)), "") for name in strange}

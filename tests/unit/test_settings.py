@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from service.cli import cli
-from service.settings import Settings
+from service.settings import Settings, strangers
 from service.settings_table import table
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,7 @@ def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("PROMPT_TEMPLATE", "no place", "{prompt}"),
         ("DATA_DIR", __file__, "File exists"),
         ("STOP", "newline", "EIGENCAL_STOP"),
+        ("STOP", '["\\n", ""]', "EIGENCAL_STOP, item 2: String should have at least 1 character"),
     ],
 )
 def test_settings_that_cannot_be_used_end_with_one_line(
@@ -73,3 +74,31 @@ def test_few_shot_text_stops_at_a_newline() -> None:
     assert Settings(llm_backend="embedded").default_stop(messages=True) == ()
     assert Settings(llm_backend="vllm").default_stop(messages=False) == ()
     assert Settings(llm_backend="vllm", stop=["."]).default_stop(messages=True) == (".",)
+
+
+def test_a_variable_that_is_no_setting_is_named_with_the_nearest_that_is() -> None:
+    names = ["PATH", "EIGENCAL_PORT", "eigencal_host", "EIGENCAL_TEST_WEIGHTS_DIR"]
+    assert strangers(names) == {}
+    found = strangers(
+        [*names, "EIGENCAL_EMBEDER", "EIGENCAL_LLM_MODLE", "eigencal_prot", "EIGENCAL_IMAGE_TAG"]
+    )
+    assert found == {
+        "EIGENCAL_EMBEDER": "EIGENCAL_EMBEDDER",
+        "EIGENCAL_LLM_MODLE": "EIGENCAL_LLM_MODEL",
+        "eigencal_prot": "EIGENCAL_PORT",
+        "EIGENCAL_IMAGE_TAG": "",
+    }
+
+
+def test_serving_warns_of_a_mistyped_setting_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("EIGENCAL_HOST", "192.0.2.1")  # where the start ends
+    monkeypatch.setenv("EIGENCAL_NUM_SAMPELS", "40")
+    monkeypatch.setenv("EIGENCAL_OTHERWISE", "not ours")
+    result = CliRunner().invoke(cli, ["serve"])
+    assert "EIGENCAL_HOST" in result.output
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "EIGENCAL_NUM_SAMPELS is no setting and is not read (did you mean EIGENCAL_NUM_SAMPLES?).",
+        "EIGENCAL_OTHERWISE is no setting and is not read.",
+    ]
