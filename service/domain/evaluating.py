@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import threading
 from typing import Any, cast
 
-from service.domain.calibrating import Pipeline
+from service.domain.calibrating import BrokenOffError, Pipeline
 from service.domain.errors import StoreUnavailable
 from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.likelihoods import drawn
@@ -61,8 +62,11 @@ class Evaluator:
     ) -> Results:
         """Run the experiments in a thread, showing progress from here."""
         loop, reached = asyncio.get_running_loop(), asyncio.Queue[tuple[int, int]]()
+        over = threading.Event()
 
         def progress(done: int, total: int, _: str) -> None:
+            if over.is_set():
+                raise BrokenOffError
             loop.call_soon_threadsafe(reached.put_nowait, (done, total))
 
         def work() -> Results:
@@ -75,6 +79,7 @@ class Evaluator:
         try:
             return await asyncio.to_thread(work)
         finally:
+            over.set()
             shown.cancel()
             with contextlib.suppress(asyncio.CancelledError, StoreUnavailable, LeaseLostError):
                 await shown

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -126,3 +127,28 @@ async def test_a_calibration_is_still_one(bench):
     assert job.kind == "calibrate"
     assert job.calibration_id
     assert await bench.jobs.evaluation(job_id) is None
+
+
+async def test_an_evaluation_that_is_broken_off_leaves_no_thread_at_work(bench, monkeypatch):
+    began, ended, stopped = threading.Event(), threading.Event(), []
+
+    def experiments(inputs, files, progress):
+        began.set()
+        try:
+            for _ in range(5000):  # not without end, should nobody break it off
+                progress(1, 2, "more")
+                ended.wait(0.001)
+        except BaseException as error:
+            stopped.append(type(error).__name__)
+            raise
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("service.domain.evaluating.make_results", experiments)
+    running = asyncio.create_task(bench.run(both()))
+    assert await asyncio.to_thread(began.wait, 20)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await asyncio.to_thread(ended.wait, 20)
+    assert stopped == ["BrokenOffError"]
