@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.models import Draw
+
 
 def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
     """Return the distinct answers in order of appearance and, for each answer, the index of its text (m,).
@@ -17,6 +19,11 @@ def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
     order: dict[str, int] = {}
     index = [order.setdefault(answer, len(order)) for answer in answers]
     return list(order), np.asarray(index, dtype=np.int_)
+
+
+def supplied_draws(samples: Sequence[str]) -> tuple[Draw, ...]:
+    """Return answers that others drew as if drawn here: stripped as ours are, a blank one is empty."""
+    return tuple(Draw(text.strip()) for text in samples)
 
 
 def counts(index: NDArray[np.int_]) -> NDArray[np.int_]:

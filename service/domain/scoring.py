@@ -12,7 +12,6 @@ from service.domain.calibration import Calibration, CalibrationSource, NoCalibra
 from service.domain.errors import DeadlineExceeded, LLMBadResponse, NotFound, TooFewSamples
 from service.domain.ids import new_id
 from service.domain.models import (
-    Draw,
     Fingerprint,
     Generation,
     GenerationRequest,
@@ -20,7 +19,7 @@ from service.domain.models import (
     caller_fingerprint,
     service_fingerprint,
 )
-from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
+from service.domain.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed
 from service.domain.ports import Embedder, LanguageModel
 from service.spectral.gram import Spectrum, spectrum
 from service.spectral.maps import Identity, ServedSpectrum
@@ -288,7 +287,7 @@ def _in_time(request: GenerationRequest, arrived: float | None) -> GenerationReq
 def _supplied(samples: Sequence[str]) -> Generation:
     if len(samples) < MIN_SAMPLES:
         raise TooFewSamples("At least two samples are needed.")
-    draws = tuple(Draw(text.strip()) for text in samples)
+    draws = supplied_draws(samples)
     return Generation(draws, requested=len(draws), model="")
 
 

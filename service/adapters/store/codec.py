@@ -20,8 +20,8 @@ def encode_row(row: DevRow) -> dict[str, Any]:
 
 
 def encode_draws(draws: Sequence[Draw]) -> list[list[Any]]:
-    """Return the JSON of answers in order, stripped as scoring strips them: a blank one is empty."""
-    return [[d.text.strip(), d.truncated, d.logprob] for d in draws]
+    """Return the JSON of answers in order."""
+    return [[d.text, d.truncated, d.logprob] for d in draws]
 
 
 def decode_draws(values: list[list[Any]]) -> tuple[Draw, ...]:

@@ -14,7 +14,7 @@ from service.adapters.store.codec import encode_draws, encode_row
 from service.adapters.store.tables import dev_rows, jobs
 from service.domain.errors import InvalidDevData
 from service.domain.jobs import MIN_USABLE_ROWS, CalibrateOptions, DevRow
-from service.domain.models import Draw
+from service.domain.outcomes import supplied_draws
 
 _BATCH = 200
 
@@ -71,7 +71,7 @@ def _encoded(job_id: str, row: DevRow) -> dict[str, Any]:
         "job_id": job_id,
         "line": row.line,
         "content": encode_row(row),
-        "draws": encode_draws([Draw(text) for text in row.samples or ()]),
+        "draws": encode_draws(supplied_draws(row.samples or ())),
         "complete": row.samples is not None,
     }
 

@@ -13,6 +13,7 @@ from service.domain.errors import Conflict, EigencalError
 from service.domain.job_store import StoredRow
 from service.domain.jobs import DevRow
 from service.domain.models import Draw, GenerationRequest, LLMIdentity
+from service.domain.outcomes import supplied_draws
 from service.domain.patience import Patience
 from service.domain.ports import LanguageModel
 
@@ -51,7 +52,7 @@ class Source:
 
 def supplied(rows: Sequence[DevRow]) -> list[StoredRow]:
     """Return rows that came with their answers."""
-    return [StoredRow(row, tuple(Draw(text) for text in row.samples or ()), complete=True) for row in rows]
+    return [StoredRow(row, supplied_draws(row.samples or ()), complete=True) for row in rows]
 
 
 async def draw_all(

@@ -15,6 +15,7 @@ from service.domain.calibrating import Calibrator
 from service.domain.drawing import Drawer, Serving
 from service.domain.errors import InvalidDevData
 from service.domain.evaluating import COMMAND_ONLY, ByKind, Evaluator
+from service.domain.evaluation.answers import supplied
 from service.domain.job_store import LeaseLostError
 from service.domain.jobs import CalibrateOptions
 from service.domain.material import Embedding
@@ -103,6 +104,16 @@ async def test_equal_rows_give_equal_results(bench):
     second, _ = await bench.run(both())
     found = [await bench.jobs.evaluation(job_id) for job_id in (first, second)]
     assert json.dumps(found[0]) == json.dumps(found[1])
+
+
+async def test_blank_space_counts_the_same_in_the_job_and_in_the_command(bench):
+    """The job reads its rows back from the store, the command its files: a blank answer is empty in both."""
+    texts = ("  ", "", " Paris\n", "Paris", "Nice", "\t")
+    found = [replace(row, samples=texts) for row in both()]
+    job, _ = await bench.jobs.submit(found, OPTIONS)
+    kept = [one.draws async for one in bench.jobs.stored_rows(job.id)]
+    assert kept == [one.draws for one in supplied(found)]
+    assert [draw.text for draw in kept[0]] == ["", "", "Paris", "Paris", "Nice", ""]
 
 
 async def test_too_few_usable_rows_in_either_file(bench):
