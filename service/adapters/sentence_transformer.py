@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from service.adapters.chunks import MOST_TEXTS, budget_on, chunks
 from service.adapters.sentence_models import (
     Load,
     LoadOptions,
@@ -19,8 +20,6 @@ from service.adapters.sentence_models import (
 from service.adapters.vector_cache import Rows, VectorCache, unit_rows
 from service.domain.errors import EmbedderUnavailable
 from service.domain.models import EmbedderIdentity
-
-CHUNK = 64
 
 
 class SentenceTransformerEmbedder:
@@ -98,10 +97,9 @@ class SentenceTransformerEmbedder:
 
     async def _compute(self, texts: list[str]) -> Rows:
         """Embed in chunks of like length, so that padding is small and large calls let others in between."""
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
-        for start in range(0, len(order), CHUNK):
-            chosen = order[start : start + CHUNK]
+        longest = getattr(self._model, "max_seq_length", None)
+        for chosen in chunks(texts, longest, budget_on(getattr(self._model, "device", "cpu"))):
             rows[chosen] = await self._in_worker([texts[i] for i in chosen])
         return rows
 
@@ -123,7 +121,7 @@ class SentenceTransformerEmbedder:
 
 def _encode(model: Model, texts: list[str]) -> Rows:
     try:
-        raw = model.encode(texts, batch_size=CHUNK, show_progress_bar=False, convert_to_numpy=True)
+        raw = model.encode(texts, batch_size=MOST_TEXTS, show_progress_bar=False, convert_to_numpy=True)
     except Exception as error:
         # Whatever the model raised (out of memory, a device gone): its text is not for the caller.
         raise EmbedderUnavailable(f"The embedder failed ({type(error).__name__}).") from error

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.adapters.chunks import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
 from service.adapters.sentence_models import LoadOptions, Source
-from service.adapters.sentence_transformer import CHUNK, SentenceTransformerEmbedder
+from service.adapters.sentence_transformer import SentenceTransformerEmbedder
 from service.adapters.weights import WeightsError, find
 from service.adapters.weights_table import MINILM, MPNET
 from service.domain.errors import EmbedderUnavailable, Overloaded
@@ -24,6 +25,9 @@ RECORDED = ROOT / "../shared/data"
 
 class TinyModel:
     """Maps a text to (length, 1, 0) in a thread; `gate` holds it, `fails` makes it raise."""
+
+    max_seq_length = 384
+    device = "cpu"
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -165,16 +169,61 @@ def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path
 
 def test_large_call_is_cut_into_chunks_of_like_length(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
-    texts = [f"{'x' * (i % 7)}{i}" for i in range(CHUNK + 10)]
+    texts = [f"{'x' * (i % 7)}{i}" for i in range(MOST_TEXTS + 10)]
 
     async def scenario(embedder: SentenceTransformerEmbedder) -> None:
         rows = await embedder.embed(texts)
         np.testing.assert_allclose(rows[:, 0] / rows[:, 1], [len(text) for text in texts], rtol=1e-5)
         first, second = model.batches[1:]
-        assert len(first) == CHUNK
+        assert len(first) == MOST_TEXTS
         assert max(map(len, first)) <= min(map(len, second))
 
     with_embedder(scenario, folder, tmp_path, load=model)
+
+
+def test_long_texts_let_another_caller_in_between(folder: Path, tmp_path: Path) -> None:
+    model = TinyModel()
+    long = [f"{i:03}" + "x" * 31_000 for i in range(256)]
+
+    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+        model.gate.clear()
+        model.entered.clear()
+        greedy = asyncio.create_task(embedder.embed(long))
+        await asyncio.to_thread(model.entered.wait)
+        other = asyncio.create_task(embedder.embed(["short"]))
+        await asyncio.sleep(0)  # the other asks,
+        await asyncio.sleep(0)  # and its batch is under way
+        model.gate.set()
+        await asyncio.gather(greedy, other)
+        first, *rest = model.batches[1:]
+        assert rest.index(["short"]) == 0
+        assert sum(map(len, [first, *rest])) == 257
+        assert all(len(batch) * model.max_seq_length <= BUDGET["cpu"] for batch in [first, *rest])
+
+    with_embedder(scenario, folder, tmp_path, load=model)
+
+
+def test_chunks_hold_every_text_once_and_keep_their_budget() -> None:
+    texts = ["", "x" * 40, *("y" * (i * 37 % 900) for i in range(300)), "漢" * 5000, "\udcff"]
+    for longest in (None, 128, 384):
+        for budget in (1, 1024, 32_768):
+            cut = list(chunks(texts, longest, budget))
+            assert sorted(i for chunk in cut for i in chunk) == list(range(len(texts)))
+            for chunk in cut:
+                tokens = [
+                    min(2 + len(texts[i].encode(errors="replace")) // 3, longest or 10**9) for i in chunk
+                ]
+                assert len(chunk) == 1 or (len(chunk) <= MOST_TEXTS and len(chunk) * max(tokens) <= budget)
+    assert list(chunks([], 384, 1024)) == []
+
+
+def test_short_texts_go_together_and_an_accelerator_takes_long_ones_together_too() -> None:
+    assert [
+        len(chunk) for chunk in chunks(["a short answer of 40 characters or so .."] * 130, 384, 1024)
+    ] == [64, 64, 2]
+    assert (budget_on("cpu"), budget_on("cuda:0")) == (BUDGET["cpu"], BUDGET_OF_OTHERS)
+    assert [len(chunk) for chunk in chunks(["x" * 31_000] * 70, 384, budget_on("cuda:0"))] == [64, 6]
+    assert [len(chunk) for chunk in chunks(["x" * 31_000] * 4, 8192, budget_on("cpu"))] == [1, 1, 1, 1]
 
 
 def test_failure_of_the_model_is_named_without_its_words(folder: Path, tmp_path: Path) -> None:
