@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from service import __version__
 from service.adapters.wheels import WeightsError
-from service.api import calibrations, evaluations, health, jobs, score
+from service.api import calibrations, docs, evaluations, health, jobs, score
 from service.api.auth import Keys
 from service.api.calibration_deps import CalibrationServices
 from service.api.calibration_schemas import (
@@ -176,6 +176,7 @@ def create_app(
         version=__version__,
         description=DESCRIPTION,
         lifespan=_lifespan(embedder, llm, store),
+        docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
     app.body_models = BODIES
@@ -190,7 +191,7 @@ def create_app(
     app.state.calibration_services = CalibrationServices(
         store.jobs, store.calibrations, UploadLimits(max_bytes=settings.max_upload_bytes), render_report
     )
-    for routes in (score, jobs, calibrations, evaluations, health):
+    for routes in (score, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
