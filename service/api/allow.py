@@ -4,7 +4,7 @@ from fastapi import FastAPI
 from starlette.routing import Match
 from starlette.types import Scope
 
-METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
+METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 def allowed_methods(app: FastAPI, scope: Scope) -> str:

@@ -68,12 +68,16 @@ async def root() -> Root:
     return Root(name="Eigencal", version=__version__, links=paths)
 
 
+@router.head(
+    "/healthz", include_in_schema=False
+)  # some load balancers ask so; the server leaves the body out
 @router.get("/healthz", summary="Is the process up?")
 async def healthz() -> Health:
     """Return ok, whatever the state of the LLM and the store."""
     return Health(status="ok", version=__version__)
 
 
+@router.head("/readyz", include_in_schema=False, response_model=None)
 @router.get(
     "/readyz",
     summary="Can prompts be scored?",

@@ -1,9 +1,16 @@
 """Health, readiness, metrics, and the root path."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
+from service.app import create_app
+from service.settings import Settings
 from tests.api.conftest import Client
+from tests.support.live import served
 
 pytestmark = pytest.mark.anyio
 
@@ -44,3 +51,33 @@ async def test_wrong_method_and_path(client: Client) -> None:
         path = await http.get("/nowhere")
     assert (method.status_code, method.headers["allow"]) == (405, "POST")
     assert (path.status_code, path.json()["code"]) == (404, "not_found")
+
+
+async def asked(port: int, method: str, path: str) -> tuple[bytes, dict[bytes, bytes], bytes]:
+    """Return the status line, the headers and what follows them, as they come from the server."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    status, *lines = head.split(b"\r\n")
+    return status, dict(line.split(b": ", 1) for line in lines), body
+
+
+@pytest.mark.parametrize("available", [True, False])
+async def test_head_is_get_without_a_body(
+    llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path, available: bool
+) -> None:
+    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, store=MemoryStore())
+    async with served(app) as port:
+        llm.available = available
+        for path in ("/healthz", "/readyz"):
+            status, headers, body = await asked(port, "GET", path)
+            answer = await asked(port, "HEAD", path)
+            assert answer[0] == status and (b"503" in status) == (path == "/readyz" and not available)
+            assert answer[2] == b""
+            for name in (b"content-type", b"content-length", b"retry-after"):
+                assert answer[1].get(name) == headers.get(name), name
+            assert int(headers[b"content-length"]) == len(body) > 0
+            _, refused, _ = await asked(port, "DELETE", path)
+            assert refused[b"allow"] == b"GET, HEAD"
