@@ -5,9 +5,11 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from typing import Any
 
 from service.adapters.job_engine import JobEngine, Part
+from service.adapters.job_watch import JobWatch
 from service.adapters.store import SqlJobs
 from service.domain.calibrating import Pipeline
 from service.domain.errors import EigencalError, StoreUnavailable
@@ -42,7 +44,8 @@ class DurableJobs:
         self._pipeline = pipeline
         self._engine = engine
         self._owner = owner
-        self._beat_s, self._lease_s, self._poll_s = beat_s, lease_s, poll_s
+        self._beat_s, self._lease_s = beat_s, lease_s
+        self._watched = JobWatch(self.get, poll_s)
         self._running: dict[asyncio.Task[None], str] = {}
         self._watcher: asyncio.Task[None] | None = None
 
@@ -92,15 +95,9 @@ class DurableJobs:
 
     async def events(self, job_id: str) -> AsyncIterator[Job]:
         """Yield the job now and whenever it has changed, ending with its final state."""
-        last = None
-        # Shielded: a watcher that goes in the middle of a query would cost its database connection.
-        while (job := await asyncio.shield(self._store.get(job_id))) is not None:
-            if job != last:
+        async with aclosing(self._watched.states(job_id)) as states:
+            async for job in states:
                 yield job
-            if job.finished:
-                return
-            last = job
-            await asyncio.sleep(self._poll_s)
 
     async def evaluation(self, job_id: str) -> dict[str, Any] | None:
         """Return the results of an evaluation."""

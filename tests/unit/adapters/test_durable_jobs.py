@@ -123,6 +123,27 @@ async def test_a_watcher_that_goes_breaks_no_query_off(queue: Queue, monkeypatch
         await answered.wait()
 
 
+async def test_many_watchers_of_a_job_ask_the_store_as_one(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, asked, go = await queue.submit(), [], asyncio.Event()
+    get = queue.store.get
+
+    async def counted(job_id: str) -> Job | None:
+        asked.append(job_id)
+        await go.wait()
+        return await get(job_id)
+
+    monkeypatch.setattr(queue.store, "get", counted)
+    watchers = [asyncio.create_task(queue.ended(job)) for _ in range(100)]
+    while not asked:
+        await asyncio.sleep(0)
+    assert len(asked) == 1
+    go.set()
+    for states in await asyncio.gather(*watchers):
+        assert states[-1].state == "succeeded"
+
+
 async def test_an_error_for_the_caller_ends_the_job(queue: Queue) -> None:
     async def fail(job: ClaimedJob) -> None:
         raise ModelNotFound("The LLM server does not serve this model.")
