@@ -189,7 +189,7 @@ def create_app(
     )
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
     app.state.calibration_services = CalibrationServices(
-        store.jobs, store.calibrations, UploadLimits(max_bytes=settings.max_upload_bytes), render_report
+        store.jobs, store.calibrations, upload_limits(settings), render_report
     )
     for routes in (score, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
@@ -198,6 +198,15 @@ def create_app(
     app.add_middleware(RequestContext)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
     return app
+
+
+def upload_limits(settings: Settings) -> UploadLimits:
+    """Return what an upload may hold."""
+    return UploadLimits(
+        max_bytes=settings.max_upload_bytes,
+        max_texts=settings.max_calibration_texts,
+        num_samples=settings.num_samples,
+    )
 
 
 def build_store(

@@ -111,6 +111,11 @@ class Settings(BaseSettings):
 
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Largest request body, uploads excepted.")
     max_upload_bytes: int = Field(64 * 2**20, ge=1024, description="Largest upload to /calibrate, unpacked.")
+    max_calibration_texts: int = Field(
+        250_000,
+        ge=1000,
+        description="Most answers and references of one upload; in memory, about 7 kB each at d = 768.",
+    )
     batch_concurrency: int = Field(8, ge=1, description="Items of one batch scored at the same time.")
     calibration_share: float = Field(
         0.25, gt=0, le=1, description="Share of the LLM's slots that a calibration may take."

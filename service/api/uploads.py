@@ -14,7 +14,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from service.api.bodies import refusal
 from service.api.calibration_schemas import EvaluateOptionsIn, OptionsIn
-from service.domain.devdata import DevData, UploadLimits, parse_json, read_examples, read_file
+from service.domain.devdata import DevData, UploadLimits, check_size, parse_json, read_examples, read_file
 from service.domain.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 from service.domain.jobs import CalibrateOptions, DevRow
 
@@ -51,7 +51,9 @@ class Upload:
 
     def check(self, limits: UploadLimits) -> list[DevData]:
         """Return every part, all rows checked; for a thread. Raises InvalidDevData, BodyTooLarge."""
-        return [self._check(part, limits) for part in self.parts]
+        found = [self._check(part, limits) for part in self.parts]
+        check_size([data.texts for data in found], self.options.num_samples, limits)
+        return found
 
     def _check(self, part: Part, limits: UploadLimits) -> DevData:
         mixed_ok = self.options.drawn_by == "service"

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from service.domain.devdata_bytes import Line, NumberedLines, UploadLimits, encoding_problem
 from service.domain.devdata_csv import csv_rows
 from service.domain.devdata_rows import MAX_REFERENCES, RowError, check_row, parse_json
+from service.domain.devdata_size import TextCount, check_size
 from service.domain.errors import BodyTooLarge, InvalidDevData
 from service.domain.jobs import DevRow
 
@@ -19,6 +20,7 @@ __all__ = [
     "MAX_REFERENCES",
     "DevData",
     "UploadLimits",
+    "check_size",
     "parse_json",
     "read_examples",
     "read_file",
@@ -33,10 +35,11 @@ Raw = tuple[int, object]  # a line number and the row as parsed, or a RowError i
 class DevData:
     """Checked dev data. `rows()` reads it again from the start on every call, as long as the file is open."""
 
-    def __init__(self, read: Callable[[], Iterable[Raw]], num_rows: int, num_with_samples: int) -> None:
+    def __init__(self, read: Callable[[], Iterable[Raw]], texts: TextCount) -> None:
         self._read = read
-        self.num_rows = num_rows
-        self.num_with_samples = num_with_samples
+        self.texts = texts
+        self.num_rows = texts.rows.total()
+        self.num_with_samples = self.num_rows - texts.rows[0]
 
     def rows(self) -> Iterator[DevRow]:
         """Yield the rows in the order of the file."""
@@ -123,7 +126,7 @@ def _checked(
     for line, raw in read():
         check.add(line, raw)
     check.finish(mixed)
-    return DevData(read, check.num_rows, check.num_with_samples)
+    return DevData(read, check.texts)
 
 
 class _Check:
@@ -135,6 +138,7 @@ class _Check:
         self._errors: list[dict[str, Any]] = []
         self._first_with = self._first_without = 0
         self.num_rows = self.num_with_samples = self.num_bad = 0
+        self.texts = TextCount()
 
     def add(self, line: int, raw: object) -> None:
         """Take one row, good or bad; raise BodyTooLarge when there are too many."""
@@ -155,6 +159,7 @@ class _Check:
             if (earlier := self._line_of_id.setdefault(digest, row.line)) != row.line:
                 raise RowError(("id", f"the same id as on line {earlier}"))
         self.num_rows += 1
+        self.texts.add(row)
         if row.samples is None:
             self._first_without = self._first_without or row.line
         else:

@@ -46,12 +46,16 @@ class UploadLimits:
     """What an upload may hold.
 
     `max_bytes` bounds the file as it came and again as unpacked; `max_row_bytes` counts the line end.
+    `max_texts` bounds the answers and references of all files of a job together, those to be drawn included:
+    `num_samples` for a row without answers where the caller names no number.
     """
 
     max_bytes: int = 256 << 20
     max_rows: int = 100_000
     max_row_bytes: int = 1 << 20
     min_rows: int = 30
+    max_texts: int = 250_000
+    num_samples: int = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,37 @@
+"""Uploads that a fit could not hold in memory: refused by the whole application before anything is stored."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+
+def jsonl(rows: int, name: str = "Q", **more: Any) -> bytes:
+    made = [{"prompt": f"{name}{i}?", "reference": "yes", **more} for i in range(rows)]
+    return "".join(json.dumps(row) + "\n" for row in made).encode()
+
+
+async def test_answers_to_be_drawn_are_counted(client: Any) -> None:
+    async with client(max_calibration_texts=1000, num_samples=20) as http:
+        refused = await http.post("/calibrate", files={"file": jsonl(50)})
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_dev_data")
+        detail = refused.json()["detail"]
+        assert detail.startswith("50 rows make 1050 answers and references, more than the 1000 ")
+        assert "num_samples" in detail
+        assert "EIGENCAL_MAX_CALIBRATION_TEXTS" in detail
+        assert (await http.get("/jobs")).json() == []
+        fewer = {"num_samples": "10"}  # as the message says
+        assert (await http.post("/calibrate", files={"file": jsonl(50)}, data=fewer)).status_code == 202
+
+
+async def test_both_files_of_an_evaluation_count_together(client: Any) -> None:
+    samples = [str(i) for i in range(9)]
+    async with client(max_calibration_texts=1000) as http:
+        files = {"dev": jsonl(50, samples=samples), "test": jsonl(51, "T", samples=samples)}
+        refused = await http.post("/evaluate", files=files)
+        assert refused.json()["detail"].startswith("101 rows make 1010 answers and references")
+        assert (await http.get("/jobs")).json() == []
+        files["test"] = jsonl(50, "T", samples=samples)
+        assert (await http.post("/evaluate", files=files)).status_code == 202
