@@ -15,7 +15,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from service.api.bodies import refusal
 from service.api.calibration_schemas import EvaluateOptionsIn, OptionsIn
 from service.domain.devdata import DevData, UploadLimits, check_size, parse_json, read_examples, read_file
-from service.domain.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
+from service.domain.errors import BodyTooLarge, InvalidDevData, InvalidRequest, UnsupportedMediaType
 from service.domain.jobs import CalibrateOptions, DevRow
 
 MAX_JSON_BYTES = 16 << 20  # parsed in memory, at several times its size
@@ -44,22 +44,36 @@ EVALUATE = Shape(("dev", "test"), ("dev", "test"), EvaluateOptionsIn)
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What was posted: rows that are not checked yet, in the order of the shape, and options that are."""
+    """What was posted: rows that are not checked yet, by the names of the shape, and options that are."""
 
     parts: tuple[Part, ...]
+    names: tuple[str, ...]
     options: CalibrateOptions
 
     def check(self, limits: UploadLimits) -> list[DevData]:
         """Return every part, all rows checked; for a thread. Raises InvalidDevData, BodyTooLarge."""
-        found = [self._check(part, limits) for part in self.parts]
+        found = [self._check(part, name, limits) for part, name in zip(self.parts, self.names, strict=True)]
         check_size([data.texts for data in found], self.options.num_samples, limits)
         return found
 
-    def _check(self, part: Part, limits: UploadLimits) -> DevData:
+    def _check(self, part: Part, name: str, limits: UploadLimits) -> DevData:
         mixed_ok = self.options.drawn_by == "service"
-        if isinstance(part, list):
-            return read_examples(part, limits, mixed_ok=mixed_ok)
-        return read_file(part, limits, mixed_ok=mixed_ok)
+        try:
+            if isinstance(part, list):
+                return read_examples(part, limits, mixed_ok=mixed_ok)
+            return read_file(part, limits, mixed_ok=mixed_ok)
+        except (InvalidDevData, BodyTooLarge) as error:
+            if len(self.parts) > 1:
+                _name(error, name)
+            raise
+
+
+def _name(error: InvalidDevData | BodyTooLarge, name: str) -> None:
+    """Say which of several files or lists an error is about."""
+    error.detail = f"{name}: {error.detail}"
+    for one in error.extra.get("errors", ()):
+        place = 1 if one["loc"][0] == "body" else 0  # ["body", "examples", ...] or ["file", ...]
+        one["loc"][place] = name
 
 
 @asynccontextmanager
@@ -153,7 +167,9 @@ def _from_form(form: FormData, shape: Shape) -> Upload:
         if name not in files:
             raise _invalid(name, "is missing: send the data as a file part (with a filename)")
     parts = tuple(files[name].file for name in shape.files)
-    return Upload(parts, _options({n: text for n, text in fields.items() if text}, shape, strings=True))
+    return Upload(
+        parts, shape.files, _options({n: text for n, text in fields.items() if text}, shape, strings=True)
+    )
 
 
 def _named(names: tuple[str, ...]) -> str:
@@ -170,7 +186,7 @@ def _from_json(body: bytes, shape: Shape) -> Upload:
     if not isinstance(sent, dict):
         raise InvalidRequest("The body must be an object.", [{"loc": ["body"], "msg": "must be an object"}])
     parts = tuple(_list_of(sent, name) for name in shape.lists)
-    return Upload(parts, _options(sent, shape, strings=False))
+    return Upload(parts, shape.lists, _options(sent, shape, strings=False))
 
 
 def _list_of(sent: dict[str, Any], name: str) -> list[object]:

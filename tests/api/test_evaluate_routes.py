@@ -108,6 +108,22 @@ async def test_what_does_not_fit_stores_nothing(world: World, change: dict[str, 
     assert await world.jobs.latest() == []
 
 
+async def test_it_is_said_which_of_the_two_is_bad(world: World) -> None:
+    bad = [*examples(30, "t"), {"prompt": "x"}]
+    async with world.client() as client:
+        listed = await client.post("/evaluate", json={"dev": examples(30), "test": bad})
+        files = {"dev": ("d", jsonl(examples(30))), "test": ("t", jsonl(bad))}
+        rows = await client.post("/evaluate", files=files)
+        files = {"dev": ("d", "prompt".encode("utf-16")), "test": ("t", jsonl(bad))}
+        whole = await client.post("/evaluate", files=files)
+        few = await client.post("/evaluate", json={"dev": examples(2), "test": bad})
+    assert listed.json()["errors"][0]["loc"] == ["body", "test", 31, "reference"]
+    assert rows.json()["errors"][0]["loc"] == ["test", 61, "reference"]
+    assert rows.json()["detail"].startswith("test: 1 row is bad, the first on line 61")
+    assert whole.json()["errors"][0]["loc"][0] == "dev"
+    assert few.json()["detail"].startswith("dev: only 2 usable rows")
+
+
 async def test_both_files_are_needed_by_name(world: World) -> None:
     async with world.client() as client:
         one = await client.post("/evaluate", files={"dev": ("d", jsonl(examples(30)))})
