@@ -68,9 +68,8 @@ async def root() -> Root:
     return Root(name="Eigencal", version=__version__, links=paths)
 
 
-@router.head(
-    "/healthz", include_in_schema=False
-)  # some load balancers ask so; the server leaves the body out
+# Some load balancers ask by HEAD; the server leaves the body out.
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", summary="Is the process up?")
 async def healthz() -> Health:
     """Return ok, whatever the state of the LLM and the store."""

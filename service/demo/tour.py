@@ -75,7 +75,7 @@ def _score(console: Console, http: Http, prompt: str, calibration: str) -> dict[
 def _say_what_next(console: Console, service: BackgroundService, target: Target) -> None:
     console.print(f"The service goes on at {service.url}, its API is at\n{service.url}/docs.", soft_wrap=True)
     key = " -H 'Authorization: Bearer KEY' \\\n   " if target.key else ""
-    body = '{"prompt": "What colour is a ripe banana?"}'
+    body = '{"prompt": "In which country is the Eiffel Tower?"}'
     line = f"Try:\n  curl -s {service.url}/score{key} -H 'Content-Type: application/json' \\\n    -d '{body}'"
     console.print(line, soft_wrap=True, markup=False)
     console.print(f"Its log: {service.log_file}\nStop it: make stop", soft_wrap=True)
