@@ -114,7 +114,7 @@ class Settings(BaseSettings):
     max_calibration_texts: int = Field(
         250_000,
         ge=1000,
-        description="Most answers and references of one upload; in memory, about 7 kB each at d = 768.",
+        description="Most answers and references of one upload; in memory, up to 9 kB each at d = 768.",
     )
     batch_concurrency: int = Field(8, ge=1, description="Items of one batch scored at the same time.")
     calibration_share: float = Field(
