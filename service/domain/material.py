@@ -127,8 +127,19 @@ def assemble(
     answers, texts = [], []
     for one in rows:
         found, index = distinct([d.text for d in one.draws])
-        references = vectors[[place[text] for text in one.row.references]]
-        answers.append(Answers(vectors[[place[text] for text in found]], index, references))
+        references = _rows_at(vectors, [place[text] for text in one.row.references])
+        answers.append(Answers(_rows_at(vectors, [place[text] for text in found]), index, references))
         texts.append(found)
     full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
     return Material(rows, answers, texts, full, num_samples, dimension)
+
+
+def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.float32]:
+    """Return the rows, (n, d): a view where they follow one another, as texts seen first in one prompt do.
+
+    Where all answers differ, copies would double the memory of a job.
+    """
+    first = places[0]
+    if places == list(range(first, first + len(places))):
+        return vectors[first : first + len(places)]
+    return vectors[places]
