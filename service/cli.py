@@ -217,11 +217,15 @@ def evaluate_command(
     from service.evaluate_command import evaluate
     from service.evaluate_gather import Plan
 
+    if dev.samefile(test):
+        typer.echo(
+            "Warning: DEV and TEST are one file: tested on its own rows, a fit looks too good.", err=True
+        )
     plan = Plan(dev, test, out, limit, num_samples, tuple(sampling_temperature or ()), seed)
     try:
         evaluate(plan, _evaluation_parts(load_settings(), embedder or [], entailment))
     except (EigencalError, ValueError) as error:
-        typer.echo(str(error), err=True)
+        typer.echo(error.detail if isinstance(error, EigencalError) else str(error), err=True)
         for bad in error.extra.get("errors", ()) if isinstance(error, EigencalError) else ():
             where = [f"line {bad['line']}" if bad["line"] else "file", *filter(None, [bad["field"]])]
             typer.echo(f"{', '.join(where)}: {bad['reason']}", err=True)

@@ -38,6 +38,8 @@ def evaluate(plan: Plan, parts: Parts) -> Results:
 
 async def _evaluate(run: Run) -> Results:
     dev, test = read(run.plan.dev, run.plan.limit), read(run.plan.test, run.plan.limit)
+    if not (dev.supplied and test.supplied):
+        await _try_embedders(run)
     try:
         rows = await answers(run, dev, test)
         benches: dict[str, Bench] = {}
@@ -55,6 +57,16 @@ async def _evaluate(run: Run) -> Results:
         for llm in run.started:
             await llm.stop()
     return await asyncio.to_thread(_results, run, dev, test, rows, benches, baseline)
+
+
+async def _try_embedders(run: Run) -> None:
+    """Load each embedder once: one that is missing must not be noticed after an hour of drawing answers."""
+    for embedder in run.parts.embedders:
+        try:
+            await embedder.start()
+            await embedder.check()
+        finally:
+            await embedder.stop()
 
 
 def _results(

@@ -12,6 +12,7 @@ from service.adapters.kept_answers import AnswerFile
 from service.adapters.kept_vectors import KeptVectors
 from service.adapters.shown_progress import ShownProgress
 from service.domain.drawing import Serving
+from service.domain.errors import BodyTooLarge, InvalidDevData
 from service.domain.evaluation.answers import Source, draw_all, supplied
 from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.meanings import EntailmentModel
@@ -81,9 +82,13 @@ def unused_name(name: str, taken: Mapping[str, object]) -> str:
 
 
 def read(path: Path, limit: int | None) -> EvaluationFile:
-    """Return the first `limit` rows of a file. Raises InvalidDevData, BodyTooLarge."""
+    """Return the first `limit` rows of a file. Raises InvalidDevData, BodyTooLarge, which name it."""
     with path.open("rb") as file:
-        return read_evaluation_file(file, limit)
+        try:
+            return read_evaluation_file(file, limit)
+        except (InvalidDevData, BodyTooLarge) as error:
+            error.detail = f"{path}: {error.detail}"
+            raise
 
 
 async def answers(run: Run, dev: EvaluationFile, test: EvaluationFile) -> Rows:

@@ -6,6 +6,7 @@ calibration of the first.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 from rich.console import Console
@@ -64,18 +65,26 @@ def walk(console: Console, url: str, target: Target) -> None:
         console.print(f"{url}/calibrations/{calibration_id}/report\n", soft_wrap=True)
         again = {p: _score(console, http, p, "active") for p in (CERTAIN, UNKNOWABLE)}
         show_again(console, again)
+        _say_whose(console, again[CERTAIN], calibration_id)
 
 
-def _score(console: Console, http: Http, prompt: str, calibration: str) -> dict[str, object]:
+def _score(console: Console, http: Http, prompt: str, calibration: str) -> dict[str, Any]:
     with console.status("Drawing answers ..."):
         body = {"prompt": prompt, "calibration": calibration, "return": ["samples", "modes"]}
         return http.post("/score", json=body)
 
 
+def _say_whose(console: Console, score: dict[str, Any], calibration_id: str) -> None:
+    """Say so when the calibration in force is another than the one shown above."""
+    in_force = (score["calibration"] or {}).get("id")
+    if in_force != calibration_id:
+        console.print(f"Another calibration is in force: {in_force or 'none'}.")
+
+
 def _say_what_next(console: Console, service: BackgroundService, target: Target) -> None:
     console.print(f"The service goes on at {service.url}, its API is at\n{service.url}/docs.", soft_wrap=True)
     key = " -H 'Authorization: Bearer KEY' \\\n   " if target.key else ""
-    body = '{"prompt": "In which country is the Eiffel Tower?"}'
+    body = '{"prompt": "How many legs does a spider have?"}'
     line = f"Try:\n  curl -s {service.url}/score{key} -H 'Content-Type: application/json' \\\n    -d '{body}'"
     console.print(line, soft_wrap=True, markup=False)
     console.print(f"Its log: {service.log_file}\nStop it: make stop", soft_wrap=True)

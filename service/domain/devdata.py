@@ -144,7 +144,8 @@ class _Check:
         """Take one row, good or bad; raise BodyTooLarge when there are too many."""
         if self.num_rows + self.num_bad == self._limits.max_rows:
             raise BodyTooLarge(
-                f"the data hold more than {self._limits.max_rows} rows", limit_rows=self._limits.max_rows
+                f"The data hold more than {self._limits.max_rows} rows; send fewer.",
+                limit_rows=self._limits.max_rows,
             )
         try:
             if isinstance(raw, RowError):

@@ -118,6 +118,23 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
     assert "projection ECE" in said
     assert "Already calibrated" in second[1].getvalue()
     assert max(len(line) for line in said.splitlines()) <= 80
+    assert "in force" not in said
+
+
+@pytest.mark.anyio
+async def test_the_walk_says_when_another_calibration_is_in_force(tmp_path: Path) -> None:
+    async with demo_app(tmp_path) as url, httpx.AsyncClient(base_url=url) as http:
+        target = Target(tmp_path, "127.0.0.1", 0)
+        await asyncio.to_thread(walk, console()[0], url, target)
+        form = {"method": "temperature", "activate": "always", "drawn_by": "service"}
+        upload = {"file": (RECORDED.name, RECORDED.read_bytes())}
+        job = (await http.post("/calibrate", data=form, files=upload)).json()
+        async with http.stream("GET", f"/jobs/{job['id']}/events", timeout=60) as events:
+            await events.aread()
+        other = (await http.get(f"/jobs/{job['id']}")).json()["calibration_id"]
+        out, said = console()
+        await asyncio.to_thread(walk, out, url, target)
+    assert f"Another calibration is in force: {other}." in said.getvalue()
 
 
 @pytest.mark.anyio

@@ -80,4 +80,19 @@ def test_bad_rows_are_named(tmp_path, server):
     bad.write_text('{"prompt": "x"}\n')
     found = run(dev, bad, "--out", tmp_path / "out")
     assert found.exit_code == 1
+    assert f"{bad}: " in found.output.replace("\n", "")
     assert "line 1, reference: is missing" in found.output
+
+
+def test_one_file_as_both_is_warned_of(tmp_path, server):
+    dev, test = files(tmp_path)
+    assert "one file" in run(dev, dev, "--out", tmp_path / "one").output
+    assert "one file" not in run(dev, test, "--out", tmp_path / "two").output
+
+
+def test_a_missing_embedder_is_told_before_answers_are_drawn(tmp_path, server, monkeypatch):
+    monkeypatch.setenv("EIGENCAL_EMBEDDER_URL", "http://127.0.0.1:9")  # nobody listens there
+    found = run(*files(tmp_path, "samples", "logprob"), "--out", tmp_path / "out")
+    assert found.exit_code == 1
+    assert "embedding server cannot be reached" in found.output
+    assert not asked(server, "completions")
