@@ -91,7 +91,8 @@ class Settings(BaseSettings):
     )
     empty_answers: Literal["outcome", "embedded"] = Field(
         "outcome",
-        description='Empty answers: one `outcome` orthogonal to all others, or `embedded` as the text "".',
+        description='Empty answers: one `outcome` orthogonal to all others, or `embedded` as the text "" '
+        "(which some embeddings servers refuse).",
     )
     embedder_url: str = Field(
         "",

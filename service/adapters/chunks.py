@@ -12,7 +12,7 @@ BYTES_PER_TOKEN = 3  # English has 4, Chinese 3, code and digits fewer
 
 def budget_on(device: object) -> int:
     """Return the most tokens at once on a torch device."""
-    return BUDGET.get(str(device), BUDGET_OF_OTHERS)
+    return BUDGET.get(str(device).partition(":")[0], BUDGET_OF_OTHERS)
 
 
 def chunks(texts: Sequence[str], longest: int | None, budget: int) -> Iterator[list[int]]:

@@ -56,6 +56,7 @@ class HttpEmbedder:
         self._url = f"{root}/v1/embeddings"
         self._model = model
         self.embeds_empty = embeds_empty
+        self._tried = False
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout_s = timeout_s
         self._max_batch = max_batch
@@ -83,7 +84,7 @@ class HttpEmbedder:
             headers=self._headers, timeout=self._timeout_s, transport=self._transport
         )
         try:
-            await self._ask(["warm up"])
+            await self._try()
         except EmbedderUnavailable:
             return
 
@@ -100,9 +101,17 @@ class HttpEmbedder:
         return await self._vectors.rows(texts)
 
     async def check(self) -> None:
-        """Embed a word unless the server has just answered; raise EmbedderUnavailable when it does not."""
-        if self._client is None or time.monotonic() - self._answered_at > CHECK_HOLDS_S:
-            await self._ask(["check"])
+        """Embed a word unless the server has just answered; raise EmbedderUnavailable when it does not.
+
+        With `embeds_empty` also the empty text: a server that refuses it is not ready.
+        """
+        silent = time.monotonic() - self._answered_at > CHECK_HOLDS_S
+        if self._client is None or silent or not self._tried:
+            await self._try()
+
+    async def _try(self) -> None:
+        await self._ask(["check", ""] if self.embeds_empty else ["check"])
+        self._tried = True
 
     async def _compute(self, texts: list[str]) -> Rows:
         slices = range(0, len(texts), self._max_batch)

@@ -49,6 +49,7 @@ class Root(BaseModel):
     links: dict[str, str] = Field(description="Paths by what is there.")
 
 
+@router.head("/", include_in_schema=False)
 @router.get("/", summary="Where everything is")
 async def root() -> Root:
     """Return the paths of the service."""

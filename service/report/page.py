@@ -64,7 +64,9 @@ def _summary(report: Report) -> Iterable[str]:
     """Yield what changed from raw to the map of the calibration, on held-out prompts."""
     rows = {row["map"]: row for row in report["served"]}
     raw, ours = rows["raw"], rows[report["calibration"]["method"]]
-    yield _change("The gap between what λmax says and what is found (projection ECE)", raw, ours)
+    yield _change(
+        "Against raw scores, the gap between what λmax says and what is found (projection ECE)", raw, ours
+    )
     before, after = raw["auroc_lambda_max"]["value"], ours["auroc_lambda_max"]["value"]
     if before is None or after is None:
         yield "How well λmax tells right from wrong answers cannot be computed: there is one kind only."

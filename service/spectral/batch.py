@@ -77,14 +77,19 @@ def overlaps(answers: Answers) -> Overlaps:
 
     Raises ValueError for zero or non-finite rows, no rows, or an index out of range.
     """
-    size, references, index = len(answers.vectors), len(answers.references), np.asarray(answers.index)
+    vectors, targets = np.asarray(answers.vectors), np.asarray(answers.references)
+    index = np.asarray(answers.index)
+    size, references = len(vectors), len(targets)
     if size == 0 or references == 0 or index.size == 0:
         raise ValueError("a prompt needs at least one answer and one reference")
-    if int(index.astype(np.uint64, copy=False).max()) >= size:  # negative ones are huge
+    if index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size:
         raise ValueError("index points outside the distinct answers")
-    rows = np.empty((size + references, answers.vectors.shape[1]))
-    rows[:size], rows[size:] = answers.vectors, answers.references
-    cosines, squares = _dots(rows, size)
+    if vectors.ndim != 2 or targets.shape != (references, vectors.shape[1]):
+        raise ValueError("answers and references must be rows of one dimension")
+    rows = np.empty((size + references, vectors.shape[1]))
+    rows[:size], rows[size:] = vectors, targets
+    with np.errstate(invalid="ignore", over="ignore"):
+        cosines, squares = _dots(rows, size)
     if not (squares.min() > 0 and squares.max() < np.inf):  # false for nan, too
         raise ValueError("vectors hold a zero row or values that are not finite")
     scale = 1 / np.sqrt(squares)

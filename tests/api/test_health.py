@@ -71,7 +71,7 @@ async def test_head_is_get_without_a_body(
     app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, store=MemoryStore())
     async with served(app) as port:
         llm.available = available
-        for path in ("/healthz", "/readyz"):
+        for path in ("/", "/healthz", "/readyz"):
             status, headers, body = await asked(port, "GET", path)
             answer = await asked(port, "HEAD", path)
             assert answer[0] == status and (b"503" in status) == (path == "/readyz" and not available)

@@ -18,7 +18,7 @@ async def test_answers_to_be_drawn_are_counted(client: Any) -> None:
         refused = await http.post("/calibrate", files={"file": jsonl(50)})
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid_dev_data")
         detail = refused.json()["detail"]
-        assert detail.startswith("50 rows make 1050 answers and references, more than the 1000 ")
+        assert detail.startswith("50 rows make up to 1050 answers and references, more than the 1000 ")
         assert "num_samples" in detail
         assert "EIGENCAL_MAX_CALIBRATION_TEXTS" in detail
         assert (await http.get("/jobs")).json() == []
@@ -31,7 +31,7 @@ async def test_both_files_of_an_evaluation_count_together(client: Any) -> None:
     async with client(max_calibration_texts=1000) as http:
         files = {"dev": jsonl(50, samples=samples), "test": jsonl(51, "T", samples=samples)}
         refused = await http.post("/evaluate", files=files)
-        assert refused.json()["detail"].startswith("101 rows make 1010 answers and references")
+        assert refused.json()["detail"].startswith("101 rows make up to 1010 answers and references")
         assert (await http.get("/jobs")).json() == []
         files["test"] = jsonl(50, "T", samples=samples)
         assert (await http.post("/evaluate", files=files)).status_code == 202

@@ -9,7 +9,7 @@ from sqlalchemy.engine import RowMapping
 from service.domain.calibration import Calibration, Parameters
 from service.domain.job_store import StoredRow
 from service.domain.jobs import CalibrateOptions, DevRow, Job, JobError
-from service.domain.models import Draw, Fingerprint, Message
+from service.domain.models import OUTCOME, Draw, Fingerprint, Message
 
 
 def encode_row(row: DevRow) -> dict[str, Any]:
@@ -51,8 +51,11 @@ def decode_row(found: RowMapping) -> StoredRow:
 
 
 def encode_fingerprint(fingerprint: Fingerprint) -> dict[str, Any]:
-    """Return the JSON of a fingerprint."""
-    return asdict(fingerprint)
+    """Return the JSON of a fingerprint; the default `empty_answers` is left out, as earlier releases do."""
+    body = asdict(fingerprint)
+    if fingerprint.empty_answers == OUTCOME:
+        del body["empty_answers"]
+    return body
 
 
 def decode_fingerprint(value: dict[str, Any] | None) -> Fingerprint | None:
@@ -90,7 +93,7 @@ def encode_calibration(calibration: Calibration) -> dict[str, Any]:
     """Return the JSON of what a calibration is, other than its id and time."""
     return {
         "method": calibration.method,
-        "fingerprint": asdict(calibration.fingerprint),
+        "fingerprint": encode_fingerprint(calibration.fingerprint),
         "num_samples": calibration.num_samples,
         "parameters": {str(m): asdict(p) for m, p in sorted(calibration.parameters.items())},
         "eps": calibration.eps,

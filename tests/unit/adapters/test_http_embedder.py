@@ -225,6 +225,20 @@ def test_check_asks_only_when_the_server_has_been_silent(monkeypatch: pytest.Mon
     with_embedder(server, scenario)
 
 
+def test_a_server_that_refuses_the_empty_text_is_not_ready_where_that_is_embedded() -> None:
+    class Refuses(Server):
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            answer = super().__call__(request)
+            return httpx.Response(400) if "" in json.loads(request.content)["input"] else answer
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        await embedder.embed(["a"])
+        with pytest.raises(EmbedderUnavailable, match="refused the texts"):
+            await embedder.check()
+
+    with_embedder(Refuses(), scenario, embeds_empty=True)
+
+
 def test_stopped_embedder_says_so() -> None:
     async def scenario(embedder: HttpEmbedder) -> None:
         await embedder.stop()

@@ -42,5 +42,5 @@ def test_the_files_of_one_job_count_together_and_the_limit_is_named() -> None:
     check_size([counted(5), counted(5)], None, limits)
     with pytest.raises(InvalidDevData) as caught:
         check_size([counted(5), counted(6)], None, limits)
-    assert "11 rows make 110 answers and references, more than the 100 " in caught.value.detail
+    assert "11 rows make up to 110 answers and references, more than the 100 " in caught.value.detail
     check_size([counted(5), counted(6)], 8, limits)

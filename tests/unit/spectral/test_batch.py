@@ -64,6 +64,11 @@ def test_small_stacks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         (np.zeros((1, 2)), [0], np.eye(2), "zero row"),
         (np.eye(2), [0], np.zeros((1, 2)), "zero row"),
         (np.array([[np.nan, 1.0]]), [0], np.eye(2), "not finite"),
+        (np.array([[np.inf, 1.0]]), [0], np.eye(2), "not finite"),
+        (np.eye(2), [0], np.ones((1, 1)), "one dimension"),
+        (np.eye(2), [0], np.ones((2, 3)), "one dimension"),
+        (np.eye(2), [0], np.ones(2), "one dimension"),
+        (np.ones(2), [0], np.eye(2), "one dimension"),
     ],
 )
 def test_unusable_answers_are_refused(
@@ -71,6 +76,12 @@ def test_unusable_answers_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         overlaps(Answers(vectors, np.array(index, dtype=np.int64), references))
+
+
+@pytest.mark.parametrize("index", [[0.5], [np.inf], ["0"], [True]])
+def test_an_index_is_of_integers(index: list[object]) -> None:
+    with pytest.raises(ValueError, match="index"):
+        overlaps(Answers(np.eye(2), np.array(index), np.eye(2)))
 
 
 def test_no_prompts_are_refused() -> None:
