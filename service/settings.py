@@ -119,7 +119,7 @@ class Settings(BaseSettings):
     )
     batch_concurrency: int = Field(8, ge=1, description="Items of one batch scored at the same time.")
     calibration_share: float = Field(
-        0.25, gt=0, le=1, description="Share of the LLM's slots that a calibration may take."
+        0.125, gt=0, le=1, description="Share of the LLM's slots that a calibration may take."
     )
 
     def resolved_database_url(self) -> str:

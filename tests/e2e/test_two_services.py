@@ -75,6 +75,7 @@ def service(url: str, name: str, server: OpenAIServer, folder: Path) -> Iterator
         "EIGENCAL_LLM_URL": server.url,
         "EIGENCAL_EMBEDDER_URL": server.url,
         "EIGENCAL_LLM_SLOTS": "8",
+        "EIGENCAL_CALIBRATION_SHARE": "0.25",
         "EIGENCAL_NUM_SAMPLES": "5",
     }
     with running([PYTHON, "-m", "service"], env=env, log=folder / f"{name}.log") as process:
