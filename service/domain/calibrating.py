@@ -1,10 +1,8 @@
 """The use case behind /calibrate: draw what is missing, embed, fit, report, store. It knows no queue."""
 
 import asyncio
-import contextlib
 import functools
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,22 +10,19 @@ from typing import Any, Protocol, cast
 
 from service.domain.calibration import Calibration, CalibrationSource
 from service.domain.drawing import Drawer, check_same
-from service.domain.errors import InvalidDevData, StoreUnavailable
+from service.domain.errors import InvalidDevData
 from service.domain.fitting import Fitted, fit_all
 from service.domain.ids import new_id
-from service.domain.job_store import ClaimedJob, JobStore, LeaseLostError, StoredRow
+from service.domain.job_store import ClaimedJob, JobStore, StoredRow
 from service.domain.jobs import JobStage
 from service.domain.material import Embedding, Material, usable_rows
 from service.domain.models import Fingerprint, caller_fingerprint, with_embedder
 from service.domain.progress import Progress
 from service.domain.reporting import Outcome, make_report
+from service.domain.threads import Report, in_thread
 from service.spectral.subsets import fitted_sizes
 
 logger = logging.getLogger(__name__)
-
-
-class BrokenOffError(Exception):
-    """Ends a fit in its thread, which cannot be cancelled, once nobody waits for it any more."""
 
 
 class Pipeline(Protocol):
@@ -134,35 +129,13 @@ class Calibrator:
         return claimed
 
     async def _fit(self, job: ClaimedJob, material: Material, active: Calibration | None) -> Fitted:
-        """Fit in a thread, showing progress from here."""
-        loop, reached = asyncio.get_running_loop(), asyncio.Queue[tuple[int, int]]()
-        over = threading.Event()
+        options, total = job.options, len(fitted_sizes(material.num_samples))
 
-        def progress(done: int, total: int) -> None:
-            if over.is_set():
-                raise BrokenOffError
-            loop.call_soon_threadsafe(reached.put_nowait, (done, total))
+        def work(report: Report) -> Fitted:
+            report(0, total)
+            return fit_all(material, options.method, active=active, seed=options.seed, progress=report)
 
-        options = job.options
-        work = functools.partial(
-            fit_all, material, options.method, active=active, seed=options.seed, progress=progress
-        )
-        total = len(fitted_sizes(material.num_samples))
-        shown = asyncio.create_task(self._show(job, total, reached))
-        try:
-            return await asyncio.to_thread(work)
-        finally:
-            over.set()
-            shown.cancel()
-            with contextlib.suppress(asyncio.CancelledError, StoreUnavailable, LeaseLostError):
-                await shown
-
-    async def _show(self, job: ClaimedJob, total: int, reached: asyncio.Queue[tuple[int, int]]) -> None:
-        shown = self._stage(job, "fitting", total)
-        await shown.begin()
-        while True:
-            await reached.get()
-            await shown.advance()
+        return await in_thread(work, functools.partial(self._stage, job, "fitting"))
 
     def _calibration(self, job: ClaimedJob, loaded: _Loaded, fitted: Fitted) -> Calibration:
         return Calibration(

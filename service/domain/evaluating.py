@@ -1,12 +1,9 @@
 """The use case behind POST /evaluate: the command's experiments, as a durable job."""
 
-import asyncio
-import contextlib
-import threading
+import functools
 from typing import Any, cast
 
-from service.domain.calibrating import BrokenOffError, Pipeline
-from service.domain.errors import StoreUnavailable
+from service.domain.calibrating import Pipeline
 from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.likelihoods import drawn
 from service.domain.evaluation.model import Results
@@ -14,11 +11,12 @@ from service.domain.evaluation.results import FileFacts, make_results
 from service.domain.evaluation.running import Inputs
 from service.domain.evaluation.sampling_temperature import not_drawn
 from service.domain.evaluation.split import make_split
-from service.domain.job_store import ClaimedJob, JobStore, LeaseLostError, StoredRow
+from service.domain.job_store import ClaimedJob, JobStore, StoredRow
 from service.domain.jobs import JobStage
 from service.domain.material import Embedding, Material, full_number, usable_rows
 from service.domain.ports import Embedder
 from service.domain.progress import Progress
+from service.domain.threads import Report, in_thread
 
 COMMAND_ONLY = (
     "A job draws at one sampling temperature; the command `python -m service evaluate` tries several."
@@ -60,38 +58,13 @@ class Evaluator:
     async def _run(
         self, job: ClaimedJob, materials: list[Material], facts: tuple[FileFacts, FileFacts]
     ) -> Results:
-        """Run the experiments in a thread, showing progress from here."""
-        loop, reached = asyncio.get_running_loop(), asyncio.Queue[tuple[int, int]]()
-        over = threading.Event()
-
-        def progress(done: int, total: int, _: str) -> None:
-            if over.is_set():
-                raise BrokenOffError
-            loop.call_soon_threadsafe(reached.put_nowait, (done, total))
-
-        def work() -> Results:
+        def work(report: Report) -> Results:
             dev, test = map(make_split, materials)
             bench = Bench(dev, test, seed=job.options.seed)
             inputs = Inputs({self._embedder.identity.name: bench}, None, drawn(test), not_drawn(COMMAND_ONLY))
-            return make_results(inputs, facts, progress)
+            return make_results(inputs, facts, lambda done, total, _: report(done, total))
 
-        shown = asyncio.create_task(self._show(job, reached))
-        try:
-            return await asyncio.to_thread(work)
-        finally:
-            over.set()
-            shown.cancel()
-            with contextlib.suppress(asyncio.CancelledError, StoreUnavailable, LeaseLostError):
-                await shown
-
-    async def _show(self, job: ClaimedJob, reached: asyncio.Queue[tuple[int, int]]) -> None:
-        done, total = await reached.get()
-        shown = self._stage(job, "fitting", total)
-        await shown.begin()
-        while True:
-            now, _ = await reached.get()
-            await shown.advance(now - done)
-            done = now
+        return await in_thread(work, functools.partial(self._stage, job, "fitting"))
 
 
 def _facts(rows: list[StoredRow], job: ClaimedJob) -> FileFacts:
