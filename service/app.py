@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from service import __version__
+from service.adapters.heap import Heap
 from service.adapters.wheels import WeightsError
 from service.api import calibrations, docs, evaluations, health, jobs, score
 from service.api.auth import Keys
@@ -175,7 +176,7 @@ def create_app(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(embedder, llm, store),
+        lifespan=_lifespan(Heap(), embedder, llm, store),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
