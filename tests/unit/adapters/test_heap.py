@@ -10,7 +10,7 @@ from service.adapters.heap import Heap, glibc_trim, resident_bytes
 
 pytestmark = pytest.mark.skipif(glibc_trim() is None, reason="the C library keeps what is freed")
 
-# Blocks below glibc's limit for pages of their own; every hundredth stays, so that the heap's end is not free.
+# Blocks that glibc keeps in its heap; every hundredth stays, so that the end of the heap is not free.
 HOLES = """
 import asyncio
 from service.adapters.heap import Heap, resident_bytes
