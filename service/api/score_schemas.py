@@ -40,15 +40,21 @@ class SamplingIn(RequestModel):
     )
 
 
-# What the validator below enforces, said in JSON Schema too.
+# What the validator below enforces, said in JSON Schema too. Every part names its type: Swagger UI takes a `not`
+# without one for "not anything", and shows the whole as "never".
+_DRAWING = ("num_samples", "sampling", "model", "deadline_ms")
+
+
+def _with(*names: str) -> dict[str, Any]:
+    return {"title": f"with {' and '.join(names)}", "type": "object", "required": list(names)}
+
+
 _EITHER: dict[str, Any] = {
-    "anyOf": [{"required": ["prompt"]}, {"required": ["messages"]}, {"required": ["samples"]}],
-    "not": {"required": ["prompt", "messages"]},
+    "anyOf": [_with("prompt"), _with("messages"), _with("samples")],
+    "not": _with("prompt", "messages"),
     "dependentSchemas": {
-        "samples": {
-            "properties": {"num_samples": False, "sampling": False, "model": False, "deadline_ms": False}
-        },
-        "source_label": {"required": ["samples"]},
+        "samples": {"type": "object", "not": {"type": "object", "anyOf": [_with(name) for name in _DRAWING]}},
+        "source_label": _with("samples"),
     },
 }
 
@@ -107,7 +113,7 @@ class ScoreRequest(RequestModel):
         return self
 
     def _refuse_drawing(self) -> None:
-        for name in ("num_samples", "sampling", "model", "deadline_ms"):
+        for name in _DRAWING:
             if getattr(self, name) is not None:
                 raise ValueError(f"`{name}` is about drawing answers; it does not go with `samples`")
 
