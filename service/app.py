@@ -50,7 +50,8 @@ BODIES: list[type[BaseModel]] = [
 ]
 DESCRIPTION = """\
 Scores how uncertain an LLM is about a prompt: draws answers, embeds them, and returns the calibrated largest
-eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix.
+eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix. The confidence
+is how much of their meaning the answers share, not the probability that the answer is right.
 """
 
 

@@ -40,8 +40,8 @@ class SamplingIn(RequestModel):
     )
 
 
-# What the validator below enforces, said in JSON Schema too. Every part names its type: Swagger UI takes a `not`
-# without one for "not anything", and shows the whole as "never".
+# What the validator below enforces, said in JSON Schema too. Every part names its type: Swagger UI takes a
+# `not` without one for "not anything", and shows the whole as "never".
 _DRAWING = ("num_samples", "sampling", "model", "deadline_ms")
 
 
@@ -146,7 +146,9 @@ class CalibrationUsed(BaseModel):
 class WarningOut(BaseModel):
     """Something the caller should know."""
 
-    code: str = Field(description="calibration_missing, calibration_mismatch or partial_samples.")
+    code: str = Field(
+        description="calibration_missing, calibration_mismatch, partial_samples or truncated_samples."
+    )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
 
@@ -191,7 +193,8 @@ class ScoreResponse(BaseModel):
     id: str = Field(description="Id of this score.")
     answer: str = Field(description="The sample most aligned with the dominant eigenvector.")
     lambda_max: float = Field(
-        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain."
+        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain: how much of their "
+        "meaning the answers share, not the probability that the answer is right."
     )
     entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
     entropy_normalized: float = Field(description="Entropy over the largest that the spectrum allows, 0..1.")
