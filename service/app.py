@@ -50,8 +50,8 @@ BODIES: list[type[BaseModel]] = [
 ]
 DESCRIPTION = """\
 Scores how uncertain an LLM is about a prompt: draws answers, embeds them, and returns the calibrated largest
-eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix. The confidence
-is how much of their meaning the answers share, not the probability that the answer is right.
+eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix. The
+confidence is how much of their meaning the answers share, not the probability that the answer is right.
 """
 
 
@@ -149,10 +149,15 @@ def defaults_of(settings: Settings) -> Defaults:
         temperature=settings.sampling_temperature,
         top_p=settings.top_p,
         top_k=settings.top_k,
-        max_tokens=settings.max_tokens,
+        max_tokens=settings.default_max_tokens(messages=False),
         stop=settings.default_stop(messages=False),
     )
-    return Defaults(settings.num_samples, sampling, settings.default_stop(messages=True))
+    messages_sampling = replace(
+        sampling,
+        max_tokens=settings.default_max_tokens(messages=True),
+        stop=settings.default_stop(messages=True),
+    )
+    return Defaults(settings.num_samples, sampling, messages_sampling)
 
 
 def create_app(
@@ -216,14 +221,13 @@ def build_store(
     """Return the store and the queue of jobs that the settings ask for."""
     from service.adapters.persistence import Persistence
 
-    messages = replace(defaults.sampling, stop=defaults.messages_stop)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     return Persistence(
         settings.resolved_database_url(),
         replica_id=settings.replica_id,
         llm=llm,
         embedder=embedder,
-        serving=Serving(defaults.num_samples, defaults.sampling, messages),
+        serving=Serving(defaults.num_samples, defaults.sampling, defaults.messages_sampling),
         slots=max(1, int(settings.calibration_share * llm_slots(settings))),
         live_load=lambda: scorer.in_flight,
         own_keys=lambda: own_keys(defaults, scorer),
@@ -237,9 +241,8 @@ def llm_slots(settings: Settings) -> int:
 
 def own_keys(defaults: Defaults, scorer: Scorer) -> tuple[str, ...]:
     """Return the fingerprint keys of prompts and of conversations as this service draws them."""
-    sampling = replace(defaults.sampling, stop=defaults.messages_stop)
     prompt = defaults.request(prompt="?")
-    conversation = replace(defaults.request(messages=(Message("user", "?"),)), sampling=sampling)
+    conversation = defaults.request(messages=(Message("user", "?"),))
     try:
         return tuple(scorer.fingerprint(ScoreCommand(request)).key() for request in (prompt, conversation))
     except EmbedderUnavailable:  # it has not told its identity yet

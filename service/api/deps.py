@@ -12,17 +12,18 @@ from service.domain.scoring import Scorer
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a request that says nothing gets. `messages_stop` are the stop strings of conversations."""
+    """What a request that says nothing gets; a conversation is drawn with `messages_sampling`."""
 
     num_samples: int
     sampling: Sampling
-    messages_stop: tuple[str, ...]
+    messages_sampling: Sampling
 
     def request(
         self, *, prompt: str | None = None, messages: tuple[Message, ...] | None = None
     ) -> GenerationRequest:
         """Return the request of a caller that names only what to answer."""
-        return GenerationRequest(self.num_samples, self.sampling, prompt=prompt, messages=messages)
+        sampling = self.sampling if messages is None else self.messages_sampling
+        return GenerationRequest(self.num_samples, sampling, prompt=prompt, messages=messages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def _generation(body: ScoreRequest, defaults: Defaults) -> GenerationRequest:
     base = defaults.sampling
     messages = None
     if body.messages is not None:
-        base = replace(base, stop=defaults.messages_stop)
+        base = defaults.messages_sampling
         messages = tuple(Message(turn.role, turn.content) for turn in body.messages)
     return GenerationRequest(
         num_samples=body.num_samples or defaults.num_samples,

@@ -193,8 +193,8 @@ class ScoreResponse(BaseModel):
     id: str = Field(description="Id of this score.")
     answer: str = Field(description="The sample most aligned with the dominant eigenvector.")
     lambda_max: float = Field(
-        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain: how much of their "
-        "meaning the answers share, not the probability that the answer is right."
+        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
+        "of their meaning the answers share, not the probability that the answer is right."
     )
     entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
     entropy_normalized: float = Field(description="Entropy over the largest that the spectrum allows, 0..1.")

@@ -1,4 +1,4 @@
-"""The documented copy of the SQLite databases, taken while a replica works: all there is, and enough to go on."""
+"""The documented copy of the SQLite databases, taken while a replica works: whole, and enough to go on."""
 
 import re
 import shlex
