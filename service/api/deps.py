@@ -1,10 +1,11 @@
 """What the routes work with: wired in app.py, found on the application's state."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastapi import Request
 
+from service.api.error_log import ErrorLog
 from service.api.metrics import Metrics
 from service.domain.models import GenerationRequest, Message, Sampling
 from service.domain.scoring import Scorer
@@ -39,6 +40,7 @@ class Services:
     checks: dict[str, Callable[[], Awaitable[None]]]
     metrics: Metrics
     batch_concurrency: int
+    errors: ErrorLog = field(default_factory=ErrorLog)
 
 
 def services(request: Request) -> Services:
