@@ -2,6 +2,7 @@
 
 import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -90,14 +91,21 @@ def calibrate(service: Service) -> dict[str, Any]:
     return ended
 
 
+def wait_for_line(log: Path, text: str) -> None:
+    until = time.monotonic() + 60
+    while text not in log.read_text():
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.05)
+
+
 def test_the_log_tells_set_up_errors_and_jobs(service: Service) -> None:
     refused = service.http.post("/score", json={"prompt": PROMPT}, headers={"X-Request-ID": "mine-1"})
     assert refused.status_code == 502
     service.http.post("/score", json={"prompt": "question 1", "num_samples": "many"})
     job = calibrate(service)
     assert job["state"] == "succeeded", job
-    told = service.lines()
-    text = service.log.read_text()
+    wait_for_line(service.log, f"job {job['id']} succeeded")  # told after the store has it
+    told, text = service.lines(), service.log.read_text()
 
     assert f"INFO store: SQLite file {service.log.parent / 'data' / 'eigencal.db'}" in told
     assert f"INFO LLM: {service.server.url} (API for prompts: chat)" in told
@@ -128,8 +136,7 @@ def test_an_llm_that_is_down_is_told_and_delays_nothing(tmp_path: Path) -> None:
         env = environment(tmp_path / "data", port, f"http://127.0.0.1:{free_port()}/v1", server.url)
         with running([PYTHON, "-m", "service"], env=env, log=log) as process:
             wait_for(f"http://127.0.0.1:{port}/healthz", process, 120)
-            while "the LLM does not answer: The LLM server cannot be reached." not in log.read_text():
-                assert process.poll() is None
+            wait_for_line(log, "the LLM does not answer: The LLM server cannot be reached.")
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) in (0, -signal.SIGTERM)
     assert "Traceback" not in log.read_text()
