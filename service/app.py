@@ -264,7 +264,7 @@ def build_start_log(
         embedder=embedder,
         embedder_place=f"{settings.embedder}{place}",
         own_keys=lambda: own_keys(defaults, scorer),
-        active=lambda key: scorer.calibrations.active(key),  # noqa: PLW0108 - not set yet
+        active=lambda key: scorer.calibrations.active(key),  # noqa: PLW0108 - may be replaced
     )
 
 

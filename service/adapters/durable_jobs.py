@@ -152,10 +152,10 @@ class DurableJobs:
         except (StoreUnavailable, LeaseLostError):
             raise
         except EigencalError as error:
+            await self._store.fail(job.lease, JobError(error.code, error.detail))
             said = error.extra.get("llm_message")
             llm = f" The LLM server said: {said!r}" if said else ""
             logger.warning("job %s failed: %s: %s%s", job.lease.job_id, error.code, error.detail, llm)
-            await self._store.fail(job.lease, JobError(error.code, error.detail))
         except Exception:
             logger.exception("job %s failed", job.lease.job_id)
             await self._store.fail(job.lease, INTERNAL)
