@@ -22,6 +22,7 @@ from service.api.calibration_schemas import (
     EvaluateRequest,
 )
 from service.api.deps import Defaults, Services
+from service.api.error_log import ErrorLog
 from service.api.metrics import Metrics
 from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described
@@ -36,6 +37,7 @@ from service.domain.ports import Embedder, LanguageModel
 from service.domain.report_model import Report
 from service.domain.scoring import ScoreCommand, Scorer
 from service.settings import Settings
+from service.start_log import StartLog, shown_url
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,8 @@ BODIES: list[type[BaseModel]] = [
 ]
 DESCRIPTION = """\
 Scores how uncertain an LLM is about a prompt: draws answers, embeds them, and returns the calibrated largest
-eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix.
+eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix. The
+confidence is how much of their meaning the answers share, not the probability that the answer is right.
 """
 
 
@@ -149,10 +152,15 @@ def defaults_of(settings: Settings) -> Defaults:
         temperature=settings.sampling_temperature,
         top_p=settings.top_p,
         top_k=settings.top_k,
-        max_tokens=settings.max_tokens,
+        max_tokens=settings.default_max_tokens(messages=False),
         stop=settings.default_stop(messages=False),
     )
-    return Defaults(settings.num_samples, sampling, settings.default_stop(messages=True))
+    messages_sampling = replace(
+        sampling,
+        max_tokens=settings.default_max_tokens(messages=True),
+        stop=settings.default_stop(messages=True),
+    )
+    return Defaults(settings.num_samples, sampling, messages_sampling)
 
 
 def create_app(
@@ -172,11 +180,13 @@ def create_app(
     scorer = Scorer(llm, embedder)
     store = store or build_store(settings, llm, embedder, defaults, scorer)
     scorer.calibrations = store.calibrations
+    errors = ErrorLog()
+    started = build_start_log(settings, llm, embedder, defaults, scorer)
     app = Described(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(Heap(), embedder, llm, store),
+        lifespan=_lifespan(errors, Heap(), embedder, llm, store, started),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
@@ -187,6 +197,7 @@ def create_app(
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         metrics=Metrics(),
         batch_concurrency=settings.batch_concurrency,
+        errors=errors,
     )
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
     app.state.calibration_services = CalibrationServices(
@@ -194,7 +205,7 @@ def create_app(
     )
     for routes in (score, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
-    install(app)
+    install(app, errors)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
@@ -216,17 +227,45 @@ def build_store(
     """Return the store and the queue of jobs that the settings ask for."""
     from service.adapters.persistence import Persistence
 
-    messages = replace(defaults.sampling, stop=defaults.messages_stop)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     return Persistence(
         settings.resolved_database_url(),
         replica_id=settings.replica_id,
         llm=llm,
         embedder=embedder,
-        serving=Serving(defaults.num_samples, defaults.sampling, messages),
+        serving=Serving(defaults.num_samples, defaults.sampling, defaults.messages_sampling),
         slots=max(1, int(settings.calibration_share * llm_slots(settings))),
         live_load=lambda: scorer.in_flight,
         own_keys=lambda: own_keys(defaults, scorer),
+    )
+
+
+def build_start_log(
+    settings: Settings,
+    llm: LanguageModel,
+    embedder: Embedder,
+    defaults: Defaults,
+    scorer: Scorer,
+) -> StartLog:
+    """Return what tells the log, at start, how the service is set up."""
+    from service.adapters.store.urls import shown, store_url
+
+    embedded = settings.llm_backend == "embedded"
+    server = f"{shown_url(settings.llm_url)} (API for prompts: {settings.llm_api})"
+    place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""
+    limits = defaults.sampling.max_tokens, defaults.messages_sampling.max_tokens
+    return StartLog(
+        f"Eigencal {__version__}, replica {settings.replica_id}",
+        f"store: {shown(store_url(settings.resolved_database_url()))}",
+        f"LLM: {'embedded' if embedded else server}",
+        f"answers: {defaults.num_samples}, of at most {limits[0]} tokens to a prompt, {limits[1]} to a "
+        "conversation",
+        llm=llm,
+        model=lambda: llm.identity(defaults.request(prompt="?")).model,
+        embedder=embedder,
+        embedder_place=f"{settings.embedder}{place}",
+        own_keys=lambda: own_keys(defaults, scorer),
+        active=lambda key: scorer.calibrations.active(key),  # noqa: PLW0108 - may be replaced
     )
 
 
@@ -237,9 +276,8 @@ def llm_slots(settings: Settings) -> int:
 
 def own_keys(defaults: Defaults, scorer: Scorer) -> tuple[str, ...]:
     """Return the fingerprint keys of prompts and of conversations as this service draws them."""
-    sampling = replace(defaults.sampling, stop=defaults.messages_stop)
     prompt = defaults.request(prompt="?")
-    conversation = replace(defaults.request(messages=(Message("user", "?"),)), sampling=sampling)
+    conversation = defaults.request(messages=(Message("user", "?"),))
     try:
         return tuple(scorer.fingerprint(ScoreCommand(request)).key() for request in (prompt, conversation))
     except EmbedderUnavailable:  # it has not told its identity yet

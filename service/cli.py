@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -243,12 +242,11 @@ def _evaluation_parts(settings: Settings, embedders: list[str], entailment: str)
     from service.evaluate_gather import Parts
 
     defaults = defaults_of(settings)
-    messages = replace(defaults.sampling, stop=defaults.messages_stop)
     named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
     return Parts(
         build_llm(settings, logprobs=True),
         [build_embedder(one) for one in named],
-        Serving(defaults.num_samples, defaults.sampling, messages),
+        Serving(defaults.num_samples, defaults.sampling, defaults.messages_sampling),
         llm_slots(settings),
         _entailment(entailment),
     )

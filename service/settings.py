@@ -14,6 +14,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "EIGENCAL_"
 FOR_TESTS = f"{PREFIX}TEST_"
+# Most tokens of an answer by default (docs/decisions/0015): a few sentences, and an answer on one line.
+CHAT_TOKENS, SHORT_TOKENS = 256, 64
 
 
 class Settings(BaseSettings):
@@ -79,7 +81,13 @@ class Settings(BaseSettings):
     sampling_temperature: float = Field(0.5, ge=0, le=2, description="Sampling temperature of the LLM.")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling: probability mass kept.")
     top_k: int = Field(0, ge=0, description="Most likely tokens kept; 0: all.")
-    max_tokens: int = Field(64, ge=1, le=32768, description="Most tokens of an answer.")
+    max_tokens: int | None = Field(
+        None,
+        ge=1,
+        le=32768,
+        description=f"Most tokens of an answer; unset: {CHAT_TOKENS} by the chat API, {SHORT_TOKENS} after "
+        "few-shot text, by completions and with the embedded LLM.",
+    )
     stop: list[Annotated[str, Field(min_length=1, max_length=256)]] | None = Field(
         None,
         max_length=16,
@@ -135,6 +143,13 @@ class Settings(BaseSettings):
         if self.stop is not None:
             return tuple(self.stop)
         return ("\n",) if self.few_shot_in_force() and not messages else ()
+
+    def default_max_tokens(self, *, messages: bool) -> int:
+        """Return the most tokens of an answer to a request that does not say."""
+        if self.max_tokens is not None:
+            return self.max_tokens
+        chat = messages or (self.llm_api == "chat" and not self.few_shot_in_force())
+        return CHAT_TOKENS if chat and self.llm_backend != "embedded" else SHORT_TOKENS
 
 
 def strangers(names: Iterable[str]) -> dict[str, str]:

@@ -133,6 +133,8 @@ def _revive(job_id: str, epoch: int) -> None:
     from dbos import DBOS
 
     status = DBOS.get_workflow_status(job_id)
+    if status is None or status.status not in ("ENQUEUED", "DELAYED"):  # those wait for their turn
+        logger.warning("job %s: nobody seems to run it, it is taken over", job_id)
     if status is None:
         _enqueue(job_id, job_id)
     elif status.status == "PENDING":

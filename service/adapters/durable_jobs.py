@@ -73,6 +73,7 @@ class DurableJobs:
         """Store rows and job, and have it run; see `JobQueue`."""
         job, created = await self._store.submit(rows, options, idempotency_key)
         if created:
+            logger.info("job %s accepted: %s", job.id, job.kind)
             await self._try(self._engine.enqueue(job.id))
         return job, created
 
@@ -88,6 +89,7 @@ class DurableJobs:
         """Cancel a job; see `JobQueue`. What runs of it stops at its next beat, at once if it runs here."""
         job = await self._store.cancel(job_id)
         if job is not None:
+            logger.info("job %s cancelled", job_id)
             for task in [task for task, running in self._running.items() if running == job_id]:
                 task.cancel()
             await self._try(self._engine.cancel(job_id))
@@ -119,6 +121,10 @@ class DurableJobs:
         try:
             claimed = await self._claim(job_id)
             if claimed is not None:
+                begins = "begins" if claimed.lease.epoch == 1 else "goes on"
+                logger.info(
+                    "job %s %s: %s, claim %d by %s", job_id, begins, part, claimed.lease.epoch, self._owner
+                )
                 await self._work(claimed, getattr(self._pipeline, part))
         except LeaseLostError:
             logger.info("job %s is run elsewhere or was cancelled", job_id)
@@ -147,6 +153,9 @@ class DurableJobs:
             raise
         except EigencalError as error:
             await self._store.fail(job.lease, JobError(error.code, error.detail))
+            said = error.extra.get("llm_message")
+            llm = f" The LLM server said: {said!r}" if said else ""
+            logger.warning("job %s failed: %s: %s%s", job.lease.job_id, error.code, error.detail, llm)
         except Exception:
             logger.exception("job %s failed", job.lease.job_id)
             await self._store.fail(job.lease, INTERNAL)

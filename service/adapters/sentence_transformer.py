@@ -66,6 +66,11 @@ class SentenceTransformerEmbedder:
             raise EmbedderUnavailable("The embedder is not loaded.")
         return self._identity
 
+    @property
+    def device(self) -> str:
+        """Return the torch device that the model is on; "" before it is loaded."""
+        return str(getattr(self._model, "device", ""))
+
     async def start(self) -> None:
         """Load the model and embed once. Raises WeightsError (for the operator) when it cannot be had."""
         if self._worker is not None:

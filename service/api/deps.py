@@ -1,10 +1,11 @@
 """What the routes work with: wired in app.py, found on the application's state."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastapi import Request
 
+from service.api.error_log import ErrorLog
 from service.api.metrics import Metrics
 from service.domain.models import GenerationRequest, Message, Sampling
 from service.domain.scoring import Scorer
@@ -12,17 +13,18 @@ from service.domain.scoring import Scorer
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a request that says nothing gets. `messages_stop` are the stop strings of conversations."""
+    """What a request that says nothing gets; a conversation is drawn with `messages_sampling`."""
 
     num_samples: int
     sampling: Sampling
-    messages_stop: tuple[str, ...]
+    messages_sampling: Sampling
 
     def request(
         self, *, prompt: str | None = None, messages: tuple[Message, ...] | None = None
     ) -> GenerationRequest:
         """Return the request of a caller that names only what to answer."""
-        return GenerationRequest(self.num_samples, self.sampling, prompt=prompt, messages=messages)
+        sampling = self.sampling if messages is None else self.messages_sampling
+        return GenerationRequest(self.num_samples, sampling, prompt=prompt, messages=messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Services:
     checks: dict[str, Callable[[], Awaitable[None]]]
     metrics: Metrics
     batch_concurrency: int
+    errors: ErrorLog = field(default_factory=ErrorLog)
 
 
 def services(request: Request) -> Services:

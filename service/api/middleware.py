@@ -50,11 +50,11 @@ class RequestContext:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
             log.info("request %s: the caller hung up while sending", request_id)
-        except Exception:
-            log.exception("unforeseen error in request %s %r", request_id, scope["path"])
+        except Exception as error:
             if started:
+                log.exception("unforeseen error in request %s %r", request_id, scope["path"])
                 raise
-            await internal_problem(request_id)(scope, receive, send_with_id)
+            await internal_problem(request_id, error)(scope, receive, send_with_id)
 
 
 class PlainStart:

@@ -11,8 +11,10 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from service.api.allow import allowed_methods
+from service.api.error_log import ErrorLog
 from service.domain.errors import EigencalError
 
 log = logging.getLogger(__name__)
@@ -95,10 +97,29 @@ def error_body(error: EigencalError, request_id: str | None) -> dict[str, Any]:
     )
 
 
+class ProblemResponse(Response):
+    """A problem on its way out; the application's log of errors is told when it is sent."""
+
+    def __init__(
+        self,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+        failure: BaseException | None = None,
+    ) -> None:
+        content = json.dumps(body, ensure_ascii=True).encode()
+        super().__init__(content, body["status"], dict(headers or {}), MEDIA_TYPE)
+        self._problem, self._failure = body, failure
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        if (app := scope.get("app")) is not None:
+            app.state.errors.note(self._problem, f"{scope['method']} {scope['path']}", self._failure)
+        await super().__call__(scope, receive, send)
+
+
 def problem_response(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """Return a problem as a response."""
-    content = json.dumps(body, ensure_ascii=True).encode()
-    return Response(content, body["status"], dict(headers or {}), MEDIA_TYPE)
+    return ProblemResponse(body, headers)
 
 
 def error_response(error: EigencalError, request_id: str | None) -> Response:
@@ -148,8 +169,9 @@ def invalid_request_body(errors: Sequence[Mapping[str, Any]], request_id: str | 
     return problem_body("invalid_request", detail, retryable=False, request_id=request_id, errors=items)
 
 
-def install(app: FastAPI) -> None:
-    """Let every error of the application answer as problem+json."""
+def install(app: FastAPI, errors: ErrorLog | None = None) -> None:
+    """Let every error of the application answer as problem+json, and be told to the log of errors."""
+    app.state.errors = errors or ErrorLog()
 
     async def ours(request: Request, error: Exception) -> Response:
         assert isinstance(error, EigencalError)
@@ -174,15 +196,19 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, http)
 
 
-def internal_problem(request_id: str | None) -> Response:
-    """Return the answer to an error that nobody foresaw: it says nothing of the cause."""
-    body = problem_body(
+def internal_problem(request_id: str | None, failure: BaseException | None = None) -> Response:
+    """Return the answer to an error that nobody foresaw: the log alone tells the cause."""
+    return ProblemResponse(internal_body(request_id), failure=failure)
+
+
+def internal_body(request_id: str | None) -> dict[str, Any]:
+    """Return the body for an error that nobody foresaw."""
+    return problem_body(
         "internal",
         "Something went wrong in the service; its log has the details under this request id.",
         retryable=True,
         request_id=request_id,
     )
-    return problem_response(body)
 
 
 def responses(*codes: str) -> dict[int | str, dict[str, Any]]:

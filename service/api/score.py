@@ -14,7 +14,7 @@ from service.api.auth import BEARER, KEY_CODES, score_scope
 from service.api.bodies import parse, read_json
 from service.api.deps import Defaults, Services, services
 from service.api.openapi import json_body, ok, recorded
-from service.api.problems import error_body, internal_problem, log, request_id_of, responses
+from service.api.problems import error_body, internal_body, request_id_of, responses
 from service.api.score_schemas import BatchRequest, SamplingIn, ScoreRequest, ScoreResponse
 from service.api.score_view import headers_of, view
 from service.domain.errors import EigencalError
@@ -56,7 +56,7 @@ def _generation(body: ScoreRequest, defaults: Defaults) -> GenerationRequest:
     base = defaults.sampling
     messages = None
     if body.messages is not None:
-        base = replace(base, stop=defaults.messages_stop)
+        base = defaults.messages_sampling
         messages = tuple(Message(turn.role, turn.content) for turn in body.messages)
     return GenerationRequest(
         num_samples=body.num_samples or defaults.num_samples,
@@ -177,7 +177,8 @@ async def batch_line(app: Services, index: int, item: object, request_id: str | 
         return b'{"index":%d,"result":%s}\n' % (index, content.encode())
     except EigencalError as error:
         problem = error_body(error, request_id)
-    except Exception:
-        log.exception("unforeseen error in item %d of request %s", index, request_id)
-        problem = json.loads(bytes(internal_problem(request_id).body))
+        app.errors.note(problem, f"POST /score/batch, item {index}")
+    except Exception as error:
+        problem = internal_body(request_id)
+        app.errors.note(problem, f"POST /score/batch, item {index}", error)
     return json.dumps({"index": index, "error": problem}).encode() + b"\n"

@@ -40,15 +40,21 @@ class SamplingIn(RequestModel):
     )
 
 
-# What the validator below enforces, said in JSON Schema too.
+# What the validator below enforces, said in JSON Schema too. Every part names its type: Swagger UI takes a
+# `not` without one for "not anything", and shows the whole as "never".
+_DRAWING = ("num_samples", "sampling", "model", "deadline_ms")
+
+
+def _with(*names: str) -> dict[str, Any]:
+    return {"title": f"with {' and '.join(names)}", "type": "object", "required": list(names)}
+
+
 _EITHER: dict[str, Any] = {
-    "anyOf": [{"required": ["prompt"]}, {"required": ["messages"]}, {"required": ["samples"]}],
-    "not": {"required": ["prompt", "messages"]},
+    "anyOf": [_with("prompt"), _with("messages"), _with("samples")],
+    "not": _with("prompt", "messages"),
     "dependentSchemas": {
-        "samples": {
-            "properties": {"num_samples": False, "sampling": False, "model": False, "deadline_ms": False}
-        },
-        "source_label": {"required": ["samples"]},
+        "samples": {"type": "object", "not": {"type": "object", "anyOf": [_with(name) for name in _DRAWING]}},
+        "source_label": _with("samples"),
     },
 }
 
@@ -107,7 +113,7 @@ class ScoreRequest(RequestModel):
         return self
 
     def _refuse_drawing(self) -> None:
-        for name in ("num_samples", "sampling", "model", "deadline_ms"):
+        for name in _DRAWING:
             if getattr(self, name) is not None:
                 raise ValueError(f"`{name}` is about drawing answers; it does not go with `samples`")
 
@@ -140,7 +146,9 @@ class CalibrationUsed(BaseModel):
 class WarningOut(BaseModel):
     """Something the caller should know."""
 
-    code: str = Field(description="calibration_missing, calibration_mismatch or partial_samples.")
+    code: str = Field(
+        description="calibration_missing, calibration_mismatch, partial_samples or truncated_samples."
+    )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
 
@@ -185,7 +193,8 @@ class ScoreResponse(BaseModel):
     id: str = Field(description="Id of this score.")
     answer: str = Field(description="The sample most aligned with the dominant eigenvector.")
     lambda_max: float = Field(
-        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain."
+        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
+        "of their meaning the answers share, not the probability that the answer is right."
     )
     entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
     entropy_normalized: float = Field(description="Entropy over the largest that the spectrum allows, 0..1.")

@@ -99,6 +99,8 @@ class Calibrator:
         await self._jobs.succeed(
             job.lease, calibration, cast("dict[str, Any]", report), len(loaded.rows), activate=activate
         )
+        reason = report["decision"]["reason"]
+        logger.info("job %s succeeded: calibration %s. %s", job.lease.job_id, calibration.id, reason)
 
     def _stage(self, job: ClaimedJob, stage: JobStage, total: int) -> Progress:
         return Progress(self._jobs, job.lease, stage, total)

@@ -1,6 +1,7 @@
 """The use case behind POST /evaluate: the command's experiments, as a durable job."""
 
 import functools
+import logging
 from typing import Any, cast
 
 from service.domain.calibrating import Pipeline
@@ -17,6 +18,8 @@ from service.domain.material import Embedding, Material, full_number, usable_row
 from service.domain.ports import Embedder
 from service.domain.progress import Progress
 from service.domain.threads import Report, in_thread
+
+logger = logging.getLogger(__name__)
 
 COMMAND_ONLY = (
     "A job draws at one sampling temperature; the command `python -m service evaluate` tries several."
@@ -39,6 +42,7 @@ class Evaluator:
         materials = [await self._material(job, rows, m) for rows in (dev, test)]
         results = await self._run(job, materials, facts)
         await self._jobs.keep_evaluation(job.lease, cast("dict[str, Any]", results))
+        logger.info("job %s succeeded: an evaluation", job.lease.job_id)
 
     async def _rows(self, job: ClaimedJob) -> tuple[list[StoredRow], list[StoredRow]]:
         stored = [one async for one in self._jobs.stored_rows(job.lease.job_id)]

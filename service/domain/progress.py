@@ -1,10 +1,15 @@
 """How far a run is, written to the store now and then."""
 
+import logging
 import time
 from collections.abc import Callable
 
 from service.domain.job_store import JobStore, Lease
 from service.domain.jobs import JobStage
+
+logger = logging.getLogger(__name__)
+
+NOTE_AGAIN_S = 60.0  # a wait that comes and goes is told to the log this often at most
 
 
 class Progress:
@@ -27,9 +32,11 @@ class Progress:
         self._began = clock()
         self._written = float("-inf")
         self._note = ""
+        self._logged, self._logged_at = "", float("-inf")
 
     async def begin(self) -> None:
-        """Show the stage."""
+        """Show the stage, in the log, too."""
+        logger.info("job %s: %s, %d of %d done", self._lease.job_id, self._stage, self._done, self._total)
         await self._write()
 
     async def advance(self, by: int = 1) -> None:
@@ -43,7 +50,14 @@ class Progress:
         """Say what the run waits for; gone with the next unit done."""
         if text != self._note:
             self._note = text
+            self._log(text)
             await self._write()
+
+    def _log(self, text: str) -> None:
+        now = self._clock()
+        if text != self._logged or now - self._logged_at >= NOTE_AGAIN_S:
+            self._logged, self._logged_at = text, now
+            logger.warning("job %s: %s", self._lease.job_id, text)
 
     def eta_s(self) -> float | None:
         """Return the seconds left at this run's own pace so far; None before its first unit."""

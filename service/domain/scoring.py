@@ -27,6 +27,7 @@ from service.spectral.maps import Identity, ServedSpectrum
 Counts = NDArray[np.int_]
 MIN_SAMPLES = 2
 MAX_MODES = 5
+TRUNCATED_SHARE = 0.5  # of the answers cut by max_tokens, from which on a score warns
 # Of a deadline, what is kept for embedding the answers that have come by then.
 EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
 # An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
@@ -141,7 +142,8 @@ class Scorer:
         applied, warnings = self._applied(command, chosen, len(generation.draws))
         score = self._assemble(spectrum_, texts, counts, generation, applied)
         marks.lap("spectrum")
-        return _finish(score, [*_partial(generation), *warnings], command, marks)
+        about_answers = [*_partial(generation), *_truncated(generation, command)]
+        return _finish(score, [*about_answers, *warnings], command, marks)
 
     async def _named_calibration(self, choice: str) -> Calibration | None:
         """Look an explicitly named calibration up before the LLM is put to work."""
@@ -297,6 +299,19 @@ def _partial(generation: Generation) -> list[Warning]:
         return []
     why = "before the deadline" if generation.missing_reason == "deadline" else "without an error"
     return [Warning("partial_samples", f"{came} of {asked} answers came {why}; the score rests on those.")]
+
+
+def _truncated(generation: Generation, command: ScoreCommand) -> list[Warning]:
+    """Return a warning when half of the answers or more were cut: their meaning may not have come yet."""
+    cut, came = sum(draw.truncated for draw in generation.draws), len(generation.draws)
+    if command.generation is None or cut < TRUNCATED_SHARE * came:
+        return []
+    limit = command.generation.sampling.max_tokens
+    message = (
+        f"{cut} of {came} answers were cut by max_tokens ({limit}); the score rests on their beginnings. "
+        "Allow more tokens, or have the model answer more briefly."
+    )
+    return [Warning("truncated_samples", message)]
 
 
 def _finish(score: Score, warnings: list[Warning], command: ScoreCommand, marks: Stopwatch) -> Score:

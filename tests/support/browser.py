@@ -55,10 +55,14 @@ class Page:
 
     def open(self, path: Path) -> None:
         """Load a file, and wait until nothing more is to come."""
+        self.visit(path.as_uri())
+
+    def visit(self, address: str) -> None:
+        """Load a page, and wait until nothing more is to come."""
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=address)
         while not self.named("Page.loadEventFired"):
             self.events.append(self._receive())
 

@@ -208,6 +208,13 @@ class TestExample:
         variables = {name for name, _ in VARIABLE.findall(COMPOSE_TEXT)}
         assert {name for name in variables if not name.startswith("EIGENCAL_")} <= offered
 
+    def test_it_offers_what_an_llm_server_of_ones_own_needs(self) -> None:
+        offered = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
+        defaults = {name: value for name, value in environment("eigencal").items() if value is not None}
+        ours = {name for name in defaults if name.startswith("EIGENCAL_LLM_")}
+        assert ours == {"EIGENCAL_LLM_BACKEND", "EIGENCAL_LLM_URL", "EIGENCAL_LLM_PRIORITY"}
+        assert ours | {"EIGENCAL_LLM_API_KEY", "EIGENCAL_LLM_MODEL"} <= offered
+
     def test_it_starts_a_gpu_by_default_and_holds_no_secret(self) -> None:
         assert "\nCOMPOSE_PROFILES=gpu\n" in EXAMPLE
         for line in EXAMPLE.splitlines():

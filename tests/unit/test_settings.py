@@ -2,12 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+from service.adapters.fakes import FakeEmbedder
+from service.app import build_llm, defaults_of, own_keys
 from service.cli import cli
+from service.domain.scoring import Scorer
 from service.settings import Settings, strangers
 from service.settings_table import table
 
@@ -74,6 +78,29 @@ def test_few_shot_text_stops_at_a_newline() -> None:
     assert Settings(llm_backend="embedded").default_stop(messages=True) == ()
     assert Settings(llm_backend="vllm").default_stop(messages=False) == ()
     assert Settings(llm_backend="vllm", stop=["."]).default_stop(messages=True) == (".",)
+
+
+def test_a_chat_model_is_given_more_tokens_than_short_answers_need() -> None:
+    def limits(**settings: Any) -> tuple[int, int]:
+        made = Settings(**settings)
+        return made.default_max_tokens(messages=False), made.default_max_tokens(messages=True)
+
+    assert limits(llm_backend="vllm") == (256, 256)
+    assert limits(llm_backend="vllm", system_prompt="Be brief.", prompt_template="Say: {prompt}") == (
+        256,
+        256,
+    )
+    assert limits(llm_backend="vllm", few_shot="Q: 1+1?\nA: 2\n") == (64, 256)
+    assert limits(llm_backend="vllm", llm_api="completions") == (64, 256)
+    assert limits(llm_backend="embedded") == (64, 64)
+    assert limits(llm_backend="vllm", max_tokens=64) == (64, 64)
+    assert limits(llm_backend="embedded", max_tokens=300) == (300, 300)
+
+
+def test_a_bare_prompt_and_a_conversation_share_their_calibrations(tmp_path: Path) -> None:
+    settings = Settings(llm_backend="vllm", llm_model="m", data_dir=tmp_path)
+    prompt, conversation = own_keys(defaults_of(settings), Scorer(build_llm(settings), FakeEmbedder()))
+    assert prompt == conversation
 
 
 def test_a_variable_that_is_no_setting_is_named_with_the_nearest_that_is() -> None:

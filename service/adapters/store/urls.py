@@ -31,6 +31,13 @@ def sync_url(url: URL) -> URL:
     return url.set(drivername="sqlite") if url.get_backend_name() == "sqlite" else url
 
 
+def shown(url: URL) -> str:
+    """Return where the store is, for the log: no user, no password, no parameters."""
+    if url.get_backend_name() == "sqlite":
+        return f"SQLite file {url.database}"
+    return f"PostgreSQL database {url.database} at {url.host or 'localhost'}:{url.port or 5432}"
+
+
 def jobs_url(url: URL) -> str:
     """Return the URL where DBOS keeps its tables: a file beside ours, or the same Postgres (own schema)."""
     blocking = sync_url(url)

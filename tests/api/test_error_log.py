@@ -1,0 +1,132 @@
+"""What the log says of the errors that callers got: a line each, and never a flood."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from service.adapters.fakes import FakeLLM
+from service.api import error_log
+from service.api.error_log import ErrorLog
+from service.api.problems import EXAMPLES
+from service.domain.errors import LLMError, LLMUnavailable, Overloaded
+from tests.api.conftest import Client
+
+pytestmark = pytest.mark.anyio
+PROMPT = "What is the launch code of the lighthouse?"
+MINE = {"X-Request-ID": "mine-1"}
+Told = Callable[[], list[tuple[str, str]]]
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Told:
+    """Return the lines of the log of errors so far, with their levels."""
+    caplog.set_level("INFO", logger="service")
+
+    def lines() -> list[tuple[str, str]]:
+        ours = [record for record in caplog.records if record.name == error_log.__name__]
+        return [(record.levelname, record.getMessage()) for record in ours]
+
+    return lines
+
+
+async def test_an_error_is_named_with_its_request(client: Client, llm: FakeLLM, told: Told) -> None:
+    llm.fail_with = [LLMUnavailable("The LLM server cannot be reached.", retry_after_s=7)]
+    async with client() as http:
+        await http.post("/score", json={"prompt": PROMPT}, headers=MINE)
+    assert told() == [
+        ("WARNING", "503 llm_unavailable, request mine-1, POST /score: The LLM server cannot be reached.")
+    ]
+
+
+async def test_what_the_llm_said_is_told(client: Client, llm: FakeLLM, told: Told) -> None:
+    llm.fail_with = [LLMError("Status 400.", llm_status=400, llm_message="max_tokens\nis too large")]
+    async with client() as http:
+        await http.post("/score", json={"prompt": PROMPT}, headers=MINE)
+    ((level, line),) = told()
+    assert level == "ERROR"
+    assert line.startswith("502 llm_error, request mine-1, POST /score: Status 400. ")
+    assert line.endswith(r"The LLM server said: 'max_tokens\nis too large'")
+
+
+async def test_an_unforeseen_error_has_its_traceback_once(
+    client: Client, llm: FakeLLM, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    llm.fail_with = [RuntimeError("a bug")]
+    async with client() as http:
+        await http.post("/score", json={"prompt": PROMPT}, headers=MINE)
+    ((level, line),) = told()
+    assert level == "ERROR"
+    assert line.startswith("500 internal, request mine-1, POST /score: ")
+    assert caplog.text.count("RuntimeError: a bug") == 1
+    assert PROMPT not in caplog.text
+
+
+async def test_a_mistake_of_the_caller_is_told_by_its_code_alone(client: Client, told: Told) -> None:
+    async with client(max_body_bytes=2000) as http:
+        await http.post("/score", json={PROMPT: 1, "prompt": PROMPT}, headers=MINE)
+        await http.post("/score", json={"prompt": PROMPT * 100}, headers=MINE)
+        await http.get("/none%0AERROR forged?key=secret", headers=MINE)
+    assert told() == [
+        ("INFO", "422 invalid_request, request mine-1, POST /score"),
+        ("INFO", "413 body_too_large, request mine-1, POST /score"),
+        ("INFO", r"404 not_found, request mine-1, GET /none\nERROR forged"),
+    ]
+
+
+async def test_the_items_of_a_batch_are_told_one_by_one(client: Client, llm: FakeLLM, told: Told) -> None:
+    llm.fail_with = [Overloaded("Too many requests are waiting.")]
+    async with client(batch_concurrency=1) as http:
+        items = [{"prompt": PROMPT}, {"prompt": 1}]
+        await http.post("/score/batch", json={"items": items}, headers=MINE)
+    first, second = told()
+    assert first[1].startswith("503 overloaded, request mine-1, POST /score/batch, item 0: ")
+    assert second == ("INFO", "422 invalid_request, request mine-1, POST /score/batch, item 1")
+
+
+async def test_readiness_that_fails_says_of_what(client: Client, llm: FakeLLM, told: Told) -> None:
+    llm.available = False
+    async with client() as http:
+        await http.get("/readyz", headers=MINE)
+    ((level, line),) = told()
+    assert level == "WARNING"
+    assert "503 llm_unavailable, request mine-1, GET /readyz: Not ready: llm" in line
+
+
+async def test_a_storm_becomes_a_few_lines_and_a_count(client: Client, llm: FakeLLM, told: Told) -> None:
+    llm.fail_with = [Overloaded("Too many requests are waiting.") for _ in range(300)]
+    async with client() as http:
+        for _ in range(300):
+            await http.post("/score", json={"prompt": "p"})
+        await http.get("/none")
+        assert len(told()) == error_log.LINES + 1
+    # The service has stopped before the window was over: what is open is told then.
+    assert told()[-1] == ("WARNING", "overloaded: 295 more within 10 s")
+
+
+async def test_the_count_is_told_when_the_window_ends_and_another_begins(told: Told) -> None:
+    errors = ErrorLog(lines=1, window_s=0.05)
+    for _ in range(3):
+        errors.note(EXAMPLES["overloaded"], "POST /score")
+    while len(told()) < 2:
+        await asyncio.sleep(0.01)
+    errors.note(EXAMPLES["overloaded"], "POST /score")
+    await errors.stop()
+    await errors.stop()
+    assert [line.partition(",")[0] for _, line in told()] == [
+        "503 overloaded",
+        "overloaded: 2 more within 0.05 s",
+        "503 overloaded",
+    ]
+
+
+async def test_the_level_of_the_log_is_heeded(
+    client: Client, llm: FakeLLM, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="service")
+    async with client() as http:
+        await http.get("/none")
+        llm.fail_with = [Overloaded("Too many requests are waiting.")]
+        await http.post("/score", json={"prompt": "p"})
+    assert [level for level, _ in told()] == ["WARNING"]

@@ -1,0 +1,85 @@
+"""Answers cut by max_tokens, from a real LLM server over real sockets to the score."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.adapters.fakes import FakeEmbedder
+from service.adapters.memory_store import MemoryStore
+from service.app import create_app
+from service.settings import Settings
+from tests.support.live import served
+from tests.support.openai_server import Exchange, OpenAIServer, completion
+
+pytestmark = pytest.mark.anyio
+MESSAGES = [{"role": "user", "content": "How do I get a job?"}]
+SAMPLES = {"samples": ["a", "b"]}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def cutting(number: int) -> Any:
+    """Have the first answers of each call cut."""
+
+    async def behave(exchange: Exchange) -> None:
+        payload = completion(exchange, ["Paris"] * exchange.body["n"], "stop")
+        for choice in payload["choices"][:number]:
+            choice["finish_reason"] = "length"
+        await exchange.send(200, payload)
+
+    return behave
+
+
+@asynccontextmanager
+async def service(server: OpenAIServer, folder: Path, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+    made = Settings(llm_backend="vllm", llm_url=server.url, num_samples=10, data_dir=folder, **settings)
+    async with served(create_app(made, embedder=FakeEmbedder(8), store=MemoryStore())) as port:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            yield http
+
+
+async def warnings(http: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, str]:
+    score = (await http.post("/score", json=body | {"calibration": "none"})).raise_for_status().json()
+    return {warning["code"]: warning["message"] for warning in score["warnings"]}
+
+
+@pytest.mark.parametrize(("cut", "warned"), [(0, False), (4, False), (5, True), (10, True)])
+async def test_half_of_the_answers_cut_is_said(tmp_path: Path, cut: int, warned: bool) -> None:
+    async with OpenAIServer(default=cutting(cut)) as server, service(server, tmp_path) as http:
+        said = await warnings(http, {"prompt": "p", "sampling": {"max_tokens": 30}})
+        counted = (await http.get("/metrics")).text
+    assert ("truncated_samples" in said) is warned
+    assert ('eigencal_score_warnings_total{code="truncated_samples"} 1.0' in counted) is warned
+    if warned:
+        assert f"{cut} of 10 answers were cut by max_tokens (30)" in said["truncated_samples"]
+
+
+async def test_answers_supplied_were_cut_by_nobody_here(tmp_path: Path) -> None:
+    async with OpenAIServer() as server, service(server, tmp_path) as http:
+        assert await warnings(http, SAMPLES) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "prompt", "conversation"),
+    [
+        ({}, 256, 256),
+        ({"llm_api": "completions"}, 64, 256),
+        ({"few_shot": "Q: 1+1?\nA: 2\n"}, 64, 256),
+        ({"max_tokens": 64}, 64, 64),
+    ],
+)
+async def test_the_limit_goes_by_the_api_that_is_asked(
+    tmp_path: Path, settings: dict[str, Any], prompt: int, conversation: int
+) -> None:
+    async with OpenAIServer() as server, service(server, tmp_path, **settings) as http:
+        await warnings(http, {"prompt": "p"})
+        await warnings(http, {"messages": MESSAGES})
+        await warnings(http, {"messages": MESSAGES, "sampling": {"max_tokens": 9}})
+    assert [body["max_tokens"] for body in server.bodies] == [prompt, conversation, 9]

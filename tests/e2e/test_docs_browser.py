@@ -1,0 +1,83 @@
+"""/docs in a real Chromium: every schema is shown for what it is. `make test-browser`."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
+from service.api.score_schemas import ScoreRequest
+from service.app import create_app
+from service.settings import Settings
+from tests.support.browser import PATIENCE_S, Page, browser_page
+
+pytestmark = pytest.mark.browser
+# By name of the schema, the type that the page shows beside it.
+TYPES = """
+Object.fromEntries([...document.querySelectorAll('section.models .json-schema-2020-12')].map(s => [
+  s.querySelector('.json-schema-2020-12__title')?.textContent,
+  s.querySelector('.json-schema-2020-12__attribute--primary')?.textContent]))
+"""
+SCORE = "[id$=post_score_score_post]"
+BODY = f"{SCORE} .opblock-section-request-body"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    settings = Settings(data_dir=tmp_path_factory.mktemp("data"))
+    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(8), store=MemoryStore())
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    server.capture_signals = contextlib.nullcontext
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/docs"
+    server.should_exit = True
+    thread.join(PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def page(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser_page(tmp_path_factory.mktemp("profile")) as tab:
+        tab.resize(1200, 900)
+        tab.visit(address)
+        shown(tab, "document.querySelectorAll('.opblock').length > 10")
+        yield tab
+
+
+def shown(tab: Page, condition: str) -> None:
+    """Wait until the page, which draws itself by a script, is as wanted."""
+    until = time.monotonic() + PATIENCE_S
+    while not tab.evaluate(condition):
+        assert time.monotonic() < until, condition
+        time.sleep(0.05)
+
+
+def click(tab: Page, text: str) -> None:
+    """Click the first button of the request's body that says so."""
+    found = f"[...document.querySelectorAll('{BODY} button')].find(b => b.textContent.trim() === '{text}')"
+    shown(tab, f"!!{found}")
+    tab.evaluate(f"{found}.click()")
+
+
+def test_no_schema_is_shown_as_one_that_nothing_fits(page: Page) -> None:
+    types = page.evaluate(TYPES)
+    assert {"ScoreRequest", "BatchRequest", "ScoreResponse"} <= types.keys()
+    assert all(kind.startswith("object") for kind in types.values()), types
+
+
+def test_the_request_of_a_score_is_told_field_by_field(page: Page) -> None:
+    page.evaluate(f"document.querySelector('{SCORE} .opblock-summary-control').click()")
+    click(page, "Schema")
+    click(page, "Expand all")
+    shown(page, f"document.querySelector('{BODY}').innerText.includes('A question;')")
+    text = page.evaluate(f"document.querySelector('{BODY}').innerText")
+    assert "never" not in text
+    for name in ScoreRequest.model_json_schema(by_alias=True)["properties"]:
+        assert name in text
+    assert page.complaints() == []

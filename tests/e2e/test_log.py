@@ -1,0 +1,142 @@
+"""What a real process writes to its log: how it is set up, errors with their requests, the life of jobs."""
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from benchmarks.processes import PYTHON, free_port, running, wait_for
+from tests.support.openai_server import Exchange, OpenAIServer, answers, serving_in_thread, status
+
+SECRETS = ("sk-of-the-llm", "sk-of-the-embedder", "sk-of-the-admin", "user-name", "pass-word")
+PROMPT = "Where is the treasure of the island?"
+REFUSAL = {"error": {"message": f"cannot answer {PROMPT}", "code": 400}}
+ROWS = 30
+
+
+async def embedder(exchange: Exchange) -> None:
+    vectors = [[float(len(text)), 1.0, float(i % 3), 0.5] for i, text in enumerate(exchange.body["input"])]
+    data = [{"index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+    await exchange.send(200, {"data": data, "model": "scripted-embedder"})
+
+
+async def llm(exchange: Exchange) -> None:
+    if exchange.path.endswith("/embeddings"):
+        await embedder(exchange)
+    elif PROMPT in exchange.body["messages"][-1]["content"]:
+        await status(400, REFUSAL)(exchange)
+    else:
+        await answers("Paris", "Lyon", "Nice and warm")(exchange)
+
+
+@dataclass
+class Service:
+    """A service in a process of its own, and its log."""
+
+    http: httpx.Client
+    log: Path
+    server: OpenAIServer
+
+    def lines(self) -> list[str]:
+        """The lines of our own loggers: level and message."""
+        found = re.findall(r"^\S+ \S+ ([A-Z]+) service\S*: (.*)$", self.log.read_text(), re.MULTILINE)
+        return [f"{level} {message}" for level, message in found]
+
+
+def environment(folder: Path, port: int, llm_url: str, embedder_url: str) -> dict[str, str]:
+    return {
+        "EIGENCAL_PORT": str(port),
+        "EIGENCAL_DATA_DIR": str(folder),
+        "EIGENCAL_REPLICA_ID": "one",
+        "EIGENCAL_LLM_BACKEND": "vllm",
+        "EIGENCAL_LLM_URL": llm_url,
+        "EIGENCAL_LLM_API_KEY": "sk-of-the-llm",
+        "EIGENCAL_EMBEDDER": "scripted-embedder",
+        "EIGENCAL_EMBEDDER_URL": embedder_url,
+        "EIGENCAL_EMBEDDER_API_KEY": "sk-of-the-embedder",
+        "EIGENCAL_ADMIN_KEY": "sk-of-the-admin",
+        "EIGENCAL_NUM_SAMPLES": "5",
+    }
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    port, log = free_port(), tmp_path / "service.log"
+    with ExitStack() as stack:
+        server = stack.enter_context(serving_in_thread(OpenAIServer(default=llm)))
+        named = server.url.replace("://", "://user-name:pass-word@")
+        env = environment(tmp_path / "data", port, named, server.url)
+        process = stack.enter_context(running([PYTHON, "-m", "service"], env=env, log=log))
+        wait_for(f"http://127.0.0.1:{port}/readyz", process, 120)
+        key = {"Authorization": "Bearer sk-of-the-admin"}
+        http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, headers=key)
+        yield Service(stack.enter_context(http), log, server)
+
+
+def calibrate(service: Service) -> dict[str, Any]:
+    """Run a calibration to its end and return the job."""
+    rows = [{"prompt": f"question {i}", "reference": ("Paris", "Lyon")[i % 2]} for i in range(ROWS)]
+    job = service.http.post("/calibrate", json={"examples": rows}).raise_for_status().json()
+    with service.http.stream("GET", f"/jobs/{job['id']}/events") as events:
+        for _ in events.iter_lines():
+            pass
+    ended: dict[str, Any] = service.http.get(f"/jobs/{job['id']}").json()
+    return ended
+
+
+def wait_for_line(log: Path, text: str) -> None:
+    until = time.monotonic() + 60
+    while text not in log.read_text():
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.05)
+
+
+def test_the_log_tells_set_up_errors_and_jobs(service: Service) -> None:
+    refused = service.http.post("/score", json={"prompt": PROMPT}, headers={"X-Request-ID": "mine-1"})
+    assert refused.status_code == 502
+    service.http.post("/score", json={"prompt": "question 1", "num_samples": "many"})
+    job = calibrate(service)
+    assert job["state"] == "succeeded", job
+    wait_for_line(service.log, f"job {job['id']} succeeded")  # told after the store has it
+    told, text = service.lines(), service.log.read_text()
+
+    assert f"INFO store: SQLite file {service.log.parent / 'data' / 'eigencal.db'}" in told
+    assert f"INFO LLM: {service.server.url} (API for prompts: chat)" in told
+    assert "INFO embedder: scripted-embedder, revision scripted-embedder, 4 dimensions, float32" in told
+    assert "INFO the LLM answers: model scripted-model" in told
+    assert "INFO calibrations in force: none for this set-up, raw values are served" in told
+    assert any(line.startswith("INFO Eigencal ") and line.endswith(", replica one") for line in told)
+    assert f"Uvicorn running on http://127.0.0.1:{service.http.base_url.port}" in text
+
+    (error,) = [line for line in told if "mine-1" in line]
+    assert error.startswith("ERROR 502 llm_error, request mine-1, POST /score: ")
+    assert "The LLM server said: 'cannot answer [prompt]'" in error
+    assert any(line.startswith("INFO 422 invalid_request, request req_") for line in told)
+
+    of_the_job = [line.removeprefix(f"INFO job {job['id']} ") for line in told if job["id"] in line]
+    assert of_the_job[:2] == ["accepted: calibrate", "begins: draw, claim 1 by one"]
+    stages = re.findall(rf"job {job['id']}: (\w+), \d+ of \d+ done", text)
+    assert list(dict.fromkeys(stages)) == ["sampling", "embedding", "fitting", "reporting"]
+    assert of_the_job[-1].startswith(f"succeeded: calibration {job['calibration_id']}. ")
+    assert "ctivated because" in of_the_job[-1]
+
+    assert not [word for word in (*SECRETS, PROMPT, "question", "Paris") if word in text]
+
+
+def test_an_llm_that_is_down_is_told_and_delays_nothing(tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "service.log"
+    with serving_in_thread(OpenAIServer(default=embedder)) as server:
+        env = environment(tmp_path / "data", port, f"http://127.0.0.1:{free_port()}/v1", server.url)
+        with running([PYTHON, "-m", "service"], env=env, log=log) as process:
+            wait_for(f"http://127.0.0.1:{port}/healthz", process, 120)
+            wait_for_line(log, "the LLM does not answer: The LLM server cannot be reached.")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) in (0, -signal.SIGTERM)
+    assert "Traceback" not in log.read_text()

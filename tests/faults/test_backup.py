@@ -1,0 +1,64 @@
+"""The documented copy of the SQLite databases, taken while a replica works: whole, and enough to go on."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.domain.jobs import CalibrateOptions
+from tests.support.job_worker import dev_rows
+from tests.support.processes import final, idle_replica, kill, undisturbed, until_kept, worker
+
+ROOT = Path(__file__).parents[2]
+ROWS = 40
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def documented() -> tuple[str, str]:
+    """The Python of the two commands in the documentation: take the copy, and go back to it."""
+    lines = (ROOT / "docs" / "deploying.md").read_text().splitlines()
+    commands = [shlex.split(line) for line in lines if "sqlite3.connect" in line]
+    take, restore = ([*command][command.index("-c") + 1] for command in commands)
+    return take, restore
+
+
+def carry_out(code: str, folder: Path) -> None:
+    """Run a command of the documentation on a folder in place of the container's."""
+    subprocess.run([sys.executable, "-c", code.replace("/data/", f"{folder}/")], check=True, timeout=60)
+
+
+def databases(folder: Path, name: str) -> set[str]:
+    """The endings of the databases of a name, their logs and the lock of migrations left out."""
+    paths = [path for path in folder.glob(f"{name}*") if path.suffix != ".lock"]
+    found = {re.sub("-(wal|shm)$", "", path.name) for path in paths}
+    return {file.removeprefix(name) for file in found}
+
+
+async def test_a_copy_taken_in_mid_job_is_complete_and_goes_on(tmp_path: Path) -> None:
+    take, restore = documented()
+    url, log = f"sqlite:///{tmp_path / 'eigencal.db'}", tmp_path / "log"
+    async with worker(url, log, slow_s=0.2) as process, idle_replica(url) as watching:
+        job, _ = await watching.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        await until_kept(watching, job, 3)
+        carry_out(take, tmp_path)
+        await kill(process)
+    assert databases(tmp_path, "backup.db") == databases(tmp_path, "eigencal.db") == {"", ".jobs"}
+
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    for ending in ("", ".jobs"):
+        (tmp_path / f"backup.db{ending}").rename(fresh / f"backup.db{ending}")
+    carry_out(restore, fresh)
+    carry_out(restore, fresh)  # over what is there, too
+    restored = f"sqlite:///{fresh / 'eigencal.db'}"
+    async with worker(restored, tmp_path / "second"), idle_replica(restored) as watching:
+        ended = await final(watching, job)
+    assert ended.parameters == (await undisturbed(tmp_path, ROWS)).parameters
