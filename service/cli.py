@@ -215,6 +215,7 @@ def evaluate_command(
     """Reproduce the paper's experiments: fit on DEV, test on TEST, report. Resumes where it stopped."""
     from service.domain.errors import EigencalError
     from service.evaluate_command import evaluate
+    from service.evaluate_files import OutFolderError
     from service.evaluate_gather import Plan
 
     if dev.samefile(test):
@@ -230,6 +231,9 @@ def evaluate_command(
             where = [f"line {bad['line']}" if bad["line"] else "file", *filter(None, [bad["field"]])]
             typer.echo(f"{', '.join(where)}: {bad['reason']}", err=True)
         raise typer.Exit(1) from None
+    except OutFolderError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("\nInterrupted. The same command goes on from here.", err=True)
         raise typer.Exit(130) from None

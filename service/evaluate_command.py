@@ -12,7 +12,7 @@ from service.domain.evaluation.reading import EvaluationFile
 from service.domain.evaluation.results import FileFacts, make_results
 from service.domain.evaluation.running import Inputs, Progress
 from service.domain.evaluation.split import Split
-from service.evaluate_files import write_results
+from service.evaluate_files import make_folder, write_results
 from service.evaluate_gather import (
     Parts,
     Plan,
@@ -28,8 +28,11 @@ from service.evaluate_gather import (
 
 
 def evaluate(plan: Plan, parts: Parts) -> Results:
-    """Run the evaluation and write its files. Raises EigencalError; a second run goes on where it stopped."""
-    plan.out.mkdir(parents=True, exist_ok=True)
+    """Run the evaluation and write its files; a second run goes on where it stopped.
+
+    Raises EigencalError, and OutFolderError before anything is read, drawn or embedded.
+    """
+    make_folder(plan.out)
     with ShownProgress() as shown:
         results = asyncio.run(_evaluate(Run(plan, parts, shown)))
         write_results(plan.out, results)
@@ -95,7 +98,7 @@ def _meanings(run: Run, test: Split) -> Meanings | None:
 
 
 def _likelihoods(file: EvaluationFile, test: Split) -> Likelihoods | None:
-    return recorded(test, file.logprobs) if file.supplied else drawn(test)
+    return recorded(test, file.recorded) if file.supplied else drawn(test)
 
 
 def _experiments_shown(shown: ShownProgress) -> Progress:

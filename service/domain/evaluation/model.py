@@ -16,7 +16,8 @@ MAPS = ("raw", "temperature", "depolarized")
 class Experiment(TypedDict):
     """One experiment. `headline` is its row; `points` is the table behind its figure, written as CSV.
 
-    `ran` is false where the files do not hold what it needs; `reason` then says so in words.
+    `ran` is false where the files do not hold what it needs, or where nothing could be computed from them;
+    `reason` then says so in words.
     """
 
     name: str
@@ -64,6 +65,15 @@ def ran(
         "headline": dict(headline),
         "points": [dict(row) for row in points],
     }
+
+
+def unless_empty(experiment: Experiment, reason: str, *columns: str) -> Experiment:
+    """Return the experiment; as one that did not run where none of these columns of its table has a value.
+
+    Such a table has nothing to draw and nothing to say.
+    """
+    found = any(row[column] is not None for row in experiment["points"] for column in columns)
+    return experiment if found else not_run(experiment["name"], experiment["title"], reason)
 
 
 def not_run(name: str, title: str, reason: str) -> Experiment:
