@@ -226,6 +226,7 @@ def build_store(
         slots=max(1, int(settings.calibration_share * llm_slots(settings))),
         live_load=lambda: scorer.in_flight,
         own_keys=lambda: own_keys(defaults, scorer),
+        version=__version__,
     )
 
 

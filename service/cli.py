@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
+from service import __version__
 from service.settings import PREFIX, Settings, strangers
 
 if TYPE_CHECKING:
@@ -211,6 +212,9 @@ def evaluate_command(
         typer.Option(help="NLI model (folder or hub name); left out: the embedder stands in, and is named."),
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of every bootstrap and draw.")] = 0,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Set aside the answers kept in the folder, and draw again.")
+    ] = False,
 ) -> None:
     """Reproduce the paper's experiments: fit on DEV, test on TEST, report. Resumes where it stopped."""
     from service.domain.errors import EigencalError
@@ -222,7 +226,7 @@ def evaluate_command(
         typer.echo(
             "Warning: DEV and TEST are one file: tested on its own rows, a fit looks too good.", err=True
         )
-    plan = Plan(dev, test, out, limit, num_samples, tuple(sampling_temperature or ()), seed)
+    plan = Plan(dev, test, out, limit, num_samples, tuple(sampling_temperature or ()), seed, anew)
     try:
         evaluate(plan, _evaluation_parts(load_settings(), embedder or [], entailment))
     except (EigencalError, ValueError) as error:
@@ -255,6 +259,7 @@ def _evaluation_parts(settings: Settings, embedders: list[str], entailment: str)
         Serving(defaults.num_samples, defaults.sampling, messages),
         llm_slots(settings),
         _entailment(entailment),
+        __version__,
     )
 
 

@@ -8,10 +8,12 @@ from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.likelihoods import Likelihoods, drawn, recorded
 from service.domain.evaluation.meanings import Meanings, by_entailment
 from service.domain.evaluation.model import Experiment, Results
+from service.domain.evaluation.provenance import Provenance
 from service.domain.evaluation.reading import EvaluationFile
 from service.domain.evaluation.results import FileFacts, make_results
 from service.domain.evaluation.running import Inputs, Progress
 from service.domain.evaluation.split import Split
+from service.domain.models import EmbedderIdentity
 from service.evaluate_files import make_folder, write_results
 from service.evaluate_gather import (
     Parts,
@@ -24,6 +26,7 @@ from service.evaluate_gather import (
     sampling_temperature,
     uncut,
     unused_name,
+    whence,
 )
 
 
@@ -46,10 +49,12 @@ async def _evaluate(run: Run) -> Results:
     try:
         rows = await answers(run, dev, test)
         benches: dict[str, Bench] = {}
+        identities: list[EmbedderIdentity] = []  # asked while it runs: some know theirs only then
         for embedder in run.parts.embedders:
             await embedder.start()
             try:
                 one = await bench(run, rows, embedder)
+                identities.append(embedder.identity)
                 benches[unused_name(embedder.identity.name, benches)] = one
                 if len(benches) == 1:
                     one.deep = await uncut(run, rows, embedder) or one.deep
@@ -59,7 +64,8 @@ async def _evaluate(run: Run) -> Results:
     finally:
         for llm in run.started:
             await llm.stop()
-    return await asyncio.to_thread(_results, run, dev, test, rows, benches, baseline)
+    origin = await asyncio.to_thread(whence, run, dev, test, identities)
+    return await asyncio.to_thread(_results, run, dev, test, rows, benches, baseline, origin)
 
 
 async def _try_embedders(run: Run) -> None:
@@ -79,11 +85,12 @@ def _results(
     rows: Rows,
     benches: Mapping[str, Bench],
     sampling_temperature: Experiment,
+    provenance: Provenance,
 ) -> Results:
     first = next(iter(benches.values())).test
     inputs = Inputs(benches, _meanings(run, first), _likelihoods(test, first), sampling_temperature)
     facts = FileFacts(dev.total, _depth(dev, rows)), FileFacts(test.total, _depth(test, rows))
-    return make_results(inputs, facts, _experiments_shown(run.shown))
+    return make_results(inputs, facts, provenance, _experiments_shown(run.shown))
 
 
 def _depth(file: EvaluationFile, rows: Rows) -> int:

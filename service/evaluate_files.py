@@ -12,7 +12,7 @@ class OutFolderError(Exception):
 
 
 def make_folder(out: Path) -> None:
-    """Make the folder of the results, with those above it. Raises OutFolderError unless it can be written to."""
+    """Make the folder of the results. Raises OutFolderError unless it can be written to."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from service.domain.devdata_bytes import Line, encoding_problem, whole_file
-from service.domain.devdata_rows import KNOWN_FIELDS, ROW_FIELDS, RowError, parse_json, printable
+from service.domain.devdata_rows import ROW_FIELDS, RowError, parse_json, printable
 
 _QUOTED = re.compile(r'[^"]*+(?:""[^"]*+)*+')
 _BARE = re.compile(r"[^,\r\n]*+")

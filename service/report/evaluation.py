@@ -7,6 +7,7 @@ from service.domain.evaluation.model import Experiment, Results
 from service.report import evaluation_curves as curves
 from service.report import evaluation_forests as forests
 from service.report import evaluation_panels as panels
+from service.report.evaluation_origin import origin_rows
 from service.report.evaluation_tables import csv_text, table
 from service.report.evaluation_words import READ, sentence
 from service.report.page import TEMPLATES, environment
@@ -61,6 +62,7 @@ def render_evaluation(results: Results, figures: Mapping[str, str] | None = None
     context = {
         **results,
         "style": (TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        "origin": list(origin_rows(results["provenance"])) if "provenance" in results else [],
         "shown": [_shown(one, figures or {}) for one in results["experiments"]],
         "widths": {name: _width(make) for name, make in FIGURES.items()},
         "labelled": {name: LABELLED[results[name]["correct_from"]] for name in ("dev", "test")},

@@ -18,8 +18,8 @@ Floats = NDArray[np.float64]
 class Likelihoods:
     """Log-probabilities in nats, one array (m,) per prompt.
 
-    normalised: per `unit`: tokens where their number is known (answers drawn here, or a file that tells), else
-    words; totals: of whole answers, None where only the mean per token is known.
+    normalised: per `unit`: tokens where their number is known (answers drawn here, or a file that tells),
+    else words; totals: of whole answers, None where only the mean per token is known.
     """
 
     normalised: Sequence[Floats]
@@ -28,7 +28,7 @@ class Likelihoods:
 
 
 def recorded(split: Split, by_line: Mapping[int, Recorded]) -> Likelihoods | None:
-    """Return those of a file's `logprob`, over `tokens` where every prompt has them; None if a prompt lacks any."""
+    """Return those of a file's `logprob`, over `tokens` if every prompt has them; None when one lacks it."""
     m = split.material.num_samples
     rows = [split.material.rows[int(i)] for i in split.material.full]
     found = [by_line.get(one.row.line, Recorded()) for one in rows]

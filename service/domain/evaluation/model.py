@@ -5,7 +5,9 @@ Numbers are floats; what cannot be computed is null, never NaN. Names of maps: "
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
+
+from service.domain.evaluation.provenance import Provenance
 
 Value = float | int | str | bool | None
 Row = dict[str, Value]
@@ -40,7 +42,10 @@ class SplitPart(TypedDict):
 
 
 class Results(TypedDict):
-    """The whole evaluation. num_samples: answers per prompt that scores and fits use."""
+    """The whole evaluation. num_samples: answers per prompt that scores and fits use.
+
+    provenance: absent from results of before it was kept.
+    """
 
     version: Literal[1]
     num_samples: int
@@ -51,6 +56,7 @@ class Results(TypedDict):
     test: SplitPart
     experiments: list[Experiment]
     warnings: list[str]
+    provenance: NotRequired[Provenance]
 
 
 def ran(
