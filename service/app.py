@@ -1,7 +1,7 @@
 """Where everything is wired: the only place that reads the settings and knows every part."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Protocol, cast
@@ -186,10 +186,11 @@ def create_app(
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         metrics=Metrics(),
         batch_concurrency=settings.batch_concurrency,
+        render_home=render_home,
     )
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
     app.state.calibration_services = CalibrationServices(
-        store.jobs, store.calibrations, upload_limits(settings), render_report
+        store.jobs, store.calibrations, upload_limits(settings), render_report, render_calibrations
     )
     for routes in (score, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
@@ -251,6 +252,20 @@ def render_report(report: Mapping[str, Any]) -> str:
     from service.report import render
 
     return render(cast("Report", report))
+
+
+def render_home(root: Mapping[str, Any]) -> str:
+    """Return the HTML page of the root path. The template library is loaded on the first."""
+    from service.report.pages import home
+
+    return home(root)
+
+
+def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the HTML page of all calibrations."""
+    from service.report.pages import calibrations
+
+    return calibrations(found)
 
 
 def _lifespan(*parts: Part) -> Callable[[FastAPI], Any]:

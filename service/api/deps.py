@@ -1,7 +1,8 @@
 """What the routes work with: wired in app.py, found on the application's state."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import Request
 
@@ -30,7 +31,7 @@ class Services:
     """The use cases and checks that the routes call.
 
     `checks`: by part name ("llm", "embedder", "store"), a call that returns when the part works and raises
-    when it does not.
+    when it does not. `render_home`: the page of the root path, from its JSON.
     """
 
     scorer: Scorer
@@ -38,6 +39,7 @@ class Services:
     checks: dict[str, Callable[[], Awaitable[None]]]
     metrics: Metrics
     batch_concurrency: int
+    render_home: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
 
 def services(request: Request) -> Services:
