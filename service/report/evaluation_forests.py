@@ -76,7 +76,7 @@ def _aurocs(experiment: Experiment, names: list[str], colours: list[str]) -> str
         axes.axvline(0.5, color=GREY, linewidth=0.9, linestyle=":")
         _intervals(axes, rows, "auroc", names, colours)
         low = min([0.45, *filter(math.isfinite, column(rows, "low"))])
-        axes.set(xlim=(low, 1.0), xlabel="AUROC with 95 % interval (0.5: chance)")
+        axes.set(xlim=(low, 1.0), xlabel="AUROC, 95 % interval")
 
     return draw(plot, paint)
 
