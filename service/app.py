@@ -1,7 +1,7 @@
 """Where everything is wired: the only place that reads the settings and knows every part."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Protocol, cast
@@ -198,10 +198,11 @@ def create_app(
         metrics=Metrics(),
         batch_concurrency=settings.batch_concurrency,
         errors=errors,
+        render_home=render_home,
     )
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
     app.state.calibration_services = CalibrationServices(
-        store.jobs, store.calibrations, upload_limits(settings), render_report
+        store.jobs, store.calibrations, upload_limits(settings), render_report, render_calibrations
     )
     for routes in (score, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
@@ -237,6 +238,7 @@ def build_store(
         slots=max(1, int(settings.calibration_share * llm_slots(settings))),
         live_load=lambda: scorer.in_flight,
         own_keys=lambda: own_keys(defaults, scorer),
+        version=__version__,
     )
 
 
@@ -289,6 +291,20 @@ def render_report(report: Mapping[str, Any]) -> str:
     from service.report import render
 
     return render(cast("Report", report))
+
+
+def render_home(root: Mapping[str, Any]) -> str:
+    """Return the HTML page of the root path. The template library is loaded on the first."""
+    from service.report.pages import home
+
+    return home(root)
+
+
+def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the HTML page of all calibrations."""
+    from service.report.pages import calibrations
+
+    return calibrations(found)
 
 
 def _lifespan(*parts: Part) -> Callable[[FastAPI], Any]:

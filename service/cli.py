@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
+from service import __version__
 from service.settings import PREFIX, Settings, strangers
 
 if TYPE_CHECKING:
@@ -210,17 +211,21 @@ def evaluate_command(
         typer.Option(help="NLI model (folder or hub name); left out: the embedder stands in, and is named."),
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of every bootstrap and draw.")] = 0,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Set aside the answers kept in the folder, and draw again.")
+    ] = False,
 ) -> None:
     """Reproduce the paper's experiments: fit on DEV, test on TEST, report. Resumes where it stopped."""
     from service.domain.errors import EigencalError
     from service.evaluate_command import evaluate
+    from service.evaluate_files import OutFolderError
     from service.evaluate_gather import Plan
 
     if dev.samefile(test):
         typer.echo(
             "Warning: DEV and TEST are one file: tested on its own rows, a fit looks too good.", err=True
         )
-    plan = Plan(dev, test, out, limit, num_samples, tuple(sampling_temperature or ()), seed)
+    plan = Plan(dev, test, out, limit, num_samples, tuple(sampling_temperature or ()), seed, anew)
     try:
         evaluate(plan, _evaluation_parts(load_settings(), embedder or [], entailment))
     except (EigencalError, ValueError) as error:
@@ -229,6 +234,9 @@ def evaluate_command(
             where = [f"line {bad['line']}" if bad["line"] else "file", *filter(None, [bad["field"]])]
             typer.echo(f"{', '.join(where)}: {bad['reason']}", err=True)
         raise typer.Exit(1) from None
+    except OutFolderError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("\nInterrupted. The same command goes on from here.", err=True)
         raise typer.Exit(130) from None
@@ -249,6 +257,7 @@ def _evaluation_parts(settings: Settings, embedders: list[str], entailment: str)
         Serving(defaults.num_samples, defaults.sampling, defaults.messages_sampling),
         llm_slots(settings),
         _entailment(entailment),
+        __version__,
     )
 
 

@@ -8,11 +8,13 @@ from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.likelihoods import Likelihoods, drawn, recorded
 from service.domain.evaluation.meanings import Meanings, by_entailment
 from service.domain.evaluation.model import Experiment, Results
+from service.domain.evaluation.provenance import Provenance
 from service.domain.evaluation.reading import EvaluationFile
 from service.domain.evaluation.results import FileFacts, make_results
 from service.domain.evaluation.running import Inputs, Progress
 from service.domain.evaluation.split import Split
-from service.evaluate_files import write_results
+from service.domain.models import EmbedderIdentity
+from service.evaluate_files import make_folder, write_results
 from service.evaluate_gather import (
     Parts,
     Plan,
@@ -24,12 +26,16 @@ from service.evaluate_gather import (
     sampling_temperature,
     uncut,
     unused_name,
+    whence,
 )
 
 
 def evaluate(plan: Plan, parts: Parts) -> Results:
-    """Run the evaluation and write its files. Raises EigencalError; a second run goes on where it stopped."""
-    plan.out.mkdir(parents=True, exist_ok=True)
+    """Run the evaluation and write its files; a second run goes on where it stopped.
+
+    Raises EigencalError, and OutFolderError before anything is read, drawn or embedded.
+    """
+    make_folder(plan.out)
     with ShownProgress() as shown:
         results = asyncio.run(_evaluate(Run(plan, parts, shown)))
         write_results(plan.out, results)
@@ -43,10 +49,12 @@ async def _evaluate(run: Run) -> Results:
     try:
         rows = await answers(run, dev, test)
         benches: dict[str, Bench] = {}
+        identities: list[EmbedderIdentity] = []  # asked while it runs: some know theirs only then
         for embedder in run.parts.embedders:
             await embedder.start()
             try:
                 one = await bench(run, rows, embedder)
+                identities.append(embedder.identity)
                 benches[unused_name(embedder.identity.name, benches)] = one
                 if len(benches) == 1:
                     one.deep = await uncut(run, rows, embedder) or one.deep
@@ -56,7 +64,8 @@ async def _evaluate(run: Run) -> Results:
     finally:
         for llm in run.started:
             await llm.stop()
-    return await asyncio.to_thread(_results, run, dev, test, rows, benches, baseline)
+    origin = await asyncio.to_thread(whence, run, dev, test, identities)
+    return await asyncio.to_thread(_results, run, dev, test, rows, benches, baseline, origin)
 
 
 async def _try_embedders(run: Run) -> None:
@@ -76,11 +85,12 @@ def _results(
     rows: Rows,
     benches: Mapping[str, Bench],
     sampling_temperature: Experiment,
+    provenance: Provenance,
 ) -> Results:
     first = next(iter(benches.values())).test
     inputs = Inputs(benches, _meanings(run, first), _likelihoods(test, first), sampling_temperature)
     facts = FileFacts(dev.total, _depth(dev, rows)), FileFacts(test.total, _depth(test, rows))
-    return make_results(inputs, facts, _experiments_shown(run.shown))
+    return make_results(inputs, facts, provenance, _experiments_shown(run.shown))
 
 
 def _depth(file: EvaluationFile, rows: Rows) -> int:
@@ -95,7 +105,7 @@ def _meanings(run: Run, test: Split) -> Meanings | None:
 
 
 def _likelihoods(file: EvaluationFile, test: Split) -> Likelihoods | None:
-    return recorded(test, file.logprobs) if file.supplied else drawn(test)
+    return recorded(test, file.recorded) if file.supplied else drawn(test)
 
 
 def _experiments_shown(shown: ShownProgress) -> Progress:

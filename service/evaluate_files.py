@@ -1,9 +1,25 @@
 """The files of an evaluation: report, results, figures; each written whole or not at all."""
 
 import json
+import tempfile
 from pathlib import Path
 
 from service.domain.evaluation.model import Results
+
+
+class OutFolderError(Exception):
+    """Nothing can be written where the results are to go; the message says why, in one line."""
+
+
+def make_folder(out: Path) -> None:
+    """Make the folder of the results. Raises OutFolderError unless it can be written to."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        what = "it is a file" if out.is_file() else error.strerror or type(error).__name__
+        raise OutFolderError(f"--out: cannot write into the folder {out}: {what}.") from None
 
 
 def write_results(out: Path, results: Results) -> None:

@@ -1,27 +1,32 @@
 """What an evaluation rests on: files read, missing answers drawn, texts embedded; kept on the way."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from service.adapters.kept_answers import AnswerFile
+from service.adapters.file_hashes import sha256_of
+from service.adapters.kept_answers import AnswerFile, set_aside
 from service.adapters.kept_vectors import KeptVectors
 from service.adapters.shown_progress import ShownProgress
 from service.domain.drawing import Serving
 from service.domain.errors import BodyTooLarge, InvalidDevData
-from service.domain.evaluation.answers import Source, draw_all, supplied
+from service.domain.evaluation.answers import Source, draw_all, model_of, setups, supplied
 from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.meanings import EntailmentModel
 from service.domain.evaluation.model import Experiment
+from service.domain.evaluation.provenance import AnswersPart, Provenance, provenance
+from service.domain.evaluation.provenance import Source as FileSource
 from service.domain.evaluation.reading import EvaluationFile, read_evaluation_file
 from service.domain.evaluation.sampling_temperature import choose, judge, not_drawn
 from service.domain.evaluation.split import Split, make_split
 from service.domain.job_store import StoredRow
 from service.domain.material import Material, all_texts, assemble, full_number, usable_rows
+from service.domain.models import EmbedderIdentity
 from service.domain.outcomes import outcome_vectors, texts_to_embed
 from service.domain.ports import Embedder, LanguageModel
 
@@ -34,7 +39,10 @@ NOT_ASKED = "No sampling temperatures were given; give --sampling-temperature at
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked. limit: rows taken of each file; num_samples: answers per prompt, None: those there."""
+    """What is asked. limit: rows taken of each file; num_samples: answers per prompt, None: those there.
+
+    anew: set aside the answers kept in the folder, and draw again.
+    """
 
     dev: Path
     test: Path
@@ -43,27 +51,34 @@ class Plan:
     num_samples: int | None = None
     sampling_temperatures: tuple[float, ...] = ()
     seed: int = 0
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What it is done with. The language model is started only where answers are missing."""
+    """What it is done with. The language model is started only where answers are missing.
+
+    version: of the service; now: the clock, for the results' date.
+    """
 
     llm: LanguageModel
     embedders: Sequence[Embedder]
     serving: Serving
     slots: int = 1
     entailment: EntailmentModel | None = None
+    version: str = ""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
 @dataclass(slots=True)
 class Run:
-    """One run of the command."""
+    """One run of the command. kept: the answers drawn here, once any are asked for."""
 
     plan: Plan
     parts: Parts
     shown: ShownProgress
     started: list[LanguageModel] = field(default_factory=list)
+    kept: AnswerFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +120,7 @@ async def answers(run: Run, dev: EvaluationFile, test: EvaluationFile) -> Rows:
 async def _stored(run: Run, split: str, file: EvaluationFile) -> list[StoredRow]:
     if file.supplied:
         return supplied(file.rows)
-    return await _draw(run, split, file, await _source(run), "answers")
+    return await _draw(run, split, file, await _source(run, file), "answers")
 
 
 async def _draw(run: Run, split: str, file: EvaluationFile, source: Source, what: str) -> list[StoredRow]:
@@ -114,12 +129,43 @@ async def _draw(run: Run, split: str, file: EvaluationFile, source: Source, what
     return await draw_all(split, file.rows, wanted, source, run.shown.advance)
 
 
-async def _source(run: Run) -> Source:
+async def _source(run: Run, file: EvaluationFile) -> Source:
+    """Return how answers are drawn. Raises Conflict when those kept in the folder were drawn otherwise."""
+    llm, serving = run.parts.llm, run.parts.serving
     if not run.started:
-        await run.parts.llm.start()
-        run.started.append(run.parts.llm)
-    kept = AnswerFile(run.plan.out / "answers.jsonl")
-    return Source(run.parts.llm, run.parts.serving, kept, run.parts.slots)
+        await llm.start()
+        run.started.append(llm)
+    run.kept = run.kept or _kept(run.plan)
+    run.kept.agree(model_of(llm, serving, file.rows), setups(llm, serving, file.rows))
+    return Source(llm, serving, run.kept, run.parts.slots)
+
+
+def _kept(plan: Plan) -> AnswerFile:
+    path = plan.out / "answers.jsonl"
+    if plan.anew:
+        set_aside(path)
+    return AnswerFile(path)
+
+
+def whence(
+    run: Run, dev: EvaluationFile, test: EvaluationFile, embedders: Sequence[EmbedderIdentity]
+) -> Provenance:
+    """Return where the results come from, once answers and vectors are there."""
+    return provenance(
+        {"dev": _file(run.plan.dev, dev), "test": _file(run.plan.test, test)},
+        _answers(run.kept) if run.kept else None,
+        embedders,
+        version=run.parts.version,
+        now=run.parts.now(),
+    )
+
+
+def _file(path: Path, file: EvaluationFile) -> FileSource:
+    return FileSource(file.supplied, path.name, sha256_of(path))
+
+
+def _answers(kept: AnswerFile) -> AnswersPart:
+    return {"model": kept.model, "answered_as": kept.answered_as, "setups": kept.setups}
 
 
 async def bench(run: Run, rows: Rows, embedder: Embedder) -> Bench:
@@ -170,7 +216,7 @@ async def sampling_temperature(
 async def _drawn_at(
     run: Run, embedder: Embedder, num_samples: int, split: str, file: EvaluationFile, temperature: float
 ) -> Split:
-    source = (await _source(run)).at(temperature)
+    source = (await _source(run, file)).at(temperature)
     what = f"at sampling temperature {temperature:g}"
     rows = await _draw(run, split, file, source, what)
     usable = usable_rows(rows, num_samples)[0]

@@ -19,7 +19,8 @@ class Persistence:
     """The store of one replica and its share of the jobs.
 
     `live_load` returns the number of scores under way, to which jobs give way; `own_keys` the keys of the
-    fingerprints of the present set-up. Raises ValueError for a URL that is neither SQLite nor Postgres.
+    fingerprints of the present set-up; `version` is the service's, for results. Raises ValueError for a URL
+    that is neither SQLite nor Postgres.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Persistence:
         slots: int,
         live_load: Callable[[], int],
         own_keys: Callable[[], tuple[str, ...]],
+        version: str = "",
     ) -> None:
         self._database = Database(database_url)
         self._active = ActiveCalibrations(self._database)
@@ -42,7 +44,7 @@ class Persistence:
         drawer = Drawer(llm, store, serving, slots=slots, live_first=live_first)
         embedding = Embedding(embedder, live_first=live_first)
         calibrator = Calibrator(store, self.calibrations, drawer, embedding)
-        pipeline = ByKind(calibrator, Evaluator(store, embedder, embedding))
+        pipeline = ByKind(calibrator, Evaluator(store, embedder, embedding, version=version))
         engine = DbosEngine(jobs_url(self._database.url), executor_id=replica_id)
         self.jobs = DurableJobs(store, pipeline, engine, owner=replica_id)
         self._started = AsyncExitStack()

@@ -1,5 +1,15 @@
 """Choosing between JSON and HTML by the Accept header."""
 
+from typing import Any
+
+VARY = {"Vary": "Accept"}
+
+
+def json_or_page(model: dict[str, Any], description: str) -> dict[str, Any]:
+    """Return the OpenAPI entry of a response of which there is a page, too; `model`: as of the JSON alone."""
+    content = {**model.get("content", {}), "text/html": {"schema": {"type": "string"}}}
+    return {**model, "description": description, "content": content}
+
 
 def prefers_html(accept: str) -> bool:
     """Tell whether HTML is accepted more than JSON (RFC 9110, section 12.5.1)."""

@@ -1,7 +1,7 @@
 """What the routes of jobs and calibrations work with: wired in app.py, found on the application's state."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,14 +14,24 @@ from service.domain.jobs import CalibrationStore, JobQueue
 _ID = re.compile(r"(job|cal)_[0-9A-Z]{26}\Z")
 
 
+def no_page(_: object) -> str:
+    """Return an empty page."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class CalibrationServices:
-    """The ports behind the routes. `render_report` makes the HTML page of a report; it may take seconds."""
+    """The ports behind the routes.
+
+    `render_report` makes the HTML page of a report, which may take seconds; `render_calibrations` that of all
+    calibrations as they are sent.
+    """
 
     jobs: JobQueue
     calibrations: CalibrationStore
     limits: UploadLimits
     render_report: Callable[[Mapping[str, Any]], str]
+    render_calibrations: Callable[[Sequence[Mapping[str, Any]]], str] = no_page
 
 
 def calibration_services(request: Request) -> CalibrationServices:

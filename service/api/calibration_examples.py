@@ -17,6 +17,10 @@ JOB: dict[str, Any] = {
     "created_at": "2026-11-21T07:00:00Z",
     "started_at": "2026-11-21T07:00:01Z",
     "finished_at": None,
+    "links": {
+        "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+        "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
+    },
 }
 CALIBRATION: dict[str, Any] = {
     "id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
@@ -54,6 +58,12 @@ CALIBRATION: dict[str, Any] = {
     "job_id": JOB["id"],
     "num_rows": 300,
     "data_kept": True,
+    "links": {
+        "self": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+        "report": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/report",
+        "activate": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/activate",
+        "data": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/data",
+    },
 }
 ROW = '{"id": "0", "prompt": "Who wrote Emma?", "reference": "Jane Austen", "samples": ["Austen", "Eliot"]}\n'
 LOCATION: dict[str, Any] = {

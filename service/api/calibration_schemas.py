@@ -137,6 +137,9 @@ class JobOut(BaseModel):
     created_at: datetime = Field(description="When it was posted.")
     started_at: datetime | None = Field(description="When it first ran.")
     finished_at: datetime | None = Field(description="When it ended.")
+    links: dict[str, str] = Field(
+        description="Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`."
+    )
 
 
 class ParametersOut(BaseModel):
@@ -166,3 +169,6 @@ class CalibrationOut(BaseModel):
     job_id: str | None = Field(description="The job that made it.")
     num_rows: int = Field(description="Rows it was fitted on.")
     data_kept: bool = Field(description="Whether those rows are still there.")
+    links: dict[str, str] = Field(
+        description="Paths: `self`, `report`, `activate`; `data` while its rows are kept."
+    )

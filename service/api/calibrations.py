@@ -8,12 +8,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 from starlette.responses import JSONResponse, Response
 
-from service.api.accept import prefers_html
+from service.api.accept import VARY, json_or_page, prefers_html
 from service.api.auth import ADMIN_CODES, BEARER, admin_scope
 from service.api.calibration_deps import CalibrationId, CalibrationServices, ServicesDep, no_calibration
 from service.api.calibration_examples import CALIBRATION, ROW
 from service.api.calibration_schemas import CalibrationOut
-from service.api.calibration_view import calibration_view
+from service.api.calibration_view import calibration_view, state_now
 from service.api.jobs import example
 from service.api.problems import responses
 from service.domain.devdata import write_row
@@ -35,12 +35,24 @@ REPORT: dict[str, Any] = {
 @router.get(
     "",
     summary="All calibrations",
-    responses={200: example([CALIBRATION]), **responses(*CODES)},
+    response_model=list[CalibrationOut],
+    responses={
+        200: json_or_page(example([CALIBRATION]), "Latest first: JSON, or a page for people."),
+        **responses(*CODES),
+    },
     openapi_extra=BEARER,
 )
-async def get_calibrations(app: ServicesDep) -> list[CalibrationOut]:
-    """Return calibrations, latest first."""
-    return [calibration_view(record) for record in await app.calibrations.list_all()]
+async def get_calibrations(
+    request: Request, response: Response, app: ServicesDep
+) -> list[CalibrationOut] | Response:
+    """Return calibrations, latest first: JSON unless HTML is preferred."""
+    found = [calibration_view(record) for record in await app.calibrations.list_all()]
+    if prefers_html(request.headers.get("accept", "*/*")):
+        told = [one.model_dump(mode="json") for one in found]
+        page = await asyncio.to_thread(app.render_calibrations, told)
+        return Response(page, headers=VARY, media_type="text/html")
+    response.headers.update(VARY)
+    return found
 
 
 @router.get(
@@ -123,10 +135,14 @@ async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
     openapi_extra=BEARER,
 )
 async def get_report(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> Response:
-    """Return the report in the form that is accepted: JSON unless HTML is preferred."""
+    """Return the report in the form that is accepted: JSON unless HTML is preferred.
+
+    All of it is as it was when the calibration was made, but for `now`: whether it is active.
+    """
     report = await app.calibrations.report(calibration_id)
     if report is None:
         raise no_calibration()
+    report = {**report, "now": state_now(await _record(app, calibration_id))}
     vary = {"Vary": "Accept"}
     if not prefers_html(request.headers.get("accept", "*/*")):
         return JSONResponse(report, headers=vary)

@@ -1,7 +1,8 @@
 """What the routes work with: wired in app.py, found on the application's state."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import Request
 
@@ -32,7 +33,7 @@ class Services:
     """The use cases and checks that the routes call.
 
     `checks`: by part name ("llm", "embedder", "store"), a call that returns when the part works and raises
-    when it does not.
+    when it does not. `render_home`: the page of the root path, from its JSON.
     """
 
     scorer: Scorer
@@ -41,6 +42,7 @@ class Services:
     metrics: Metrics
     batch_concurrency: int
     errors: ErrorLog = field(default_factory=ErrorLog)
+    render_home: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
 
 def services(request: Request) -> Services:

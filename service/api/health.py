@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service import __version__
+from service.api.accept import VARY, json_or_page, prefers_html
 from service.api.auth import BEARER, KEY_CODES, score_scope
 from service.api.deps import Services, services
 from service.api.problems import (
@@ -25,6 +26,19 @@ router = APIRouter(tags=["health"])
 CHECK_TIMEOUT_S = 5.0
 # Which part's failure is named by `code` when several fail at once: the one that the others wait for.
 ORDER = ("store", "embedder", "llm")
+PATHS = {
+    "docs": "/docs",
+    "openapi": "/openapi.json",
+    "health": "/healthz",
+    "ready": "/readyz",
+    "metrics": "/metrics",
+    "score": "/score",
+    "batch": "/score/batch",
+    "calibrate": "/calibrate",
+    "calibrations": "/calibrations",
+    "evaluate": "/evaluate",
+    "jobs": "/jobs",
+}
 
 
 class Health(BaseModel):
@@ -49,24 +63,23 @@ class Root(BaseModel):
     links: dict[str, str] = Field(description="Paths by what is there.")
 
 
-@router.head("/", include_in_schema=False)
-@router.get("/", summary="Where everything is")
-async def root() -> Root:
-    """Return the paths of the service."""
-    paths = {
-        "docs": "/docs",
-        "openapi": "/openapi.json",
-        "health": "/healthz",
-        "ready": "/readyz",
-        "metrics": "/metrics",
-        "score": "/score",
-        "batch": "/score/batch",
-        "calibrate": "/calibrate",
-        "calibrations": "/calibrations",
-        "evaluate": "/evaluate",
-        "jobs": "/jobs",
-    }
-    return Root(name="Eigencal", version=__version__, links=paths)
+@router.head("/", include_in_schema=False, response_model=None)
+@router.get(
+    "/",
+    summary="Where everything is",
+    response_model=Root,
+    responses={200: json_or_page({}, "Paths by what is there: JSON, or a page for people.")},
+)
+async def root(
+    request: Request, response: Response, app: Annotated[Services, Depends(services)]
+) -> Root | Response:
+    """Return the paths of the service: JSON unless HTML is preferred."""
+    found = Root(name="Eigencal", version=__version__, links=PATHS)
+    if prefers_html(request.headers.get("accept", "*/*")):
+        page = await asyncio.to_thread(app.render_home, found.model_dump())
+        return Response(page, headers=VARY, media_type="text/html")
+    response.headers.update(VARY)
+    return found
 
 
 # Some load balancers ask by HEAD; the server leaves the body out.

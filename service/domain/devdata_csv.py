@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from service.domain.devdata_bytes import Line, encoding_problem, whole_file
-from service.domain.devdata_rows import IGNORED_FIELDS, KNOWN_FIELDS, RowError, parse_json, printable
+from service.domain.devdata_rows import ROW_FIELDS, RowError, parse_json, printable
 
 _QUOTED = re.compile(r'[^"]*+(?:""[^"]*+)*+')
 _BARE = re.compile(r"[^,\r\n]*+")
@@ -126,9 +126,9 @@ def _check_header(record: list[str] | RowError) -> list[str]:
     if isinstance(record, RowError):
         raise whole_file(f"the header cannot be read: it {record}")
     names = [name.strip() for name in record]
-    if unknown := [name for name in names if name not in KNOWN_FIELDS + IGNORED_FIELDS]:
+    if unknown := [name for name in names if name not in ROW_FIELDS]:
         shown = ", ".join(repr(printable(name)) for name in unknown[:5])
-        raise whole_file(f"unknown columns {shown} in the header; known are {', '.join(KNOWN_FIELDS)}")
+        raise whole_file(f"unknown columns {shown} in the header; known are {', '.join(ROW_FIELDS)}")
     if len(set(names)) < len(names):
         raise whole_file("the header names a column twice")
     if "reference" not in names or not {"prompt", "messages"} & set(names):

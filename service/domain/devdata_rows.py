@@ -8,7 +8,9 @@ from service.domain.jobs import DevRow
 from service.domain.models import Message
 
 KNOWN_FIELDS = ("prompt", "messages", "reference", "id", "samples", "answer", "correct")
-IGNORED_FIELDS = ("logprob",)  # recorded beside the answers by some exporters; no part of a calibration
+# Recorded beside the answers, one number for each: the command `evaluate` reads them, a calibration does not.
+IGNORED_FIELDS = ("logprob", "tokens")
+ROW_FIELDS = KNOWN_FIELDS + IGNORED_FIELDS
 MAX_REFERENCES = 64
 MAX_SAMPLES = 256
 MAX_MESSAGES = 1024
@@ -90,7 +92,7 @@ def _dev_row(line: int, values: Mapping[str, Any]) -> DevRow:
 def unknown_field(name: str) -> tuple[str, str]:
     """Return the problem of a field or column that no row has."""
     shown = printable(name)
-    return shown, f"unknown field {shown!r}; known are {', '.join(KNOWN_FIELDS)}"
+    return shown, f"unknown field {shown!r}; known are {', '.join(ROW_FIELDS)}"
 
 
 def printable(name: str) -> str:
@@ -99,7 +101,7 @@ def printable(name: str) -> str:
 
 
 def _unknown_fields(given: Mapping[str, Any]) -> list[tuple[str | None, str]]:
-    unknown = [name for name in given if name not in KNOWN_FIELDS and name not in IGNORED_FIELDS]
+    unknown = [name for name in given if name not in ROW_FIELDS]
     return [unknown_field(name) for name in unknown[:3]]
 
 

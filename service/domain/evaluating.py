@@ -2,12 +2,15 @@
 
 import functools
 import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from service.domain.calibrating import Pipeline
 from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.likelihoods import drawn
 from service.domain.evaluation.model import Results
+from service.domain.evaluation.provenance import AnswersPart, Provenance, Source, provenance
 from service.domain.evaluation.results import FileFacts, make_results
 from service.domain.evaluation.running import Inputs
 from service.domain.evaluation.sampling_temperature import not_drawn
@@ -15,6 +18,7 @@ from service.domain.evaluation.split import make_split
 from service.domain.job_store import ClaimedJob, JobStore, StoredRow
 from service.domain.jobs import JobStage
 from service.domain.material import Embedding, Material, full_number, usable_rows
+from service.domain.models import Fingerprint
 from service.domain.ports import Embedder
 from service.domain.progress import Progress
 from service.domain.threads import Report, in_thread
@@ -29,10 +33,20 @@ COMMAND_ONLY = (
 class Evaluator:
     """Runs evaluation jobs; one embedder, the service's own. Rows 1 .. `dev_rows` are dev, the rest test."""
 
-    def __init__(self, jobs: JobStore, embedder: Embedder, embedding: Embedding) -> None:
+    def __init__(
+        self,
+        jobs: JobStore,
+        embedder: Embedder,
+        embedding: Embedding,
+        *,
+        version: str = "",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._jobs = jobs
         self._embedder = embedder
         self._embedding = embedding
+        self._version = version
+        self._now = now
 
     async def finish(self, job: ClaimedJob) -> None:
         """Embed, run the experiments, store the results, end the job. Raises as `Calibrator.finish` does."""
@@ -40,7 +54,8 @@ class Evaluator:
         facts = _facts(dev, job), _facts(test, job)
         m = min(one.answers for one in facts)
         materials = [await self._material(job, rows, m) for rows in (dev, test)]
-        results = await self._run(job, materials, facts)
+        origin = await self._provenance(job, dev, test)
+        results = await self._run(job, materials, facts, origin)
         await self._jobs.keep_evaluation(job.lease, cast("dict[str, Any]", results))
         logger.info("job %s succeeded: an evaluation", job.lease.job_id)
 
@@ -59,16 +74,43 @@ class Evaluator:
     def _stage(self, job: ClaimedJob, stage: JobStage, total: int) -> Progress:
         return Progress(self._jobs, job.lease, stage, total)
 
+    async def _provenance(self, job: ClaimedJob, dev: list[StoredRow], test: list[StoredRow]) -> Provenance:
+        supplied = {s: _supplied(rows) for s, rows in (("dev", dev), ("test", test))}
+        drawn_with = None if all(supplied.values()) else await self._jobs.fingerprint(job.lease.job_id)
+        return provenance(
+            {split: Source(one) for split, one in supplied.items()},
+            _answers(drawn_with) if drawn_with else None,
+            [self._embedder.identity],
+            version=self._version,
+            now=self._now(),
+        )
+
     async def _run(
-        self, job: ClaimedJob, materials: list[Material], facts: tuple[FileFacts, FileFacts]
+        self,
+        job: ClaimedJob,
+        materials: list[Material],
+        facts: tuple[FileFacts, FileFacts],
+        origin: Provenance,
     ) -> Results:
         def work(report: Report) -> Results:
             dev, test = map(make_split, materials)
             bench = Bench(dev, test, seed=job.options.seed)
             inputs = Inputs({self._embedder.identity.name: bench}, None, drawn(test), not_drawn(COMMAND_ONLY))
-            return make_results(inputs, facts, lambda done, total, _: report(done, total))
+            return make_results(inputs, facts, origin, lambda done, total, _: report(done, total))
 
         return await in_thread(work, functools.partial(self._stage, job, "fitting"))
+
+
+def _supplied(rows: list[StoredRow]) -> bool:
+    return all(one.row.samples is not None for one in rows)
+
+
+def _answers(drawn_with: Fingerprint) -> AnswersPart:
+    parts = drawn_with.parts()
+    setup = {
+        k: v for k, v in parts.items() if k.startswith(("api", "prompt_shape", "answer_regex", "sampling."))
+    }
+    return {"model": drawn_with.model, "answered_as": "", "setups": {"rows": setup}}
 
 
 def _facts(rows: list[StoredRow], job: ClaimedJob) -> FileFacts:

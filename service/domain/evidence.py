@@ -112,6 +112,10 @@ class Bench:
             "mean_entropy": float(held.entropy.mean()),
         }
 
+    def squared_gaps(self, held: HeldOut) -> Floats:
+        """Return (lambda_max - u_1^T Y u_1)^2 (n,), whose mean is the projection Brier score."""
+        return np.asarray(np.square(held.lambda_max - self._c1))
+
     def projection(self, held: HeldOut) -> list[Bin]:
         """Return the projection diagram."""
         return _bins(projection_reliability(held.lambda_max, self._c1), len(self._dev))
@@ -158,13 +162,23 @@ class Bench:
         }
 
 
-def evidence(material: Material, fitted: Fitted, labels: Labels, seed: int) -> tuple[list[ServedRow], Curves]:
-    """Return the figures of every candidate and the curves. Blocking."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Figures of every candidate, curves, and by candidate the squared gaps (n,) of projection Brier."""
+
+    served: list[ServedRow]
+    curves: Curves
+    squared_gaps: Mapping[str, Floats]
+
+
+def evidence(material: Material, fitted: Fitted, labels: Labels, seed: int) -> Evidence:
+    """Return what held-out prompts show of every candidate. Blocking."""
     bench = Bench(material, fitted, labels)
     held = {name: bench.held_out(name) for name in fitted.held_out.maps}
     clusters = {name: bench.clusters(one) for name, one in held.items()}
     rows = [bench.row(name, one, clusters[name], seed) for name, one in held.items()]
-    return rows, _curves(bench, held, clusters, seed)
+    gaps = {name: bench.squared_gaps(one) for name, one in held.items()}
+    return Evidence(rows, _curves(bench, held, clusters, seed), gaps)
 
 
 def _curves(

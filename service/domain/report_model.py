@@ -118,16 +118,25 @@ class ServedRow(TypedDict):
 class Decision(TypedDict):
     """Whether the calibration was activated, and why.
 
-    against: id of the calibration that was active for the same fingerprint, null if none.
+    against: id of the calibration that was active for the same fingerprint, null if none: then "raw".
+    brier_difference: projection Brier on held-out rows minus that of `against`, paired by prompt; below 0:
+    better. It needs no eps. Absent from reports of before it was kept.
     difference: cross-validated risk minus that of `against` on the same rows, in nats; below 0: better.
-    Without one, minus that of "raw".
     """
 
     asked: Literal["if_better", "always", "never"]
     activated: bool
     against: str | None
+    brier_difference: NotRequired[Estimate]
     difference: Estimate
     reason: str
+
+
+class Now(TypedDict):
+    """Whether the calibration is active at the time of asking, and since when."""
+
+    active: bool
+    activated_at: str | None
 
 
 class TemperatureCurve(TypedDict):
@@ -174,7 +183,10 @@ class PlainWarning(TypedDict):
 
 
 class Report(TypedDict):
-    """The whole report. `fits` holds both maps; `served` holds one row per map, raw first."""
+    """The whole report. `fits` holds both maps; `served` holds one row per map, raw first.
+
+    now: added when it is sent; all else is as it was when the calibration was made.
+    """
 
     version: Literal[1]
     calibration: CalibrationPart
@@ -186,3 +198,4 @@ class Report(TypedDict):
     curves: Curves
     warnings: list[PlainWarning]
     job_id: NotRequired[str]
+    now: NotRequired[Now]

@@ -1,9 +1,10 @@
 """The report of a fit in its final shape, the decision to activate, and warnings in plain words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.domain.calibration import Calibration, Method
 from service.domain.evidence import estimate, evidence
@@ -46,53 +47,62 @@ class Outcome:
 def make_report(outcome: Outcome) -> Report:
     """Return the report. Blocking: seconds."""
     labels = label(outcome.material)
-    served, curves = evidence(outcome.material, outcome.fitted, labels, outcome.options.seed)
-    decision = decide(outcome)
+    found = evidence(outcome.material, outcome.fitted, labels, outcome.options.seed)
+    decision = decide(outcome, found.squared_gaps)
     return {
         "version": 1,
         "calibration": _calibration(outcome.calibration),
         "data": _data(outcome, labels),
         "fits": {method: _fit(outcome.fitted, method) for method in outcome.fitted.fits},
         "parameters": _parameters(outcome.calibration),
-        "served": served,
+        "served": found.served,
         "decision": decision,
-        "curves": curves,
+        "curves": found.curves,
         "warnings": list(_warnings(outcome, labels, decision)),
     }
 
 
-def decide(outcome: Outcome) -> Decision:
-    """Return whether to activate: by cross-validated risk against what is active now, or raw scores."""
+def decide(outcome: Outcome, squared_gaps: Mapping[str, NDArray[np.float64]]) -> Decision:
+    """Return whether to activate, by held-out rows: against what is active now, or raw scores.
+
+    squared_gaps: of `Evidence`. Against an active calibration the cross-validated risk decides. Raw scores
+    must be beaten in projection Brier, too: their risk is finite only by the eps that they are charged.
+    """
+    rival, method, seed = (
+        "active" if outcome.active else "raw",
+        outcome.calibration.method,
+        outcome.options.seed,
+    )
     risks = outcome.fitted.held_out.risks
-    rival = "active" if outcome.active else "raw"
-    gap, low, high = mean_difference(risks[outcome.calibration.method], risks[rival], outcome.options.seed)
+    risk = estimate(*mean_difference(risks[method], risks[rival], seed))
+    brier = estimate(*mean_difference(squared_gaps[method], squared_gaps[rival], seed))
+    worse = _not_better(risk, brier, outcome.active)
+    fewer = outcome.active is not None and outcome.calibration.num_samples < outcome.active.num_samples
     asked = outcome.options.activate
-    enough = outcome.active is None or outcome.calibration.num_samples >= outcome.active.num_samples
-    better = outcome.active is None or gap < 0
-    activated = asked == "always" or (asked == "if_better" and better and enough)
     return {
         "asked": asked,
-        "activated": activated,
+        "activated": asked == "always" or (asked == "if_better" and not worse and not fewer),
         "against": outcome.active.id if outcome.active else None,
-        "difference": estimate(gap, low, high),
-        "reason": _reason(asked, gap, low, high, outcome.active)
-        if enough or asked != "if_better"
-        else _FEWER,
+        "brier_difference": brier,
+        "difference": risk,
+        "reason": _FEWER if fewer and asked == "if_better" else _reason(asked, worse, outcome.active),
     }
 
 
-def _reason(asked: str, gap: float, low: float, high: float, active: Calibration | None) -> str:
-    compared = "the active calibration" if active else "raw scores"
-    word = "below" if gap < 0 else "not below"
-    figures = (
-        f"its cross-validated risk is {word} that of {compared} on the same rows "
-        f"(difference {gap:+.4f} nats, 95 % interval {low:+.4f} to {high:+.4f})"
-    )
-    if asked == "if_better" and active is None:
-        return f"Activated because none was active for this set-up; {figures}."
-    if asked == "if_better":
-        return f"{'Activated' if gap < 0 else 'Not activated'} because {figures}."
-    return f"{'Activated' if asked == 'always' else 'Not activated'} as asked; {figures}."
+def _not_better(risk: Estimate, brier: Estimate, active: Calibration | None) -> list[str]:
+    """Return the held-out figures in which it is not below its rival."""
+    figures = {"risk": risk} if active else {"projection Brier": brier, "risk": risk}
+    return [name for name, gap in figures.items() if gap["value"] is None or gap["value"] >= 0]
+
+
+def _reason(asked: str, worse: list[str], active: Calibration | None) -> str:
+    rival = "the active calibration" if active else "raw scores"
+    if asked != "if_better":
+        return f"{'Activated' if asked == 'always' else 'Not activated'} as asked."
+    if worse:
+        return f"Not activated: on held-out prompts it is not better than {rival} ({' and '.join(worse)})."
+    alone = "" if active else "none was active for this set-up, and "
+    return f"Activated: {alone}on held-out prompts it is better than {rival}."
 
 
 def _calibration(calibration: Calibration) -> CalibrationPart:
@@ -198,12 +208,18 @@ def _about_fit(outcome: Outcome, decision: Decision) -> Iterator[PlainWarning]:
         yield _warning(
             "not_converged", f"The search stopped {found.stationarity_gap:.1e} from a stationary point."
         )
-    gap = decision["difference"]
-    if gap["value"] is not None and gap["value"] >= 0:
-        rival = "the active calibration" if outcome.active else "raw scores"
-        yield _warning("not_better", f"On held-out prompts it is not better than {rival}.")
-    elif gap["high"] is not None and gap["high"] >= 0:
-        rival = "the active calibration" if outcome.active else "raw scores"
+    yield from _about_gain(outcome, decision)
+
+
+def _about_gain(outcome: Outcome, decision: Decision) -> Iterator[PlainWarning]:
+    rival = "the active calibration" if outcome.active else "raw scores"
+    risk, brier = decision["difference"], decision["brier_difference"]
+    if worse := _not_better(risk, brier, outcome.active):
+        text = f"On held-out prompts it is not better than {rival} ({' and '.join(worse)})."
+        yield _warning("not_better", text)
+    elif any(
+        gap["high"] is not None and gap["high"] >= 0 for gap in ([risk] if outcome.active else [brier, risk])
+    ):
         yield _warning("gain_unsure", f"Its gain over {rival} may be chance: the interval reaches 0.")
 
 

@@ -7,12 +7,21 @@ from service.domain.evaluation.model import Experiment, Results
 from service.report import evaluation_curves as curves
 from service.report import evaluation_forests as forests
 from service.report import evaluation_panels as panels
+from service.report.evaluation_origin import origin_rows
 from service.report.evaluation_tables import csv_text, table
 from service.report.evaluation_words import READ, sentence
 from service.report.page import TEMPLATES, environment
 from service.report.words import LABELLED
 
-FIGURES: dict[str, Callable[[Experiment], str]] = {
+PANELS: dict[str, Callable[[Experiment, str | None], str]] = {
+    "projection_reliability": panels.reliability,
+    "naive_diagram": panels.reliability,
+    "algorithm1_diagram": panels.reliability,
+    "sensitivity": panels.sensitivity,
+    "similarity": panels.similarity,
+    "correctness_diagram": panels.reliability,
+}
+FIGURES: dict[str, Callable[..., str]] = {
     "estimator_convergence": curves.convergence,
     "constant_predictor": curves.constant,
     "risk_and_entropy": curves.risk_and_entropy,
@@ -43,15 +52,18 @@ def evaluation_tables(results: Results) -> dict[str, str]:
     return {one["name"]: csv_text(one["points"]) for one in results["experiments"] if one["ran"]}
 
 
-def render_evaluation(results: Results, figures: Mapping[str, str]) -> str:
-    """Return the evaluation as one self-contained HTML page, with the figures of `evaluation_figures`.
+def render_evaluation(results: Results, figures: Mapping[str, str] | None = None) -> str:
+    """Return the evaluation as one self-contained HTML page.
 
-    Equal results give equal pages. Every text of the results is escaped.
+    figures: of `evaluation_figures`, where they have been drawn already; figures of several panels are drawn
+    panel by panel instead, so that a phone can stack them. Equal results give equal pages. Every text of the
+    results is escaped.
     """
     context = {
         **results,
         "style": (TEMPLATES / "style.css").read_text(encoding="utf-8"),
-        "shown": [_shown(one, figures) for one in results["experiments"]],
+        "origin": list(origin_rows(results["provenance"])) if "provenance" in results else [],
+        "shown": [_shown(one, figures or {}) for one in results["experiments"]],
         "widths": {name: _width(make) for name, make in FIGURES.items()},
         "labelled": {name: LABELLED[results[name]["correct_from"]] for name in ("dev", "test")},
     }
@@ -69,9 +81,18 @@ def _shown(experiment: Experiment, figures: Mapping[str, str]) -> dict[str, Any]
         "not_says": not_says,
         "table": table(experiment),
         # Drawn here; names of embedders in it are escaped by the drawing library.
-        "figure": Markup(figures.get(experiment["name"], "")),  # noqa: S704
+        "figures": [Markup(svg) for svg in _figures(experiment, figures)],  # noqa: S704
     }
 
 
-def _width(make: Callable[[Experiment], str]) -> str:
+def _figures(experiment: Experiment, drawn: Mapping[str, str]) -> list[str]:
+    name = experiment["name"]
+    if not experiment["ran"]:
+        return []
+    if name in PANELS:
+        return [PANELS[name](experiment, one) for one in panels.maps_of(experiment)]
+    return [drawn.get(name) or FIGURES[name](experiment)]
+
+
+def _width(make: Callable[..., str]) -> str:
     return {curves.__name__: "narrow", forests.__name__: "middle"}.get(make.__module__, "")

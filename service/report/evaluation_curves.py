@@ -79,8 +79,18 @@ def _mark(axes: "Axes", place: float | None, text: str) -> None:
 
 
 def _lines(axes: "Axes", x: list[float], lines: Sequence[tuple[str, list[float], Look]]) -> None:
+    """Draw the lines so that those which lie on one another all show: dotted ones wide, and below."""
     for name, y, look in lines:
-        axes.plot(x, y, color=look.colour, linestyle=look.dashes, label=name)
+        below = look is THIRD
+        axes.plot(
+            x,
+            y,
+            color=look.colour,
+            linestyle=look.dashes,
+            linewidth=4.5 if below else None,
+            zorder=1.5 if below else None,
+            label=name,
+        )
 
 
 def constant(experiment: Experiment) -> str:
@@ -113,7 +123,7 @@ def risk_and_entropy(experiment: Experiment) -> str:
             x,
             [("risk, dev", dev, FIRST), ("entropy, dev", entropy, SECOND), ("risk, test", test, THIRD)],
         )
-        axes.set(ylabel="nats", ylim=(0, HEAD_ROOM * min(dev)))
+        axes.set(ylabel="nats", ylim=(0, HEAD_ROOM * max(min(dev), min(test))))
         _log_temperature(axes, x[0], x[-1])
         axes.legend(frameon=False, loc="lower left")
         _mark(axes, best, f"fit: T = {number(best, 2)}")
@@ -129,7 +139,8 @@ def depolarized(experiment: Experiment) -> str:
     def paint(drawn: "Figure") -> None:
         axes = drawn.add_subplot()
         _lines(axes, x, [("risk, dev", dev, FIRST), ("risk, test", test, THIRD)])
-        axes.set(xlabel="missing mass g", ylabel="nats", xlim=(0, 1), ylim=(0, 1.8 * min(dev)))
+        top = max(1.8 * min(dev), 1.1 * max(dev), 1.1 * max(test))  # nothing here is a wall
+        axes.set(xlabel="missing mass g", ylabel="nats", xlim=(0, 1), ylim=(0, top))
         axes.legend(frameon=False, loc="lower left")
         _mark(axes, best, f"fit: g = {number(best, 2)}")
 
@@ -185,6 +196,7 @@ def rejection(experiment: Experiment) -> str:
                 linestyle=look.dashes,
                 marker=look.marker,
                 markevery=6,
+                clip_on=False,
                 label=MAPS[name],
             )
         axes.axhline(figure(experiment, "accuracy") or 0.0, color=GREY, linewidth=0.9)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+WIDTH = 4.9  # inches: letters stay readable on a phone
 SCORES = {"lambda_max": "λmax", "entropy": "entropy"}
 FIGURES = {
     "cv_risk": "risk, dev, cross-validated (nats)",
@@ -66,7 +67,7 @@ def _colour(score: str) -> str:
 
 def _aurocs(experiment: Experiment, names: list[str], colours: list[str]) -> str:
     rows = experiment["points"]
-    size = (6.0, 0.9 + 0.29 * len(rows))
+    size = (WIDTH, 0.9 + 0.29 * len(rows))
     words = _told(rows, "auroc", names)
     plot = Plot(f"evaluation-{experiment['name']}", experiment["title"], words, size)
 
@@ -75,7 +76,7 @@ def _aurocs(experiment: Experiment, names: list[str], colours: list[str]) -> str
         axes.axvline(0.5, color=GREY, linewidth=0.9, linestyle=":")
         _intervals(axes, rows, "auroc", names, colours)
         low = min([0.45, *filter(math.isfinite, column(rows, "low"))])
-        axes.set(xlim=(low, 1.0), xlabel="AUROC with 95 % interval (0.5: chance)")
+        axes.set(xlim=(low, 1.0), xlabel="AUROC, 95 % interval")
 
     return draw(plot, paint)
 
@@ -88,7 +89,7 @@ def comparison(experiment: Experiment) -> str:
     words = _told(
         rows, "difference", [f"{FIGURES[str(r['figure'])]}, {n}" for r, n in zip(rows, names, strict=True)]
     )
-    plot = Plot("evaluation-comparison", experiment["title"], words, (6.0, 1.25 * len(figures)))
+    plot = Plot("evaluation-comparison", experiment["title"], words, (WIDTH, 1.25 * len(figures)))
 
     def paint(drawn: "Figure") -> None:
         for axes, name in zip(drawn.subplots(len(figures), 1, squeeze=False)[:, 0], figures, strict=True):
@@ -118,11 +119,11 @@ def embedders(experiment: Experiment) -> str:
         "evaluation-embedders",
         experiment["title"],
         f"Projection ECE. {told}.",
-        (8.4, 1.4 + 0.45 * len(names)),
+        (WIDTH, 0.6 + len(panels) * (0.6 + 0.3 * len(names))),
     )
 
     def paint(drawn: "Figure") -> None:
-        all_axes = drawn.subplots(1, len(panels), sharey=True)
+        all_axes = drawn.subplots(len(panels), 1)
         for axes, (key, title) in zip(all_axes, panels.items(), strict=True):
             for row in rows:
                 look, value = LOOKS[str(row["map"])], row[key]

@@ -1,4 +1,7 @@
-"""Panels of an evaluation, one per map: reliability, sensitivity, similarity."""
+"""Panels of an evaluation, one per map: reliability, sensitivity, similarity.
+
+Side by side in one figure, for a file; or one alone (`only`), for a page that stacks them on a phone.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -27,11 +30,19 @@ def _by_map(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {name: [row for row in rows if row["map"] == name] for name in names}
 
 
-def _panels(experiment: Experiment, words: str, height: float, paint_one: Paint, left: str = "") -> str:
-    groups = _by_map(experiment["points"])
-    plot = Plot(
-        f"evaluation-{experiment['name']}", experiment["title"], words, (2.9 * max(len(groups), 1), height)
-    )
+def maps_of(experiment: Experiment) -> list[str]:
+    """Return the maps that have a panel, in their order."""
+    return list(_by_map(experiment["points"]))
+
+
+def _panels(
+    experiment: Experiment, words: str, height: float, paint_one: Paint, left: str, only: str | None
+) -> str:
+    all_groups = _by_map(experiment["points"])
+    groups = all_groups if only is None else {only: all_groups[only]}
+    name = "-".join(["evaluation", experiment["name"], *([only] if only else [])])
+    title = f"{experiment['title']}: {MAPS[only]}" if only else experiment["title"]
+    plot = Plot(name, title, words, (2.9 * max(len(groups), 1), height))
 
     def paint(drawn: "Figure") -> None:
         axes = drawn.subplots(1, len(groups), squeeze=False, sharey=True)[0]
@@ -42,7 +53,7 @@ def _panels(experiment: Experiment, words: str, height: float, paint_one: Paint,
     return draw(plot, paint)
 
 
-def reliability(experiment: Experiment) -> str:
+def reliability(experiment: Experiment, only: str | None = None) -> str:
     """Return predicted against observed by map, with the band under perfect calibration."""
     found = FOUND.get(experiment["name"], "target of the clusters")
 
@@ -59,7 +70,7 @@ def reliability(experiment: Experiment) -> str:
         ece = f"ECE {number(figure(experiment, f'{name}_ece'))}"
         axes.text(0, 1.03, ece, transform=axes.transAxes, fontsize=9.5)
 
-    return _panels(experiment, _eces(experiment), 3.75, paint, found)
+    return _panels(experiment, _eces(experiment), 3.3 if only else 3.75, paint, found, only)
 
 
 def _eces(experiment: Experiment) -> str:
@@ -72,7 +83,7 @@ def _eces(experiment: Experiment) -> str:
     return "; ".join(told) + "."
 
 
-def sensitivity(experiment: Experiment) -> str:
+def sensitivity(experiment: Experiment, only: str | None = None) -> str:
     """Return the eigenvalue ECE of each setting beside what it reads under perfect calibration."""
     points = experiment["points"]
     right = 1.08 * float(np.nanmax([0.33, *column(points, "ece"), *column(points, "band_high")]))
@@ -91,10 +102,10 @@ def sensitivity(experiment: Experiment) -> str:
         f"{MAPS[n]}: {number(figure(experiment, f'{n}_least'))} to {number(figure(experiment, f'{n}_most'))}"
         for n in _by_map(experiment["points"])
     )
-    return _panels(experiment, f"{told}.", 3.3, paint)
+    return _panels(experiment, f"{told}.", 3.3, paint, "", only)
 
 
-def similarity(experiment: Experiment) -> str:
+def similarity(experiment: Experiment, only: str | None = None) -> str:
     """Return mean cosines of pairs within bins and within clusters."""
     everywhere = figure(experiment, "all_pairs")
 
@@ -116,4 +127,4 @@ def similarity(experiment: Experiment) -> str:
         axes.set_title(MAPS[name], loc="left")
         axes.legend(frameon=False, loc="upper left", fontsize=9)
 
-    return _panels(experiment, f"All pairs: {number(everywhere)}.", 3.0, paint, "mean Frobenius cosine")
+    return _panels(experiment, f"All pairs: {number(everywhere)}.", 3.0, paint, "mean Frobenius cosine", only)

@@ -54,10 +54,21 @@ def _context(report: Report) -> dict[str, Any]:
         "fingerprint": words.fingerprint_rows(calibration["fingerprint"]),
         "lines": compare(report["served"]),
         "summary": list(_summary(report)),
+        "state": _state(report),
+        "brier": report["decision"].get("brier_difference"),
         "fitted": [_fitted(calibration, name, fit) for name, fit in report["fits"].items()],
         "fewest": plots.FEWEST,
         "plots": _plots(report),
     }
+
+
+def _state(report: Report) -> str:
+    """Return whether it is active: now where that is known, else when it was made."""
+    now = report.get("now")
+    if now is None:
+        return "Activated" if report["decision"]["activated"] else "Not activated"
+    since = f" since {words.when(now['activated_at'])}" if now["activated_at"] else ""
+    return f"Active now{since}" if now["active"] else "Not active now"
 
 
 def _summary(report: Report) -> Iterable[str]:

@@ -149,6 +149,7 @@ def _rejection_curve(axes: "Axes", curve: RejectionCurve, place: int) -> None:
         linewidth=3.2 - 0.6 * place,
         marker=look.marker,
         markevery=(2 * place, 8),
+        clip_on=False,
         label=MAPS[curve["map"]],
     )
 

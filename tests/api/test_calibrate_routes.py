@@ -30,6 +30,7 @@ from tests.support.live import served
 
 pytestmark = pytest.mark.anyio
 OPTIONS = CalibrateOptions()
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 NO_JOB = "job_" + "0" * 26
 NO_CALIBRATION = "cal_" + "0" * 26
 
@@ -51,6 +52,7 @@ class World:
             self.calibrations,
             UploadLimits(**limits),
             lambda report: f"<html>{report['risk']}</html>",
+            lambda found: f"<html>{len(found)} calibrations</html>",
         )
         self.app.include_router(jobs.router)
         self.app.include_router(calibrations.router)
@@ -505,10 +507,50 @@ class TestCalibrations:
         path = f"/calibrations/{made.id}/report"
         async with world.client() as client:
             told = await client.get(path)
-            assert (told.json(), told.headers["vary"]) == ({"risk": 1.5, "auroc": None}, "Accept")
+            now = {"active": False, "activated_at": None}
+            assert told.json() == {"risk": 1.5, "auroc": None, "now": now}
+            assert told.headers["vary"] == "Accept"
             page = await client.get(path, headers={"Accept": "text/html,application/xml;q=0.9,*/*;q=0.8"})
             assert page.headers["content-type"] == "text/html; charset=utf-8"
             assert page.text == "<html>1.5</html>"
+
+    async def test_the_report_says_what_is_active_when_it_is_asked(self, world: World) -> None:
+        made, other = calibration(), calibration()
+        for one in (made, other):
+            await world.calibrations.add(one, {"risk": 1.5, "decision": {"activated": False}})
+        async with world.client() as client:
+            await client.post(f"/calibrations/{made.id}/activate")
+            now = (await client.get(f"/calibrations/{made.id}/report")).json()["now"]
+            assert now["active"]
+            assert now["activated_at"]
+            await client.post(f"/calibrations/{other.id}/activate")
+            told = (await client.get(f"/calibrations/{made.id}/report")).json()
+        assert told["now"] == {"active": False, "activated_at": None}
+        assert told["decision"] == {"activated": False}  # then, as it was
+
+    async def test_links_lead_to_what_they_name(self, world: World) -> None:
+        made = calibration()
+        await world.calibrations.add(made, {"risk": 1.5})
+        async with world.client() as client:
+            [told] = (await client.get("/calibrations")).json()
+            assert set(told["links"]) == {"self", "report", "activate"}  # no rows are kept
+            assert (await client.get(told["links"]["self"])).json() == told
+            assert (await client.get(told["links"]["report"])).json()["risk"] == 1.5
+            assert (await client.post(told["links"]["activate"])).json()["active"]
+
+    async def test_a_browser_gets_a_page_and_a_program_json(self, world: World) -> None:
+        await world.calibrations.add(calibration(), {})
+        async with world.client() as client:
+            page = await client.get("/calibrations", headers={"Accept": BROWSER})
+            plain = [
+                await client.get("/calibrations", headers={"Accept": a}) for a in ("*/*", "application/json")
+            ]
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert page.text == "<html>1 calibrations</html>"
+        assert {one.headers["vary"] for one in (page, *plain)} == {"Accept"}
+        assert all(
+            one.headers["content-type"] == "application/json" and len(one.json()) == 1 for one in plain
+        )
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,8 @@ async def test_the_report_comes_as_json_or_as_a_page(world: World) -> None:
         assert (await client.get(path)).json()["code"] == "not_found"
         await world.jobs.keep_evaluation(posted.json()["id"], {"seed": 7, "experiments": []})
         assert (await client.get(path)).json() == {"seed": 7, "experiments": []}
+        job = (await client.get(f"/jobs/{posted.json()['id']}")).json()
+        assert (posted.json()["links"].get("report"), job["links"]["report"]) == (None, path)
         page = await client.get(path, headers={"Accept": "text/html"})
     assert page.text == "<html>7</html>"
     assert page.headers["content-type"].startswith("text/html")

@@ -1,6 +1,7 @@
 """Health, readiness, metrics, and the root path."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,17 @@ async def test_root_says_where_things_are(client: Client) -> None:
         links = (await http.get("/")).json()["links"]
         for name in ("docs", "openapi", "health", "ready", "metrics"):
             assert (await http.get(links[name])).status_code == 200, name
+
+
+async def test_a_browser_gets_a_page_that_leads_somewhere(client: Client) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+    async with client() as http:
+        for path in ("/", "/calibrations"):
+            page = await http.get(path, headers=browser)
+            assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+            assert (await http.get(path)).headers["content-type"] == "application/json"  # */*, as curl sends
+            for link in re.findall(r'href="\.(/[^"]*)"', page.text):
+                assert (await http.get(link)).status_code in (200, 503), link  # 503: not ready, said so
 
 
 async def test_metrics_count_scores(client: Client) -> None:

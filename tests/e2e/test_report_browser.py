@@ -6,9 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.api.calibration_examples import CALIBRATION
+from service.api.health import PATHS
+from service.domain.drawing import Serving
+from service.domain.models import Sampling
+from service.evaluate_command import evaluate
+from service.evaluate_gather import Parts, Plan
 from service.report import render
+from service.report.pages import calibrations, home
 from tests.support.browser import Page, browser_page
 from tests.support.reports import small_report
+from tests.unit.evaluation.worlds import rows, write
 
 pytestmark = pytest.mark.browser
 CASES = {"alone": {}, "beside an active one": {"with_active": True}, "one class": {"right": False}}
@@ -89,6 +98,40 @@ def test_nothing_is_cut_off_at_any_width(tab: Page, saved: Path, width: int, let
     assert tab.evaluate(SPILLING) == []
     assert tab.evaluate(CUT_OFF) == []
     assert tab.evaluate(LETTERS) >= letters
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("evaluation")
+    dev, test = (
+        write(folder / f"{n}.jsonl", rows(count, seed=count)) for n, count in (("dev", 60), ("test", 90))
+    )
+    embedders = [FakeEmbedder(16), FakeEmbedder(24)]
+    serving = Serving(8, Sampling(), Sampling())
+    evaluate(Plan(dev, test, folder / "out"), Parts(FakeLLM(), embedders, serving))
+    return folder / "out" / "report.html"
+
+
+@pytest.mark.parametrize(("width", "letters"), [(390, 9), (1200, 9)])
+def test_an_evaluation_can_be_read_at_any_width(tab: Page, evaluated: Path, width: int, letters: int) -> None:
+    tab.resize(width, 844, phone=width < 500)
+    tab.open(evaluated)
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    assert tab.evaluate(LETTERS) >= letters
+    assert tab.evaluate(CUT_OFF) == []
+    assert tab.complaints() == []
+
+
+@pytest.mark.parametrize("name", ["home", "calibrations"])
+def test_the_pages_to_find_ones_way_fit_a_phone(tab: Page, tmp_path: Path, name: str) -> None:
+    made = home({"name": "Eigencal", "version": "0", "links": PATHS})
+    path = tmp_path / f"{name}.html"
+    path.write_text(made if name == "home" else calibrations([CALIBRATION]), encoding="utf-8")
+    tab.resize(390, 844, phone=True)
+    tab.open(path)
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
+    assert tab.evaluate(SPILLING) == []
+    assert (tab.complaints(), tab.requests()) == ([], [path.as_uri()])
 
 
 def test_a_name_without_end_and_a_markup_name_do_no_harm(tab: Page, tmp_path: Path) -> None:

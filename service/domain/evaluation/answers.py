@@ -27,8 +27,11 @@ class KeptAnswers(Protocol):
     def get(self, key: str) -> Sequence[Draw]:
         """Return the answers kept so far."""
 
-    def add(self, key: str, draws: Sequence[Draw], drawn_by: Mapping[str, Any]) -> None:
-        """Keep more; durable once it returns. Raises Conflict when others were drawn by another model."""
+    def add(self, key: str, draws: Sequence[Draw], drawn_by: Mapping[str, Any], answered_as: str) -> None:
+        """Keep more, by the model asked for, which gave itself a name; durable once it returns.
+
+        Raises Conflict when others were drawn by another model.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ async def _draw(split: str, row: DevRow, num_samples: int, source: Source) -> tu
     while len(draws) < num_samples:
         asked = replace(request, num_samples=num_samples - len(draws))
         got = await PATIENCE.keep_trying(partial(source.llm.generate, asked), _silent)
-        source.kept.add(key, got.draws, asdict(source.llm.identity(request)))
+        source.kept.add(key, got.draws, asdict(source.llm.identity(request)), got.model)
         draws = (*draws, *got.draws)[:num_samples]
     return draws
 
@@ -108,7 +111,38 @@ async def _silent(_: str) -> None:
     """Say nothing: the bar stands still meanwhile."""
 
 
-def check_one_model(known: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
-    """Raise Conflict when answers of two models would be mixed."""
-    if known is not None and known["model"] != now["model"]:
-        raise Conflict("The answers kept in this folder were drawn by another model; use another --out.")
+def setups(llm: LanguageModel, serving: Serving, rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
+    """Return what decides the answers to these rows beside the model, by kind of row: prompt, messages.
+
+    The seed is no part of it: an evaluation sends none of its own.
+    """
+    kinds = {"prompt" if row.messages is None else "messages": row for row in rows}
+    return {kind: _setup(llm, serving.request(row, 1)) for kind, row in kinds.items()}
+
+
+def _setup(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:
+    identity = asdict(llm.identity(request))
+    sampling = {f"sampling.{k}": v for k, v in asdict(request.sampling).items() if k != "seed"}
+    sampling["sampling.stop"] = list(request.sampling.stop)
+    return {**{k: v for k, v in identity.items() if k != "model"}, **sampling}
+
+
+def model_of(llm: LanguageModel, serving: Serving, rows: Sequence[DevRow]) -> str:
+    """Return the name of the model that would answer now; "" while the server has not told it."""
+    return llm.identity(serving.request(rows[0], 1)).model
+
+
+def check_same(known: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise Conflict, which says what differs, when answers drawn in two ways would be mixed.
+
+    Compares the parts that both have.
+    """
+    both = [name for name in known if name in now]
+    differing = [
+        f"{name} was {known[name]!r}, now {now[name]!r}" for name in both if known[name] != now[name]
+    ]
+    if differing:
+        raise Conflict(
+            f"The answers kept in this folder were drawn otherwise: {'; '.join(differing)}. "
+            "Give another --out, or --anew to set them aside and draw again."
+        )

@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.evaluation.bench import MAX_COSINES, Bench, serve
-from service.domain.evaluation.model import Experiment, Row, not_run, ran
+from service.domain.evaluation.model import Experiment, Row, not_run, ran, unless_empty
+from service.domain.evaluation.reliability import NO_CLUSTERS
 from service.domain.evidence import finite
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
 from service.spectral.calibration_error import calibration_error
@@ -35,7 +36,8 @@ def cominimised(bench: Bench) -> Experiment:
         points.append({"temperature": float(t), **values, **unit})
     lowest: Row = {f"{m}_lowest_at": _lowest_at(found[:, j]) for j, m in enumerate(MEASURES)}
     fitted = bench.fits["temperature"].map.temperature
-    return ran(NAME, TITLE, {**lowest, "fitted_temperature": fitted, **_by_map(bench, labels)}, points)
+    made = ran(NAME, TITLE, {**lowest, "fitted_temperature": fitted, **_by_map(bench, labels)}, points)
+    return unless_empty(made, NO_CLUSTERS, "cal_s", "eigenvalue_ece")
 
 
 def _figures(

@@ -1,9 +1,10 @@
 """Reliability diagrams before and after: naive, Algorithm 1, projection, correctness."""
 
 from service.domain.evaluation.bench import Bench, Served
-from service.domain.evaluation.model import Experiment, Row, ran
+from service.domain.evaluation.model import Experiment, Row, ran, unless_empty
 from service.domain.evaluation.reliability import (
     NAIVE,
+    NO_CLUSTERS,
     STANDARD,
     Readings,
     Setting,
@@ -39,7 +40,7 @@ def _algorithm1(name: str, title: str, bench: Bench, readings: Readings, setting
         one = readings.get(map_name, setting)
         points += diagram_rows(map_name, one.diagram, len(bench.test), one.band)
         headline |= ece_columns(map_name, one.diagram.ece, one.band)
-    return ran(name, title, headline, points)
+    return unless_empty(ran(name, title, headline, points), NO_CLUSTERS, "observed")
 
 
 def projection(bench: Bench) -> Experiment:

@@ -5,7 +5,9 @@ Numbers are floats; what cannot be computed is null, never NaN. Names of maps: "
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
+
+from service.domain.evaluation.provenance import Provenance
 
 Value = float | int | str | bool | None
 Row = dict[str, Value]
@@ -16,7 +18,8 @@ MAPS = ("raw", "temperature", "depolarized")
 class Experiment(TypedDict):
     """One experiment. `headline` is its row; `points` is the table behind its figure, written as CSV.
 
-    `ran` is false where the files do not hold what it needs; `reason` then says so in words.
+    `ran` is false where the files do not hold what it needs, or where nothing could be computed from them;
+    `reason` then says so in words.
     """
 
     name: str
@@ -39,7 +42,10 @@ class SplitPart(TypedDict):
 
 
 class Results(TypedDict):
-    """The whole evaluation. num_samples: answers per prompt that scores and fits use."""
+    """The whole evaluation. num_samples: answers per prompt that scores and fits use.
+
+    provenance: absent from results of before it was kept.
+    """
 
     version: Literal[1]
     num_samples: int
@@ -50,6 +56,7 @@ class Results(TypedDict):
     test: SplitPart
     experiments: list[Experiment]
     warnings: list[str]
+    provenance: NotRequired[Provenance]
 
 
 def ran(
@@ -64,6 +71,15 @@ def ran(
         "headline": dict(headline),
         "points": [dict(row) for row in points],
     }
+
+
+def unless_empty(experiment: Experiment, reason: str, *columns: str) -> Experiment:
+    """Return the experiment; as one that did not run where none of these columns of its table has a value.
+
+    Such a table has nothing to draw and nothing to say.
+    """
+    found = any(row[column] is not None for row in experiment["points"] for column in columns)
+    return experiment if found else not_run(experiment["name"], experiment["title"], reason)
 
 
 def not_run(name: str, title: str, reason: str) -> Experiment:

@@ -1,9 +1,9 @@
-"""The rows of one file of an evaluation, with recorded log-probabilities where it has them."""
+"""The rows of one file of an evaluation, with what was recorded beside the answers where it has it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from service.domain.devdata import UploadLimits, parse_json, read_file
 from service.domain.devdata_bytes import NumberedLines
@@ -11,11 +11,22 @@ from service.domain.jobs import DevRow
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a row says of its answers, in their order; empty where it says nothing that can be used."""
+
+    logprob: Sequence[float] = ()
+    tokens: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationFile:
-    """rows: checked; logprobs: by line, of whole answers in nats; total: rows in the file."""
+    """rows: checked; total: rows in the file.
+
+    recorded: by line, one number per answer: `logprob` of the whole answer in nats, `tokens` in it.
+    """
 
     rows: Sequence[DevRow]
-    logprobs: Mapping[int, Sequence[float]]
+    recorded: Mapping[int, "Recorded"]
     total: int
 
     @property
@@ -31,23 +42,29 @@ def read_evaluation_file(
     bounds = limits or UploadLimits()
     data = read_file(file, bounds)
     rows = list(islice(data.rows(), limit))
-    return EvaluationFile(rows, _logprobs(file, bounds, {row.line for row in rows}), data.num_rows)
+    return EvaluationFile(rows, _recorded(file, bounds, {row.line for row in rows}), data.num_rows)
 
 
-def _logprobs(file: BinaryIO, limits: UploadLimits, wanted: set[int]) -> dict[int, Sequence[float]]:
-    """Return the `logprob` lists of JSONL rows; a CSV file has none."""
+def _recorded(file: BinaryIO, limits: UploadLimits, wanted: set[int]) -> dict[int, Recorded]:
+    """Return the `logprob` and `tokens` lists of JSONL rows; a CSV file has none."""
     lines = NumberedLines(file, limits)
     if lines.head.lstrip()[:1] != b"{":
         return {}
     parsed = ((line.number, line.data) for line in lines if line.data and line.number in wanted)
-    found = {number: _numbers(parse_json(data.decode())) for number, data in parsed if data.strip()}
-    return {number: values for number, values in found.items() if values}
+    rows = ((number, parse_json(data.decode())) for number, data in parsed if data.strip())
+    return {number: _of_row(row) for number, row in rows if isinstance(row, dict)}
 
 
-def _numbers(row: object) -> Sequence[float]:
-    """Return the row's log-probabilities; nothing unless every one is a number up to 0."""
-    values = row.get("logprob") if isinstance(row, dict) else None
+def _of_row(row: Mapping[str, Any]) -> Recorded:
+    return Recorded(
+        _numbers(row.get("logprob"), lambda value: value <= 0),
+        _numbers(row.get("tokens"), lambda value: value >= 1),
+    )
+
+
+def _numbers(values: object, fits: Callable[[float], bool]) -> Sequence[float]:
+    """Return a list of numbers; nothing unless every one is a number that fits."""
     if not isinstance(values, list):
         return ()
-    fit = all(isinstance(v, int | float) and not isinstance(v, bool) and v <= 0 for v in values)
-    return tuple(float(v) for v in values) if fit else ()
+    good = all(isinstance(v, int | float) and not isinstance(v, bool) and fits(v) for v in values)
+    return tuple(float(v) for v in values) if good else ()

@@ -18,6 +18,7 @@ STANDARD: Setting = (8, 5)
 NAIVE: Setting = (8, 1)
 GRID: tuple[Setting, ...] = tuple((b, c) for b in (6, 8, 10) for c in (3, 5, 7))
 NUM_DRAWS = 20
+NO_CLUSTERS = "No cluster has two members: too few test prompts, or too few whose answers are alike."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.meanings import BY_EMBEDDING
 from service.domain.evaluation.model import Experiment, Results
+from service.domain.evaluation.provenance import Provenance
 from service.domain.evaluation.running import Inputs, Progress, run_all
 from service.domain.evaluation.split import describe
 from service.domain.jobs import FEW_ROWS
@@ -20,7 +21,10 @@ class FileFacts:
 
 
 def make_results(
-    inputs: Inputs, files: tuple[FileFacts, FileFacts], progress: Progress | None = None
+    inputs: Inputs,
+    files: tuple[FileFacts, FileFacts],
+    provenance: Provenance,
+    progress: Progress | None = None,
 ) -> Results:
     """Run every experiment on dev and test `files`. Blocking: seconds to minutes."""
     bench, (dev, test) = inputs.first, files
@@ -35,6 +39,7 @@ def make_results(
         "test": describe(bench.test, test.rows, test.answers),
         "experiments": experiments,
         "warnings": _warnings(bench, experiments),
+        "provenance": provenance,
     }
 
 

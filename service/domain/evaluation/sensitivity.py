@@ -1,8 +1,8 @@
 """How much Algorithm 1 depends on its settings: bins B and clusters C."""
 
 from service.domain.evaluation.bench import Bench
-from service.domain.evaluation.model import Experiment, Row, ran
-from service.domain.evaluation.reliability import GRID, Readings
+from service.domain.evaluation.model import Experiment, Row, ran, unless_empty
+from service.domain.evaluation.reliability import GRID, NO_CLUSTERS, Readings
 from service.domain.evidence import finite
 
 NAME, TITLE = "sensitivity", "Sensitivity of Algorithm 1 to bins B and clusters C"
@@ -25,7 +25,7 @@ def sensitivity(bench: Bench, readings: Readings) -> Experiment:
                     "band_high": finite(one.band.ece_high),
                 }
             )
-    return ran(NAME, TITLE, _ranges(points), points)
+    return unless_empty(ran(NAME, TITLE, _ranges(points), points), NO_CLUSTERS, "ece")
 
 
 def _ranges(points: list[Row]) -> Row:

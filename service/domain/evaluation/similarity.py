@@ -3,8 +3,8 @@
 import numpy as np
 
 from service.domain.evaluation.bench import Bench
-from service.domain.evaluation.model import Experiment, Row, ran
-from service.domain.evaluation.reliability import STANDARD, Readings
+from service.domain.evaluation.model import Experiment, Row, ran, unless_empty
+from service.domain.evaluation.reliability import NO_CLUSTERS, STANDARD, Readings
 from service.domain.evidence import finite
 from service.spectral.algorithm1 import Clustering
 
@@ -20,7 +20,7 @@ def similarity(bench: Bench, readings: Readings) -> Experiment:
         points += _rows(name, clusters)
         headline[f"{name}_within_bin"] = _mean(clusters.bin_similarity)
         headline[f"{name}_within_cluster"] = _mean(clusters.cluster_similarity)
-    return ran(NAME, TITLE, headline, points)
+    return unless_empty(ran(NAME, TITLE, headline, points), NO_CLUSTERS, "within_cluster")
 
 
 def _rows(name: str, clusters: Clustering) -> list[Row]:

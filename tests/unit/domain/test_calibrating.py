@@ -206,6 +206,35 @@ async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
     assert bench.calibrations.any_active() == [later]
 
 
+def unanimous(count: int = 40) -> list[DevRow]:
+    """Rows that are always answered alike and right: raw scores are 1, and rightly so."""
+    words = [WORDS[i % len(WORDS)] for i in range(count)]
+    return [DevRow(i + 1, None, (w,), prompt=f"q{i}", samples=(w,) * 6) for i, w in enumerate(words)]
+
+
+async def test_a_first_one_that_is_not_better_than_raw_scores_is_not_activated(bench: Bench) -> None:
+    _, report = await bench.run(unanimous())
+    decision = report["decision"]
+    assert "not_better" in codes(report)
+    assert (decision["against"], decision["activated"]) == (None, False)
+    assert decision["reason"].startswith(
+        "Not activated: on held-out prompts it is not better than raw scores"
+    )
+    assert bench.calibrations.any_active() == []
+    made, _ = await bench.run(unanimous(), CalibrateOptions(activate="always"))
+    assert bench.calibrations.any_active() == [made]
+
+
+async def test_raw_scores_are_to_be_beaten_in_projection_brier_whatever_eps(bench: Bench) -> None:
+    """Half right, half not at all: raw risk is a wall of eps; the decision must not lean on it alone."""
+    _, report = await bench.run(made_rows())
+    gap = report["decision"]["brier_difference"]
+    rows = {row["map"]: row["projection_brier"] for row in report["served"]}
+    assert gap["value"] == pytest.approx(rows["depolarized"] - rows["raw"])
+    assert gap["low"] <= gap["value"] <= gap["high"]
+    assert report["decision"]["activated"] is (gap["value"] < 0)
+
+
 async def test_always_activates_what_is_worse(bench: Bench) -> None:
     await bench.run(made_rows())
     later, report = await bench.run(made_rows(), CalibrateOptions(activate="always"))

@@ -71,7 +71,7 @@ def test_supplied_samples_ask_for_vectors_alone(tmp_path, server):
     found = run(*files(tmp_path), "--out", tmp_path / "out", "--limit", "30")
     assert found.exit_code == 0, found.output
     assert not asked(server, "completions")
-    assert "experiments: 11 of 11 (done)" in found.output
+    assert "experiments: 17 of 17 (done)" in found.output
 
 
 def test_bad_rows_are_named(tmp_path, server):
@@ -96,3 +96,37 @@ def test_a_missing_embedder_is_told_before_answers_are_drawn(tmp_path, server, m
     assert found.exit_code == 1
     assert "embedding server cannot be reached" in found.output
     assert not asked(server, "completions")
+
+
+@pytest.mark.parametrize("place", ["file/x", "file"])
+def test_a_file_where_the_folder_should_be_is_told_in_one_line(tmp_path, server, place):
+    (tmp_path / "file").write_text("not a folder")
+    found = run(*files(tmp_path), "--out", tmp_path / place)
+    assert found.exit_code == 2
+    assert isinstance(found.exception, SystemExit)  # no traceback
+    assert found.output.startswith("--out: cannot write into the folder ")
+    assert found.output.count("\n") == 1
+    assert not server.requests
+
+
+def test_rows_with_tokens_are_read_and_divide_the_log_probabilities(tmp_path, server):
+    dev, test = files(tmp_path)
+    counted = [
+        {**row, "tokens": [2] * len(row["samples"])} for row in map(json.loads, test.read_text().splitlines())
+    ]
+    write(test, counted)
+    found = run(dev, test, "--out", tmp_path / "out")
+    assert found.exit_code == 0, found.output
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    baselines = next(one for one in results["experiments"] if one["name"] == "baselines")
+    assert baselines["headline"]["log_probabilities"] == "per token"
+
+
+def test_an_unknown_field_is_told_beside_every_field_that_is_read(tmp_path, server):
+    dev, _ = files(tmp_path)
+    bad = write(tmp_path / "bad.jsonl", [{**row, "logprobs": []} for row in rows(32, 5)])
+    found = run(dev, bad, "--out", tmp_path / "out")
+    assert found.exit_code == 1
+    assert (
+        "known are prompt, messages, reference, id, samples, answer, correct, logprob, tokens" in found.output
+    )

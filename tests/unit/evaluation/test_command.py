@@ -1,8 +1,11 @@
 """The command on tiny files with fakes: what it writes, what it keeps, how it goes on."""
 
 import csv
+import hashlib
 import json
+import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,8 @@ from service.report.evaluation import FIGURES
 from tests.unit.evaluation.worlds import rows, write
 
 SERVING = Serving(6, Sampling(), Sampling())
+LONELY = {"algorithm1_diagram", "similarity"}  # of so few prompts, no two fall into one cluster
+NOW = datetime(2026, 11, 3, 12, 30, tzinfo=UTC)
 
 
 class ScriptedLLM(FakeLLM):
@@ -49,7 +54,8 @@ def files(folder: Path, count: int = 32, m: int = 6, *, drop=()):
 
 
 def parts(llm=None, embedders=None, **more):
-    return Parts(llm or FakeLLM(), embedders or [FakeEmbedder(16)], SERVING, **more)
+    more.setdefault("now", lambda: NOW)
+    return Parts(llm or FakeLLM(), embedders or [FakeEmbedder(16)], SERVING, version="1.2.3", **more)
 
 
 def by_name(results):
@@ -68,7 +74,7 @@ def finished(tmp_path_factory):
 def test_everything_is_written(finished):
     plan, results = finished
     ran = {one["name"] for one in results["experiments"] if one["ran"]}
-    assert ran == set(FIGURES) - {"sampling_temperature"}
+    assert ran == set(FIGURES) - {"sampling_temperature"} - LONELY
     assert {p.name for p in (plan.out / "figures").iterdir()} == {
         f"{name}.{kind}" for name in ran for kind in ("svg", "csv")
     }
@@ -165,8 +171,116 @@ def test_answers_of_two_models_are_not_mixed(tmp_path):
     plan = Plan(dev, test, tmp_path / "out")
     with pytest.raises(LLMError):
         evaluate(plan, parts(ScriptedLLM(made, left=10)))
-    with pytest.raises(Conflict, match="another model"):
+    with pytest.raises(Conflict, match="model was 'fake-llm', now 'other'"):
         evaluate(plan, parts(ScriptedLLM(made, model="other")))
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """A run that drew every answer: its rows, its plan, its results."""
+    folder = tmp_path_factory.mktemp("drawn")
+    made, dev, test = files(folder, drop=("samples", "logprob"))
+    plan = Plan(dev, test, folder / "out")
+    return made, plan, evaluate(plan, parts(ScriptedLLM(made)))
+
+
+def refused(plan, one):
+    with pytest.raises(Conflict) as caught:
+        evaluate(plan, one)
+    assert "another --out, or --anew" in caught.value.detail
+    return caught.value.detail
+
+
+def test_answers_kept_whole_of_another_model_are_refused(drawn):
+    made, plan, _ = drawn
+    other = ScriptedLLM(made, model="other")
+    assert "model was 'fake-llm', now 'other'" in refused(plan, parts(other))
+    assert other.requests == []
+
+
+def test_answers_kept_of_another_sampling_are_refused(drawn):
+    made, plan, _ = drawn
+    warmer = Serving(6, Sampling(temperature=0.9), Sampling(temperature=0.9))
+    said = refused(plan, replace(parts(ScriptedLLM(made)), serving=warmer))
+    assert "sampling.temperature was 0.5, now 0.9" in said
+
+
+def test_answers_of_before_set_ups_were_kept_are_held_against_their_model(drawn):
+    made, plan, results = drawn
+    manifest = plan.out / "answers.json"
+    kept = manifest.read_bytes()
+    manifest.unlink()
+    refused(plan, parts(ScriptedLLM(made, model="other")))
+    assert evaluate(plan, parts(ScriptedLLM(made, left=0))) == results
+    assert manifest.read_bytes() == kept
+
+
+def test_anew_sets_the_kept_answers_aside_and_draws_again(drawn, tmp_path):
+    made, plan, _ = drawn
+    out = shutil.copytree(plan.out, tmp_path / "out")
+    before = (out / "answers.jsonl").read_bytes()
+    other = ScriptedLLM(made, model="other")
+    results = evaluate(replace(plan, out=out, anew=True), parts(other))
+    assert len(other.requests) == 64
+    assert results["provenance"]["answers"]["model"] == "other"
+    assert (out / "answers-1.jsonl").read_bytes() == before
+    assert (out / "answers-1.json").exists()
+
+
+class Masked(ScriptedLLM):
+    """A server that ignores the model asked for, and answers as another."""
+
+    async def generate(self, request):
+        return replace(await super().generate(request), model=self.answers_as)
+
+
+def test_a_server_that_answers_as_another_model_is_noticed(tmp_path):
+    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
+    plan = Plan(dev, test, tmp_path / "out")
+    llm = Masked(made, left=10)
+    llm.answers_as = "real-1"
+    with pytest.raises(LLMError):
+        evaluate(plan, parts(llm))
+    llm = Masked(made)
+    llm.answers_as = "real-2"
+    assert "answered_as was 'real-1', now 'real-2'" in refused(plan, parts(llm))
+
+
+def test_the_results_and_the_page_say_where_they_come_from(drawn):
+    _, plan, results = drawn
+    told = json.loads((plan.out / "results.json").read_text())["provenance"]
+    assert told == results["provenance"]
+    hashes = {
+        s: hashlib.sha256(p.read_bytes()).hexdigest() for s, p in (("dev", plan.dev), ("test", plan.test))
+    }
+    assert told["files"] == {
+        s: {"name": f"{s}.jsonl", "sha256": h, "answers_from": "model"} for s, h in hashes.items()
+    }
+    assert (told["answers"]["model"], told["answers"]["answered_as"]) == ("fake-llm", "fake-llm")
+    assert told["answers"]["setups"]["prompt"]["sampling.temperature"] == 0.5
+    [embedder] = told["embedders"]
+    assert (embedder["name"], embedder["dimension"]) == ("fake-embedder", 16)
+    assert (told["eps"], told["version"], told["created_at"]) == (1e-10, "1.2.3", "2026-11-03T12:30:00+00:00")
+    page = (plan.out / "report.html").read_text()
+    for said in (
+        *hashes.values(),
+        "dev.jsonl",
+        "fake-llm",
+        embedder["revision"],
+        "d = 16",
+        "1e-10",
+        "2026-11-03 12:30 UTC",
+        "Eigencal 1.2.3",
+        '<tr><th scope="row">Seed</th><td>0</td></tr>',
+    ):
+        assert said in page
+
+
+def test_a_file_with_its_answers_does_not_say_who_drew_them(finished):
+    plan, results = finished
+    assert results["provenance"]["answers"] is None
+    assert {one["answers_from"] for one in results["provenance"]["files"].values()} == {"file"}
+    assert "not told: the answers came with the files" in (plan.out / "report.html").read_text()
 
 
 def test_the_sampling_baseline_draws_at_every_temperature(tmp_path):
@@ -202,7 +316,9 @@ def test_empty_answers_conversations_and_several_references(tmp_path):
             row["messages"] = [{"role": "user", "content": row.pop("prompt")}]
     path = write(tmp_path / "rows.jsonl", made)
     results = evaluate(Plan(path, path, tmp_path / "out"), parts())
-    assert all(one["ran"] for one in results["experiments"] if one["name"] not in ("embedders", NAME))
+    assert all(
+        one["ran"] for one in results["experiments"] if one["name"] not in {"embedders", NAME} | LONELY
+    )
     assert by_name(results)["constant_predictor"]["headline"]["one_within"]
 
 

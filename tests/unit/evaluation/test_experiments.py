@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,10 +12,18 @@ from service.domain.evaluation.baselines import baselines
 from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.likelihoods import Likelihoods, drawn, recorded
 from service.domain.evaluation.model import MAPS
+from service.domain.evaluation.reading import Recorded
 from service.domain.evaluation.reliability import GRID, NAIVE, STANDARD, Readings
 from service.domain.evaluation.running import Inputs, run_all
 from service.domain.evaluation.sampling_temperature import choose, judge, not_drawn
-from service.report.evaluation import FIGURES, evaluation_figures, evaluation_tables, render_evaluation
+from service.report import evaluation_curves as curves
+from service.report.evaluation import (
+    FIGURES,
+    PANELS,
+    evaluation_figures,
+    evaluation_tables,
+    render_evaluation,
+)
 from service.report.evaluation_words import READ, sentence
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.correctness import auroc
@@ -32,7 +41,7 @@ def bench():
 
 @pytest.fixture(scope="module")
 def likelihoods(bench):
-    return recorded(bench.test, {i + 1: row["logprob"] for i, row in enumerate(TEST_ROWS)})
+    return recorded(bench.test, {i + 1: Recorded(row["logprob"]) for i, row in enumerate(TEST_ROWS)})
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +94,26 @@ def test_equal_seeds_give_equal_results(bench, experiments):
         assert again[name] == experiments[name]
 
 
-def test_progress_counts_every_step(bench):
+def test_progress_counts_every_experiment(bench):
     told = []
-    run_all(Inputs({"one": bench}, None, None, not_drawn("no")), lambda *step: told.append(step))
-    assert [done for done, _, _ in told] == list(range(told[0][1] + 1))
+    found = run_all(Inputs({"one": bench}, None, None, not_drawn("no")), lambda *step: told.append(step))
+    assert {total for _, total, _ in told} == {len(found)}
+    assert [done for done, _, _ in told] == list(range(len(found) + 1))
     assert told[-1][2] == "done"
+
+
+def test_what_found_nothing_did_not_run_and_says_why(bench):
+    """Answers that share nothing: in no setting has a cluster two members, so nothing can be read."""
+    alone = [
+        {**row, "samples": [f"{i} {k} apart" for k in range(8)], "reference": f"{i} other"}
+        for i, row in enumerate(TEST_ROWS[:12])
+    ]
+    one = Bench(bench.dev, split(alone))
+    found = {e["name"]: e for e in run_all(Inputs({"one": one}, None, None, not_drawn("no")))}
+    for name in ("algorithm1_diagram", "similarity"):
+        assert found[name] == {**found[name], "ran": False, "headline": {}, "points": []}
+        assert "No cluster has two members" in found[name]["reason"]
+    assert all(any(v is not None for v in e["headline"].values()) for e in found.values() if e["ran"])
 
 
 def test_convergence_falls_towards_all_answers(bench, experiments):
@@ -227,8 +251,16 @@ def test_one_class_of_answers_has_no_auroc(bench):
 def test_recorded_log_probabilities_need_every_sample(bench, likelihoods):
     assert isinstance(likelihoods, Likelihoods)
     assert likelihoods.unit == "word"
-    assert recorded(bench.test, {1: [-1.0]}) is None
+    assert recorded(bench.test, {1: Recorded([-1.0])}) is None
     assert drawn(bench.test) is None  # supplied samples have none of their own
+
+
+def test_recorded_tokens_divide_where_every_row_has_them(bench):
+    rows_ = {i + 1: Recorded(row["logprob"], [2.0] * 8) for i, row in enumerate(TEST_ROWS)}
+    found = recorded(bench.test, rows_)
+    assert found.unit == "token"
+    assert found.normalised[0] == pytest.approx(np.array(TEST_ROWS[0]["logprob"]) / 2)
+    assert recorded(bench.test, rows_ | {1: Recorded(TEST_ROWS[0]["logprob"])}).unit == "word"
 
 
 class Nli:
@@ -311,3 +343,38 @@ def test_what_did_not_run_is_said_on_the_page_and_has_no_files(experiments):
     assert all(
         math.isfinite(v) for e in made["experiments"] for v in e["headline"].values() if type(v) is float
     )
+
+
+def painted(monkeypatch, make, experiment):
+    """The axes of a figure as they are drawn."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure()
+    monkeypatch.setattr(curves, "draw", lambda _, paint: paint(drawn))
+    make(experiment)
+    return drawn.axes[0]
+
+
+@pytest.mark.parametrize("name", ["depolarized_map", "risk_and_entropy"])
+def test_a_test_file_that_is_much_harder_stays_in_the_picture(experiments, monkeypatch, name):
+    harder = [{**row, "test_risk": 4 * row["test_risk"]} for row in experiments[name]["points"]]
+    axes = painted(monkeypatch, FIGURES[name], {**experiments[name], "points": harder})
+    lowest = min(row["test_risk"] for row in harder)
+    assert axes.get_ylim()[1] > 1.05 * lowest
+    if name == "depolarized_map":
+        assert axes.get_ylim()[1] > max(row["test_risk"] for row in harder)
+
+
+def test_markers_at_the_ends_of_the_rejection_curve_are_whole(experiments, monkeypatch):
+    axes = painted(monkeypatch, FIGURES["accuracy_rejection"], experiments["accuracy_rejection"])
+    marked = [line for line in axes.lines if line.get_marker() != "None"]
+    assert len(marked) == len(MAPS)
+    assert not any(line.get_clip_on() for line in marked)
+
+
+def test_panels_are_figures_of_their_own_on_the_page(experiments):
+    page = render_evaluation(results(experiments))
+    for name in PANELS:
+        assert [page.count(f'aria-labelledby="evaluation-{name}-{one}-title') for one in MAPS] == [1, 1, 1]
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))

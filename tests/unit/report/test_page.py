@@ -252,7 +252,7 @@ def test_missing_intervals_and_bounds_are_said_so(report: Report) -> None:
     text = words(render(report))
     assert "50.000 no interval" in text
     assert "optimum on a bound: temperature" in text
-    assert "raw scores: — nats; below 0 is better" in text
+    assert "risk — nats" in text
 
 
 def test_the_calibration_before_is_a_column_of_its_own() -> None:
@@ -261,6 +261,51 @@ def test_the_calibration_before_is_a_column_of_its_own() -> None:
     assert {"projection-active", "algorithm1-active", "correctness-active"} <= svgs(page).keys()
     assert "Active before" in words(page)
     assert str(report["decision"]["against"]) in page
+
+
+@pytest.mark.parametrize(
+    ("activated", "now", "said"),
+    [
+        (
+            False,
+            {"active": True, "activated_at": "2026-11-05T08:00:00+00:00"},
+            "Active now since 2026-11-05 08:00 UTC",
+        ),
+        (True, {"active": False, "activated_at": None}, "Not active now"),
+        (False, None, "Not activated"),
+        (True, None, "Activated"),
+    ],
+)
+def test_it_says_what_is_so_now_beside_what_was_decided(
+    report: Report, activated: bool, now: Any, said: str
+) -> None:
+    report["decision"] |= {"activated": activated, "reason": "Decided so."}
+    if now is not None:
+        report["now"] = now
+    page = render(report)
+    assert re.findall(r'<h2 id="in-short">(.*?)</h2>', page) == [said]
+    assert "When it was made. Decided so." in words(page)
+
+
+def test_the_decision_leads_with_what_needs_no_eps_and_gives_each_difference_once(report: Report) -> None:
+    report["decision"]["difference"] = {"value": -8.7319, "low": -9.0421, "high": -8.4216}
+    report["decision"]["brier_difference"] = {"value": -0.1513, "low": -0.1712, "high": -0.1314}
+    [box] = re.findall(
+        r'<section class="box" aria-labelledby="in-short">.*?</section>', render(report), re.DOTALL
+    )
+    text = words(f"</style>{box}")
+    assert text.count("8.73") == text.count("0.151") == 1
+    assert (
+        text.index("projection ECE")
+        < text.index("0.151 (−0.171 to −0.131)")
+        < text.index("8.732 nats (−9.042 to −8.422)")
+    )
+    assert "depends on the eps" in text
+
+
+def test_a_report_of_before_brier_was_compared_is_still_a_page(report: Report) -> None:
+    del report["decision"]["brier_difference"]
+    assert "below 0 is better: risk" in words(render(report))
 
 
 def test_a_calibration_that_makes_it_worse_is_said_so(report: Report) -> None:
