@@ -1,6 +1,7 @@
 """What an LLM server's refusal means: from status and body to an error of the domain. Pure functions."""
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from service.domain.errors import EigencalError, LLMBadResponse, LLMError, LLMUn
 
 RETRIED = frozenset({429, 502, 503, 504})
 MAX_MESSAGE = 300
+LONGEST_RETRY_AFTER_S = 60.0  # a server may ask for more, but may be well again long before
 READ_BYTES = 256 * 1024  # of a refusal's body
 _ENGINE_DEAD = re.compile(
     r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
@@ -42,6 +44,7 @@ def error_of(
     status: int, body: bytes, secrets: Sequence[str], *, retry_after_s: float | None = None
 ) -> EigencalError:
     """Return the domain's error for an answer of status 400 or more."""
+    retry_after_s = _bounded(retry_after_s)
     said = told(error_message(body), secrets)
     if status in RETRIED:
         return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
@@ -50,6 +53,12 @@ def error_of(
     if status == 404 and "model" in said.lower():
         return ModelNotFound("The LLM server does not serve this model.")
     return LLMError(f"The LLM server answered with status {status}.", llm_status=status, llm_message=said)
+
+
+def _bounded(retry_after_s: float | None) -> float | None:
+    if retry_after_s is None or not math.isfinite(retry_after_s):
+        return None
+    return min(max(retry_after_s, 0.0), LONGEST_RETRY_AFTER_S)
 
 
 def error_in_stream(payload: dict[str, Any], secrets: Sequence[str]) -> EigencalError:
