@@ -17,7 +17,7 @@ READ_BYTES = 256 * 1024  # of a refusal's body
 _ENGINE_DEAD = re.compile(
     r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
 )
-_OPTIONAL = ("top_k", "priority", "stream_options")
+OPTIONAL = frozenset({"top_k", "priority", "stream_options"})
 _REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")
 
 
@@ -78,7 +78,7 @@ def refused_parameter(error: EigencalError, body: dict[str, Any]) -> str | None:
     said = error.extra.get("llm_message") or ""
     if not isinstance(error, LLMError) or error.extra.get("llm_status") not in (400, 422):
         return None
-    for name in _OPTIONAL:
+    for name in OPTIONAL:
         if name in said and name in body and not (name == "top_k" and body["top_k"]):
             return name
     return "n" if body.get("n", 1) > 1 and _REFUSED_N.search(said) else None

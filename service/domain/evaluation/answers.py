@@ -87,7 +87,7 @@ async def _draw(split: str, row: DevRow, num_samples: int, source: Source) -> tu
     while len(draws) < num_samples:
         asked = replace(request, num_samples=num_samples - len(draws))
         got = await PATIENCE.keep_trying(partial(source.llm.generate, asked), _silent)
-        source.kept.add(key, got.draws, asdict(source.llm.identity(request)))
+        source.kept.add(key, got.draws, source.llm.identity(request).of(got).parts())
         draws = (*draws, *got.draws)[:num_samples]
     return draws
 
