@@ -72,13 +72,14 @@ class Parts:
 
 @dataclass(slots=True)
 class Run:
-    """One run of the command. kept: the answers drawn here, once any are asked for."""
+    """One run of the command. kept: the answers drawn here, once any are asked for; model: asked for them."""
 
     plan: Plan
     parts: Parts
     shown: ShownProgress
     started: list[LanguageModel] = field(default_factory=list)
     kept: AnswerFile | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +136,10 @@ async def _source(run: Run, file: EvaluationFile) -> Source:
     if not run.started:
         await llm.start()
         run.started.append(llm)
+        run.model = model_of(llm, serving, file.rows)
     run.kept = run.kept or _kept(run.plan)
-    run.kept.agree(model_of(llm, serving, file.rows), setups(llm, serving, file.rows))
-    return Source(llm, serving, run.kept, run.parts.slots)
+    run.kept.agree(run.model, setups(llm, serving, file.rows))
+    return Source(llm, serving, run.kept, run.parts.slots, run.model)
 
 
 def _kept(plan: Plan) -> AnswerFile:

@@ -1,5 +1,6 @@
 """The embedder behind an OpenAI-style POST /v1/embeddings server."""
 
+import math
 import time
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -166,9 +167,10 @@ def _wait_before_retry(error: Exception) -> bool | float:
 
 def _retry_after_s(response: httpx.Response) -> float | None:
     try:
-        return min(max(float(response.headers.get("retry-after", "")), 0.0), LONGEST_RETRY_AFTER_S)
+        seconds = float(response.headers.get("retry-after", ""))
     except ValueError:
         return None
+    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_S) if math.isfinite(seconds) else None
 
 
 def _refusal(response: httpx.Response) -> EmbedderUnavailable:

@@ -110,7 +110,7 @@ class CompletionClient:
             raise LLMUnavailable("The LLM server cannot be reached.") from None
         try:
             return response.status_code, response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             return response.status_code, None
 
     async def _with_retries(
@@ -144,7 +144,7 @@ class CompletionClient:
                 return await _read_stream(response, body, collector)
             try:
                 payload = json.loads(await response.aread())
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise bad_json() from None
             return parse_completion(payload)
 

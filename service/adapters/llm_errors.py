@@ -1,28 +1,32 @@
 """What an LLM server's refusal means: from status and body to an error of the domain. Pure functions."""
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
+from service.adapters.prompting import whole_text
+from service.adapters.redaction import redact
 from service.domain.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 
 RETRIED = frozenset({429, 502, 503, 504})
 MAX_MESSAGE = 300
+LONGEST_RETRY_AFTER_S = 60.0  # a server may ask for more, but may be well again long before
+READ_BYTES = 256 * 1024  # of a refusal's body
 _ENGINE_DEAD = re.compile(
     r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
 )
-_ECHO_WINDOW = 24  # leading characters of a prompt that betray a cut-off echo of it
-_OPTIONAL = ("top_k", "priority", "stream_options")
+OPTIONAL = frozenset({"top_k", "priority", "stream_options"})
 _REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")
 
 
 def error_message(body: bytes) -> str:
     """Return what the server said: `{"error": {"message"}}`, `{"error": text}`, `{"message"}` or text."""
-    text = body.decode("utf-8", "replace").strip()
+    text = body[:READ_BYTES].decode("utf-8", "replace").strip()
     try:
         said = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     for key in ("error", "message", "detail"):
         if isinstance(said, dict) and said.get(key):
@@ -30,28 +34,18 @@ def error_message(body: bytes) -> str:
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 
 
-def redact(message: str, secrets: Sequence[str]) -> str:
-    """Return the message with every echo of the caller's texts replaced, at most 300 characters long."""
-    for secret in sorted({form for text in secrets for form in _forms(text)}, key=len, reverse=True):
-        # A short text counts as an echo only as a word of its own.
-        pattern = re.escape(secret) if len(secret) > 8 else rf"(?<!\w){re.escape(secret)}(?!\w)"
-        message = re.sub(pattern, "[prompt]", message)
-        if len(secret) > _ECHO_WINDOW and secret[:_ECHO_WINDOW] in message:
-            message = message[: message.index(secret[:_ECHO_WINDOW])] + "[prompt]"
-    return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
-
-
-def _forms(text: str) -> set[str]:
-    plain = text.strip()
-    forms = {plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]}
-    return forms - {""}
+def told(message: str, secrets: Sequence[str]) -> str:
+    """Return the message without the caller's texts, at most 300 characters long."""
+    shown = whole_text(redact(message, secrets))
+    return shown if len(shown) <= MAX_MESSAGE else shown[: MAX_MESSAGE - 1] + "…"
 
 
 def error_of(
     status: int, body: bytes, secrets: Sequence[str], *, retry_after_s: float | None = None
 ) -> EigencalError:
     """Return the domain's error for an answer of status 400 or more."""
-    said = redact(error_message(body), secrets)
+    retry_after_s = _bounded(retry_after_s)
+    said = told(error_message(body), secrets)
     if status in RETRIED:
         return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
     if status == 500 and _ENGINE_DEAD.search(said):
@@ -59,6 +53,12 @@ def error_of(
     if status == 404 and "model" in said.lower():
         return ModelNotFound("The LLM server does not serve this model.")
     return LLMError(f"The LLM server answered with status {status}.", llm_status=status, llm_message=said)
+
+
+def _bounded(retry_after_s: float | None) -> float | None:
+    if retry_after_s is None or not math.isfinite(retry_after_s):
+        return None
+    return min(max(retry_after_s, 0.0), LONGEST_RETRY_AFTER_S)
 
 
 def error_in_stream(payload: dict[str, Any], secrets: Sequence[str]) -> EigencalError:
@@ -78,7 +78,7 @@ def refused_parameter(error: EigencalError, body: dict[str, Any]) -> str | None:
     said = error.extra.get("llm_message") or ""
     if not isinstance(error, LLMError) or error.extra.get("llm_status") not in (400, 422):
         return None
-    for name in _OPTIONAL:
+    for name in OPTIONAL:
         if name in said and name in body and not (name == "top_k" and body["top_k"]):
             return name
     return "n" if body.get("n", 1) > 1 and _REFUSED_N.search(said) else None

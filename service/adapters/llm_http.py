@@ -1,26 +1,55 @@
 """Any OpenAI-compatible server behind the port LanguageModel: vLLM above all, others where they differ.
 
-One call asks for all n answers. What differs is learnt from the server's first answers and kept: how many
-choices a call brings (some servers ignore n), and which optional parameters it refuses.
+One call asks for all n answers. What differs is learnt from the server's answers and kept for a while (see
+`Habits`): how many choices a call brings (some servers ignore n), and which optional parameters it refuses.
 """
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import httpx
 
 from service.adapters.llm_client import CompletionClient, Outcome
-from service.adapters.llm_errors import refused_parameter
-from service.adapters.llm_wire import Choice, WireOptions, build_body
+from service.adapters.llm_errors import OPTIONAL, refused_parameter
+from service.adapters.llm_habits import Habits
+from service.adapters.llm_wire import DECIDES_ANSWERS, Choice, WireOptions, build_body, model_name
+from service.adapters.lru import LRU
 from service.adapters.prompting import PromptShape
-from service.domain.errors import DeadlineExceeded, EigencalError, LLMUnavailable, ModelNotFound
+from service.domain.errors import (
+    DeadlineExceeded,
+    EigencalError,
+    LLMBadResponse,
+    LLMUnavailable,
+    ModelNotFound,
+)
 from service.domain.models import Draw, Generation, GenerationRequest, LLMIdentity, Usage
 
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 CHECK_TIMEOUT_S = 5.0
 CHECK_KEPT_S = 1.0
 NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})
+MAX_MODELS = 256  # whose answering model is remembered: callers name them
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """What one call brought. `asked`: choices. `model`: that answered. `omitted`: see `LLMIdentity`."""
+
+    outcome: Outcome
+    asked: int
+    model: str
+    omitted: tuple[str, ...]
+
+    @property
+    def brought(self) -> int:
+        """Return the number of choices."""
+        return len(self.outcome.completion.choices)
+
+    def is_short(self) -> bool:
+        """Tell whether a whole reply holds fewer choices than were asked for."""
+        return self.outcome.missing_reason is None and self.brought < self.asked
 
 
 class HttpLanguageModel:
@@ -30,6 +59,7 @@ class HttpLanguageModel:
     Deadlines: without `deadline_s` a call is plain, and a server silent for `timeout_s` is DeadlineExceeded;
     with it the answer is streamed, and what has been finished by then is returned. A sampling temperature
     of 0 makes all answers equal: one is drawn and repeated. A seed is hashed per call (see `spread_seed`).
+    Answers of two models are never mixed: they are drawn once more, and then it is a LLMBadResponse.
     Connect errors, 429, 502, 503 and 504 are tried again `max_retries` times, Retry-After up to 5 s honoured.
     """
 
@@ -61,7 +91,8 @@ class HttpLanguageModel:
         self._shape = shape or PromptShape()
         self._model = self._configured_model = model or ""
         self._options = WireOptions(api, logprobs, use_priority)
-        self._choices_per_call: dict[str, int] = {}
+        self._habits = Habits()
+        self._drawn_by: LRU[str, tuple[str, tuple[str, ...]]] = LRU(MAX_MODELS)
         self._check_lock = asyncio.Lock()
         self._checked: tuple[float, LLMUnavailable | None] | None = None
 
@@ -77,8 +108,16 @@ class HttpLanguageModel:
         await self._client.close()
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
-        """Return the identity; its model is "" as long as none is configured and none was learnt."""
-        return self._shape.identity(request, model=request.model or self._model, api=self._options.api)
+        """Return the identity: of the last answers to a request for this model, else of what is asked for.
+
+        The model is "" as long as none is configured and none was learnt.
+        """
+        asked = request.model or self._model
+        expected = self._shape.identity(request, model=asked, api=self._options.api)
+        model, omitted = self._drawn_by.get(asked) or ("", ())
+        if not model:
+            return replace(expected, answered=False)
+        return replace(expected, model=model, omitted=() if request.sampling.top_k else omitted)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Draw answers; see the port and the class."""
@@ -87,12 +126,27 @@ class HttpLanguageModel:
         model = request.model or await self._model_before(deadline)
         copies = request.num_samples if request.sampling.temperature < GREEDY_BELOW else 1
         asked = request.num_samples // copies
-        outcomes, failure = await self._draw(replace(request, num_samples=asked, model=model), deadline)
+        wanted = replace(request, num_samples=asked, model=model)
+        replies, failure = await self._draw(wanted, deadline)
+        mixed: list[_Reply] = []
+        if _is_mixed(replies):  # the server changed in the midst; if that is its way, the next are mixed too
+            mixed = replies
+            replies, failure = await self._draw(wanted, deadline)
         if isinstance(failure, ModelNotFound) and not request.model:
             self._model = (
                 self._configured_model
             )  # the server has changed: one that was learnt is asked for again
-        return self._generation(request, model, outcomes, failure, copies)
+        generation = self._generation(request, replies, failure, copies)
+        usage = _total_usage([*mixed, *replies])
+        self._learn(model, generation, request)
+        return replace(generation, usage=usage)
+
+    def _learn(self, asked: str, generation: Generation, request: GenerationRequest) -> None:
+        """Remember who answers: a server that lists one name may answer with another."""
+        _, omitted = self._drawn_by.get(asked) or ("", ())
+        if not request.sampling.top_k:
+            omitted = generation.omitted
+        self._drawn_by.put(asked, (generation.model, omitted))
 
     async def check(self) -> None:
         """Ask the server's health, at most once a second; raises LLMUnavailable."""
@@ -136,92 +190,93 @@ class HttpLanguageModel:
 
     async def _draw(
         self, request: GenerationRequest, deadline: float | None
-    ) -> tuple[list[Outcome], EigencalError | None]:
-        """Call until all answers are there or something fails; return the outcomes and the first failure.
+    ) -> tuple[list[_Reply], EigencalError | None]:
+        """Call until all answers are there or something fails; return the replies and the first failure.
 
-        A round whose calls bring fewer choices than asked is followed by one that asks for the rest in
-        calls of the size seen: each brings at least one, so this ends.
+        A round that brings fewer choices than asked is followed by one that asks for the rest in the same
+        way: it may have been a hiccup. After a second such round the rest is asked in calls of the size seen:
+        each brings at least one, so this ends.
         """
-        outcomes: list[Outcome] = []
-        missing, calls = request.num_samples, 0
+        model, replies = request.model or "", list[_Reply]()
+        missing, calls, seen = request.num_samples, 0, 0
         while missing > 0:
-            sizes = self._sizes(request.model or "", missing)
+            sizes = self._sizes(model, missing, seen)
             done = await asyncio.gather(
                 *(self._call(request, n, calls + i, deadline) for i, n in enumerate(sizes)),
                 return_exceptions=True,
             )
-            outcomes += [item for item in done if isinstance(item, Outcome)]
+            came = [item for item in done if isinstance(item, _Reply)]
+            seen = _size_seen(replies, came)
+            replies += came
             for item in done:
                 if isinstance(item, EigencalError):
-                    return outcomes, item
+                    return replies, item
                 if isinstance(item, BaseException):
                     raise item
-            if any(outcome.missing_reason for outcome in outcomes):
+            if any(reply.outcome.missing_reason for reply in replies):
                 break
-            missing = request.num_samples - sum(len(outcome.completion.choices) for outcome in outcomes)
+            missing = request.num_samples - sum(reply.brought for reply in replies)
             calls += len(sizes)
-        return outcomes, None
+        return replies, None
 
-    def _sizes(self, model: str, count: int) -> list[int]:
-        size = min(count, self._choices_per_call.get(model, count))
+    def _sizes(self, model: str, count: int, seen: int = 0) -> list[int]:
+        """Return the choices to ask for in each call. `seen`: how many this request's calls bring, if > 0."""
+        size = min(count, self._habits.choices(model) or seen or count)
         return [size] * (count // size) + ([count % size] if count % size else [])
 
-    async def _call(self, request: GenerationRequest, n: int, call: int, deadline: float | None) -> Outcome:
-        path, body = build_body(
-            request,
-            self._shape,
-            self._options,
-            model=request.model or "",
-            n=n,
-            call=call,
-            stream=deadline is not None,
-        )
-        try:
-            outcome = await self._client.complete(path, body, deadline)
-        except EigencalError as error:
-            name = refused_parameter(error, body)
-            if name is None:
-                raise
-            return await self._without(name, request, n, call, deadline)
-        if outcome.missing_reason is None and len(outcome.completion.choices) < n:
-            self._choices_per_call[request.model or ""] = len(outcome.completion.choices)
-        return outcome
-
-    async def _without(
-        self, name: str, request: GenerationRequest, n: int, call: int, deadline: float | None
-    ) -> Outcome:
-        """Call again without what the server refused, and remember it."""
-        if name != "n":
-            self._options = replace(self._options, omitted=self._options.omitted | {name})
-            return await self._call(request, n, call, deadline)
-        outcome = await self._call(request, 1, call, deadline)
-        # Only now: an error that merely names n must not cost all later requests n calls each.
-        self._choices_per_call[request.model or ""] = 1
-        return outcome
+    async def _call(self, request: GenerationRequest, n: int, call: int, deadline: float | None) -> _Reply:
+        """Call for n choices, without what the server refuses and can be left out."""
+        model, began = request.model or "", self._habits.clock()
+        refused: set[str] = set()
+        while True:
+            path, body = build_body(
+                request,
+                self._shape,
+                replace(self._options, omitted=self._habits.omitted(model, OPTIONAL) | refused - {"n"}),
+                model=model,
+                n=1 if "n" in refused else n,
+                call=call,
+                stream=deadline is not None,
+            )
+            try:
+                outcome = await self._client.complete(path, body, deadline)
+                break
+            except EigencalError as error:
+                name = refused_parameter(error, body)
+                if name is None:
+                    raise
+                refused.add(name)
+        # Only now: an error that merely names a parameter must not cost later requests theirs.
+        self._habits.saw_parameters(model, refused=refused - {"n"}, taken=OPTIONAL & body.keys(), began=began)
+        omitted = tuple(name for name in DECIDES_ANSWERS if name not in body)
+        reply = _Reply(outcome, n, outcome.completion.model or model, omitted)
+        if outcome.missing_reason is None and not outcome.completion.given_up:
+            self._habits.saw_choices(model, asked=n, brought=reply.brought, began=began)
+        return reply
 
     def _generation(
         self,
         request: GenerationRequest,
-        model: str,
-        outcomes: list[Outcome],
+        replies: list[_Reply],
         failure: EigencalError | None,
         copies: int,
     ) -> Generation:
-        choices = [choice for outcome in outcomes for choice in outcome.completion.choices]
+        choices = [choice for reply in replies for choice in reply.outcome.completion.choices]
         if not choices:
             raise failure or LLMUnavailable("The LLM server brought no answer.")
+        if _is_mixed(replies):
+            raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
         draws = tuple(self._read(choice) for choice in choices)[: request.num_samples] * copies
-        told = next((o.completion.model for o in outcomes if o.completion.model), model)
-        reasons = {outcome.missing_reason for outcome in outcomes} | _reason_of(failure)
+        reasons = {reply.outcome.missing_reason for reply in replies} | _reason_of(failure)
         whole = len(draws) >= request.num_samples
         reason: Literal["deadline", "error"] = "deadline" if "deadline" in reasons else "error"
         return Generation(
             draws=draws,
             requested=request.num_samples,
-            model=told,
-            usage=_total_usage(outcomes),
+            model=replies[0].model,
             missing_reason=None if whole else reason,
-            queued_s=outcomes[0].queued_s,
+            queued_s=replies[0].outcome.queued_s,
+            omitted=replies[0].omitted,
         )
 
     def _read(self, choice: Choice) -> Draw:
@@ -232,16 +287,26 @@ def _reason_of(failure: EigencalError | None) -> set[str | None]:
     return {"deadline" if isinstance(failure, DeadlineExceeded) else "error"} if failure else set()
 
 
-def _total_usage(outcomes: list[Outcome]) -> Usage:
-    return Usage(
-        sum(outcome.completion.usage.prompt_tokens for outcome in outcomes),
-        sum(outcome.completion.usage.completion_tokens for outcome in outcomes),
-    )
+def _is_mixed(replies: Sequence[_Reply]) -> bool:
+    """Tell whether the answers come from two distributions: two models, or two ways to sample."""
+    return len({(reply.model, reply.omitted) for reply in replies}) > 1
+
+
+def _size_seen(before: Sequence[_Reply], came: Sequence[_Reply]) -> int:
+    """Return the most choices in a short reply once two rounds brought such; 0 until then."""
+    if not any(reply.is_short() for reply in before):
+        return 0
+    return max((reply.brought for reply in [*before, *came] if reply.is_short()), default=0)
+
+
+def _total_usage(replies: Sequence[_Reply]) -> Usage:
+    usages = [reply.outcome.completion.usage for reply in replies]
+    return Usage(sum(u.prompt_tokens for u in usages), sum(u.completion_tokens for u in usages))
 
 
 def _first_model(listed: dict[str, Any] | None) -> str:
     """Return the id of the first model of an answer of /v1/models; "" when there is none."""
     try:
-        return str((listed or {})["data"][0]["id"])
-    except (KeyError, IndexError, TypeError):
+        return model_name((listed or {})["data"][0]["id"])
+    except (KeyError, IndexError, TypeError, ValueError):
         return ""

@@ -2,18 +2,24 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.adapters.prompting import PromptShape, api_of
+from service.adapters.prompting import PromptShape, api_of, whole_text
 from service.domain.errors import LLMBadResponse
 from service.domain.models import GenerationRequest, Usage
 
 NO_USAGE = Usage()
+DECIDES_ANSWERS = ("top_k",)  # of the parameters that may be left out: left to the server, it draws otherwise
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
 _SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
+MAX_TOKENS_COUNTED = 2**53  # more tokens than that is no count but nonsense
+LONGEST_MODEL_NAME = 256
+# What reading nonsense raises; Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
+NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +33,15 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What one call brought."""
+    """What one call brought. `model`: as the server told, "" where it did not.
+
+    `given_up`: choices that the server began but did not end.
+    """
 
     choices: tuple[Choice, ...]
     model: str = ""
     usage: Usage = NO_USAGE
+    given_up: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,28 +126,47 @@ def parse_completion(payload: dict[str, Any]) -> Completion:
     try:
         usable = [choice for choice in payload["choices"] if choice.get("finish_reason") not in FAILED]
         choices = tuple(Choice(_output(choice), _cut(choice), _logprob(choice)) for choice in usable)
-        model, usage = str(payload.get("model") or ""), parse_usage(payload.get("usage"))
-    except (KeyError, TypeError, ValueError, AttributeError):
+        model, usage = model_name(payload.get("model")), parse_usage(payload.get("usage"))
+        given_up = len(payload["choices"]) - len(choices)
+    except NONSENSE:
         raise LLMBadResponse("The LLM server's answer is no completion.") from None
     if not choices:
         raise LLMBadResponse("The LLM server's answer holds no choices.")
-    return Completion(choices, model, usage)
+    return Completion(choices, model, usage, given_up)
 
 
-def parse_usage(usage: dict[str, Any] | None) -> Usage:
-    """Return the token counts; zero where the server does not tell."""
-    if not usage:
+def model_name(told: object) -> str:
+    """Return a model's name as a server told it, "" for none; raises ValueError for what is no name."""
+    if not isinstance(told, str):
+        return ""
+    name = whole_text(told).strip()
+    if len(name) > LONGEST_MODEL_NAME or not name.isprintable():
+        raise ValueError("no name of a model")
+    return name
+
+
+def parse_usage(usage: object) -> Usage:
+    """Return the token counts; zero where the server does not tell, or tells what is no count."""
+    if not isinstance(usage, dict):
         return Usage()
-    return Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0))
+    return Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+
+
+def _count(told: object) -> int:
+    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told <= MAX_TOKENS_COUNTED:
+        return 0
+    return int(told)
 
 
 def _output(choice: Mapping[str, Any]) -> str:
     text = choice["message"].get("content") if "message" in choice else choice["text"]
-    if text is None:  # all of it was reasoning, or a refusal
-        return ""
-    if not isinstance(text, str):
-        raise TypeError(type(text))
-    return text
+    return "" if text is None else _text(text)  # none: all of it was reasoning, or a refusal
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(type(value))
+    return value
 
 
 def _cut(choice: Mapping[str, Any]) -> bool:
@@ -155,8 +184,13 @@ def token_logprobs(choice: Mapping[str, Any]) -> list[float]:
 
 
 def _logprob(choice: Mapping[str, Any]) -> float | None:
-    values = token_logprobs(choice)
-    return sum(values) / len(values) if values else None
+    return _mean(token_logprobs(choice))
+
+
+def _mean(values: list[float]) -> float | None:
+    """Return the mean; None for none, and where a token's log-probability is no number."""
+    mean = sum(values) / len(values) if values else math.nan
+    return mean if math.isfinite(mean) else None
 
 
 class StreamCollector:
@@ -180,31 +214,34 @@ class StreamCollector:
             return None
         try:
             chunk: dict[str, Any] = json.loads(data)
-            if "error" in chunk:
+            if chunk.get("error"):
                 return chunk
             self._take(chunk)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except NONSENSE:
             raise LLMBadResponse("The LLM server's stream is no completion.") from None
         return None
 
     def completion(self) -> Completion:
         """Return what has been finished so far, in the order of the server's indices."""
         finished = sorted(i for i, reason in self._finished.items() if reason not in FAILED)
-        return Completion(tuple(self._choice(i) for i in finished), self.model, self.usage)
+        given_up = len(self._texts) - len(finished)
+        return Completion(tuple(self._choice(i) for i in finished), self.model, self.usage, given_up)
 
     def _take(self, chunk: Mapping[str, Any]) -> None:
-        self.model = self.model or str(chunk.get("model") or "")
+        told = model_name(chunk.get("model"))
+        if told and self.model and told != self.model:
+            raise ValueError("another model in the midst of an answer")
+        self.model = self.model or told
         if chunk.get("usage"):
             self.usage = parse_usage(chunk["usage"])
         for choice in chunk.get("choices") or ():
             index = int(choice.get("index") or 0)
             piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
-            self._texts.setdefault(index, []).append(piece or "")
+            self._texts.setdefault(index, []).append("" if piece is None else _text(piece))
             self._logprobs.setdefault(index, []).extend(token_logprobs(choice))
             if choice.get("finish_reason"):
-                self._finished[index] = choice["finish_reason"]
+                self._finished[index] = _text(choice["finish_reason"])
 
     def _choice(self, index: int) -> Choice:
-        values = self._logprobs[index]
-        mean = sum(values) / len(values) if values else None
-        return Choice("".join(self._texts[index]), self._finished[index] == "length", mean)
+        text = "".join(self._texts[index])
+        return Choice(text, self._finished[index] == "length", _mean(self._logprobs[index]))

@@ -32,6 +32,10 @@ class LRU(Generic[K, V]):
         while len(self._entries) > self._max_entries:
             self._entries.popitem(last=False)
 
+    def pop(self, key: K) -> V | None:
+        """Forget the entry and return its value, None when it was not there."""
+        return self._entries.pop(key, None)
+
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()

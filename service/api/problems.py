@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -47,6 +48,7 @@ STATUS: dict[str, int] = {
 }
 _CODE_OF_STATUS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
 DEFAULT_RETRY_AFTER_S = 2.0
+LONGEST_RETRY_AFTER_S = 3600.0  # whatever another server asked for
 
 
 class ProblemItem(BaseModel):
@@ -126,10 +128,12 @@ def error_response(error: EigencalError, request_id: str | None) -> Response:
     """Return an error of ours as a response; 503 always says when to come back."""
     headers = {}
     retry_after = error.retry_after_s
+    if retry_after is not None and not math.isfinite(retry_after):
+        retry_after = None
     if STATUS[error.code] == 503 and retry_after is None:
         retry_after = DEFAULT_RETRY_AFTER_S
     if retry_after is not None:
-        headers["Retry-After"] = str(max(1, round(retry_after)))
+        headers["Retry-After"] = str(round(min(max(retry_after, 1.0), LONGEST_RETRY_AFTER_S)))
     if STATUS[error.code] == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return problem_response(error_body(error, request_id), headers)

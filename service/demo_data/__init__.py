@@ -16,7 +16,7 @@ DRAWN_WITH = FOLDER / "drawn_with.json"
 def drawn_with(llm: LLMIdentity, sampling: Sampling) -> dict[str, Any]:
     """Return what decides the distribution of answers, as kept beside the recorded ones."""
     parameters = {name: value for name, value in asdict(sampling).items() if name != "seed"}
-    return asdict(llm) | {"sampling": parameters | {"stop": list(sampling.stop)}}
+    return llm.parts() | {"sampling": parameters | {"stop": list(sampling.stop)}}
 
 
 def recorded_fit(llm: LLMIdentity, sampling: Sampling, num_samples: int) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
@@ -127,7 +127,8 @@ class Calibrator:
         if claimed is None:
             raise InvalidDevData("The answers were drawn with an unknown set-up.")
         for one in now:
-            check_same(claimed, replace(one, model=one.model or claimed.model))
+            # Which model drew the answers was seen when they came; another may answer by now.
+            check_same(claimed, one.drawn_as(claimed) if drawn else one)
         return claimed
 
     async def _fit(self, job: ClaimedJob, material: Material, active: Calibration | None) -> Fitted:

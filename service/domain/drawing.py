@@ -12,6 +12,7 @@ from service.domain.models import (
     Draw,
     EmbedderIdentity,
     Fingerprint,
+    Generation,
     GenerationRequest,
     Sampling,
     service_fingerprint,
@@ -71,15 +72,18 @@ class Drawer:
         self._live_first = live_first or LiveFirst()
         self._patience = patience or Patience()
 
-    def fingerprint(self, row: DevRow, embedder: EmbedderIdentity) -> Fingerprint:
-        """Return what answers to this row are drawn with now; the model is "" until it is known."""
+    def fingerprint(
+        self, row: DevRow, embedder: EmbedderIdentity, drawn: Generation | None = None
+    ) -> Fingerprint:
+        """Return what answers to this row were drawn with; without them, what they would be now."""
         request = self.serving.request(row, 1)
-        return service_fingerprint(self._llm.identity(request), request.sampling, embedder)
+        identity = self._llm.identity(request)
+        return service_fingerprint(identity.of(drawn) if drawn else identity, request.sampling, embedder)
 
     async def learn_model(self, row: DevRow, progress: Progress) -> None:
-        """Make the model's name known, which takes one answer where the server has not been asked yet."""
+        """Make the model that answers known, which takes one answer where none has been drawn yet."""
         request = self.serving.request(row, 1)
-        if not self._llm.identity(request).model:
+        if not self._llm.identity(request).answered:
             await self._patience.keep_trying(lambda: self._llm.generate(request), progress.note)
 
     async def draw(self, job: ClaimedJob, embedder: EmbedderIdentity, progress: Progress) -> None:
@@ -97,11 +101,10 @@ class Drawer:
         """Yield the rows that lack answers."""
         return self._jobs.stored_rows(job_id, incomplete_only=True)
 
-    async def ask(self, request: GenerationRequest, progress: Progress) -> Sequence[Draw]:
+    async def ask(self, request: GenerationRequest, progress: Progress) -> Generation:
         """Return answers, at least one, once it is our turn and the server is there."""
         async with self._free, self._live_first.turn():
-            got = await self._patience.keep_trying(lambda: self._llm.generate(request), progress.note)
-        return got.draws
+            return await self._patience.keep_trying(lambda: self._llm.generate(request), progress.note)
 
     async def bind(self, lease: Lease, fingerprint: Fingerprint) -> None:
         """Store what the answers are drawn with."""
@@ -163,8 +166,8 @@ class _Run:
             self._draws[stored.row.line] = draws
             request = self._drawer.serving.request(stored.row, wanted - len(draws))
             got = await self._drawer.ask(request, self._progress)
-            await self._bind(self._drawer.fingerprint(stored.row, self._embedder))
-            draws = (*draws, *got)[:wanted]
+            await self._bind(self._drawer.fingerprint(stored.row, self._embedder, got))
+            draws = (*draws, *got.draws)[:wanted]
             complete = len(draws) == wanted
             await self._drawer.keep(self._lease, stored.row.line, draws, complete=complete)
 
@@ -179,6 +182,11 @@ class _Run:
 def check_same(bound: Fingerprint, now: Fingerprint) -> None:
     """Raise Conflict when answers would come from another set-up than those already drawn."""
     differs = bound.differs(now)
+    if "model" in differs:
+        raise Conflict(
+            "Answers of one calibration must all come from one model, but these come from two: first "
+            f"{bound.model!r} answered, then {now.model!r}."
+        )
     if differs:
         raise Conflict(
             "Answers of one calibration must all be drawn alike, but these parts differ between its rows, or "

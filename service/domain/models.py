@@ -75,8 +75,10 @@ class Usage:
 class Generation:
     """What came back: at least one draw; `requested - len(draws)` are missing (failed or too late).
 
+    `model`: the one that drew all of them, as it names itself; "" for answers that were supplied.
     `missing_reason`: "deadline" or "error" when draws are missing, else None.
     `queued_s`: how long the request waited for a slot before it went to the model.
+    `omitted`: see `LLMIdentity`.
     """
 
     draws: tuple[Draw, ...]
@@ -85,19 +87,35 @@ class Generation:
     usage: Usage = Usage()
     missing_reason: Literal["deadline", "error"] | None = None
     queued_s: float = 0.0
+    omitted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LLMIdentity:
     """What decides the distribution of the answers, other than the prompt and the sampling.
 
+    `model`: as the server that answers names it, which may be another name than the one asked for.
     `prompt_shape` names or hashes everything put around the prompt; `answer_regex` is "" when none is set.
+    `omitted`: sampling parameters that were not sent since the server refuses them; it uses its own values.
+    `answered`: False while `model` is only the one asked for, since no answer has told it yet.
     """
 
     model: str
     api: str
     prompt_shape: str
     answer_regex: str = ""
+    omitted: tuple[str, ...] = ()
+    answered: bool = field(default=True, compare=False)
+
+    def parts(self) -> dict[str, Any]:
+        """Return what names the model and the text around a prompt."""
+        parts = asdict(self)
+        del parts["omitted"], parts["answered"]
+        return parts
+
+    def of(self, generation: Generation) -> "LLMIdentity":
+        """Return the identity of these very answers: whatever was to be expected, they tell who drew them."""
+        return replace(self, model=generation.model or self.model, omitted=generation.omitted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +172,12 @@ class Fingerprint:
         mine, theirs = self.parts(), other.parts()
         return sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
 
+    def drawn_as(self, other: "Fingerprint") -> "Fingerprint":
+        """Return this set-up with what only answers tell as in the other: the model, what was not sent."""
+        pairs = ((name, value, other.sampling.get(name)) for name, value in self.sampling.items())
+        told = {name: theirs for name, mine, theirs in pairs if mine is None or theirs is None}
+        return replace(self, model=other.model, sampling=self.sampling | told)
+
     def key(self) -> str:
         """Return a stable hash (32 hex digits): the database keeps one active calibration per key."""
         return hashlib.sha256(json.dumps(self.parts(), sort_keys=True).encode()).hexdigest()[:32]
@@ -179,7 +203,8 @@ def service_fingerprint(llm: LLMIdentity, sampling: Sampling, embedder: Embedder
     parameters = asdict(sampling)
     del parameters["seed"]
     parameters["stop"] = list(sampling.stop)
-    return Fingerprint(SERVICE, sampling=parameters, **asdict(llm), **_embedder_parts(embedder))
+    parameters |= dict.fromkeys(llm.omitted)  # None: the server's own value
+    return Fingerprint(SERVICE, sampling=parameters, **llm.parts(), **_embedder_parts(embedder))
 
 
 def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerprint:

@@ -139,7 +139,7 @@ class Scorer:
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
         spectrum_ = await self._spectrum(vectors, counts)
-        applied, warnings = self._applied(command, chosen, len(generation.draws))
+        applied, warnings = self._applied(command, chosen, generation)
         score = self._assemble(spectrum_, texts, counts, generation, applied)
         marks.lap("spectrum")
         about_answers = [*_partial(generation), *_truncated(generation, command)]
@@ -173,20 +173,26 @@ class Scorer:
             return spectrum(vectors, counts, dimension=dimension)
         return await asyncio.to_thread(spectrum, vectors, counts, dimension=dimension)
 
-    def fingerprint(self, command: ScoreCommand) -> Fingerprint:
-        """Return what a calibration must have been fitted with to fit this request."""
+    def fingerprint(self, command: ScoreCommand, generation: Generation | None = None) -> Fingerprint:
+        """Return what a calibration must have been fitted with to fit this request.
+
+        Without the answers, the model is the one that answered such a request last.
+        """
         if command.generation is None:
             return caller_fingerprint(command.source_label, self._embedder.identity)
         request = command.generation
-        return service_fingerprint(self._llm.identity(request), request.sampling, self._embedder.identity)
+        identity = self._llm.identity(request)
+        drawn_by = identity.of(generation) if generation else identity
+        return service_fingerprint(drawn_by, request.sampling, self._embedder.identity)
 
     def _applied(
-        self, command: ScoreCommand, chosen: Calibration | None, num_samples: int
+        self, command: ScoreCommand, chosen: Calibration | None, generation: Generation
     ) -> tuple[Applied | None, list[Warning]]:
         if command.calibration == "none":
             return None, []
-        # Only now: an LLM server's model may be known only once it has answered.
-        return choose(self.fingerprint(command), num_samples, chosen, self.calibrations)
+        # Only now: which model answered is known only once it has.
+        wanted = self.fingerprint(command, generation)
+        return choose(wanted, len(generation.draws), chosen, self.calibrations)
 
     def _assemble(
         self,

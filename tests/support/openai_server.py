@@ -81,7 +81,7 @@ def answers(*texts: str, at_most: int | None = None, finish: str = "stop", model
         count = asked if at_most is None else min(asked, at_most)
         given = [cycle[i % len(cycle)] for i in range(count)]
         if exchange.body.get("stream"):
-            await stream(*given)(exchange)
+            await stream(*given, model=model)(exchange)
         else:
             await exchange.send(200, completion(exchange, given, finish, model))
 
@@ -112,18 +112,18 @@ async def drop(exchange: Exchange) -> None:
     exchange.writer.close()
 
 
-def stream(*texts: str, then: Behaviour | None = None, error: Any = None) -> Behaviour:
+def stream(*texts: str, then: Behaviour | None = None, error: Any = None, model: str = MODEL) -> Behaviour:
     """Stream each text in two pieces and finish it; then `[DONE]`, or what `then` does, or an error event."""
 
     async def behave(exchange: Exchange) -> None:
         await exchange.start_stream()
         for i, text in enumerate(texts):
             for piece, finish in ((text[:2], None), (text[2:], "stop")):
-                await exchange.event(_chunk(exchange, i, piece, finish))
+                await exchange.event(_chunk(exchange, i, piece, finish, model))
         if error is not None:
             await exchange.event(error)
         if then is not None:
-            await exchange.event(_chunk(exchange, len(texts), "unfini", None))
+            await exchange.event(_chunk(exchange, len(texts), "unfini", None, model))
             await then(exchange)
             return
         await exchange.event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": len(texts)}})
@@ -133,10 +133,10 @@ def stream(*texts: str, then: Behaviour | None = None, error: Any = None) -> Beh
     return behave
 
 
-def _chunk(exchange: Exchange, index: int, piece: str, finish: str | None) -> dict[str, Any]:
+def _chunk(exchange: Exchange, index: int, piece: str, finish: str | None, model: str) -> dict[str, Any]:
     chat = exchange.path.endswith("/chat/completions")
     text = {"delta": {"content": piece}} if chat else {"text": piece}
-    return {"model": MODEL, "choices": [{"index": index, "finish_reason": finish, **text}]}
+    return {"model": model, "choices": [{"index": index, "finish_reason": finish, **text}]}
 
 
 @dataclass

@@ -36,12 +36,13 @@ class KeptAnswers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How answers are drawn: at most `slots` requests at once."""
+    """How answers are drawn: at most `slots` requests at once. model: asked for; "": not known before."""
 
     llm: LanguageModel
     serving: Serving
     kept: KeptAnswers
     slots: int = 1
+    model: str = ""
 
     def at(self, sampling_temperature: float) -> "Source":
         """Return the same source at another sampling temperature."""
@@ -90,7 +91,8 @@ async def _draw(split: str, row: DevRow, num_samples: int, source: Source) -> tu
     while len(draws) < num_samples:
         asked = replace(request, num_samples=num_samples - len(draws))
         got = await PATIENCE.keep_trying(partial(source.llm.generate, asked), _silent)
-        source.kept.add(key, got.draws, asdict(source.llm.identity(request)), got.model)
+        drawn_by = {**source.llm.identity(request).parts(), "model": source.model or got.model}
+        source.kept.add(key, got.draws, drawn_by, got.model)
         draws = (*draws, *got.draws)[:num_samples]
     return draws
 
@@ -121,14 +123,14 @@ def setups(llm: LanguageModel, serving: Serving, rows: Sequence[DevRow]) -> dict
 
 
 def _setup(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:
-    identity = asdict(llm.identity(request))
+    identity = llm.identity(request).parts()
     sampling = {f"sampling.{k}": v for k, v in asdict(request.sampling).items() if k != "seed"}
     sampling["sampling.stop"] = list(request.sampling.stop)
     return {**{k: v for k, v in identity.items() if k != "model"}, **sampling}
 
 
 def model_of(llm: LanguageModel, serving: Serving, rows: Sequence[DevRow]) -> str:
-    """Return the name of the model that would answer now; "" while the server has not told it."""
+    """Return the model asked for, as long as nothing has answered; "" while the server has not told it."""
     return llm.identity(serving.request(rows[0], 1)).model
 
 

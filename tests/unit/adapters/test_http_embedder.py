@@ -246,3 +246,17 @@ def test_stopped_embedder_says_so() -> None:
             await embedder.embed(["a"])
 
     with_embedder(Server(), scenario)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"), [("1e9", 30.0), ("nan", None), ("inf", None), ("-3", 0.0), ("soon", None)]
+)
+def test_a_time_to_come_back_is_bounded(asked: str, told: float | None) -> None:
+    server = Server(*[httpx.Response(503, headers={"Retry-After": asked}) for _ in range(12)])
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        with pytest.raises(EmbedderUnavailable) as caught:
+            await embedder.embed(["a"])
+        assert caught.value.retry_after_s == told
+
+    with_embedder(server, scenario)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from service.adapters.llm_habits import KEPT_S, MAX_KEPT, Habits
 from service.adapters.llm_http import HttpLanguageModel
 from service.adapters.prompting import PromptShape
 from service.domain.errors import (
@@ -136,7 +137,6 @@ def test_model_is_asked_once_when_none_is_configured() -> None:
         await asyncio.gather(llm.generate(ask()), llm.generate(ask()))
         assert server.gets == ["/v1/models"]
         assert {body["model"] for body in server.bodies} == {"first"}
-        assert llm.identity(ask()).model == "first"
         assert llm.identity(ask(model="own")).model == "own"
 
     played(scenario, server={"models": ("first", "second")}, model=None)
@@ -238,7 +238,7 @@ def test_the_rest_is_asked_in_parallel_and_the_server_remembered(deadline_s: flo
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         first = await llm.generate(ask(5, deadline_s=deadline_s))
         assert (len(first.draws), first.missing_reason) == (5, None)
-        assert [body["n"] for body in server.bodies] == [5, 1, 1, 1, 1]
+        assert [body["n"] for body in server.bodies] == [5, 4, 1, 1, 1]
         assert first.usage.prompt_tokens == 5 * 7
         await llm.generate(ask(5, deadline_s=deadline_s))
         assert [body["n"] for body in server.bodies[5:]] == [1] * 5
@@ -250,7 +250,7 @@ def test_a_capped_server_is_asked_in_calls_of_its_size() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         assert len((await llm.generate(ask(10))).draws) == 10
         assert len((await llm.generate(ask(10))).draws) == 10
-        assert [body["n"] for body in server.bodies] == [10, 4, 2, 4, 4, 2]
+        assert [body["n"] for body in server.bodies] == [10, 6, 2, 4, 4, 2]
 
     played(scenario, default=answers(at_most=4))
 
@@ -277,9 +277,10 @@ def test_a_refused_extra_is_dropped_and_remembered(name: str) -> None:
         request = ask(3, priority=1, deadline_s=10.0)
         assert len((await llm.generate(request)).draws) == 3
         await llm.generate(request)
-        assert [name in body for body in server.bodies] == [True, False, False]
+        await llm.generate(request)
+        assert [name in body for body in server.bodies] == [True, False, True, False, False]
 
-    played(scenario, refusal, use_priority=True)
+    played(scenario, refusal, answers(), refusal, use_priority=True)
 
 
 def test_a_refused_top_k_that_was_asked_for_is_an_error() -> None:
@@ -288,8 +289,14 @@ def test_a_refused_top_k_that_was_asked_for_is_an_error() -> None:
 
 
 def test_a_refused_n_is_asked_one_by_one() -> None:
-    _, bodies = generated(ask(3), status(400, {"error": {"message": "'n' : must be at most 1"}}))
-    assert [body["n"] for body in bodies] == [3, 1, 1, 1]
+    refusal = status(400, {"error": {"message": "'n' : must be at most 1"}})
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await llm.generate(ask(4))
+        await llm.generate(ask(3))
+        assert [body["n"] for body in server.bodies] == [4, 1, 3, 1, 1, 1, 1, 1, 1]
+
+    played(scenario, refusal, answers(), refusal)
 
 
 def test_an_error_that_only_names_n_is_not_held_against_later_requests() -> None:
@@ -308,11 +315,13 @@ def test_a_top_k_asked_for_is_sent_to_a_server_that_refused_none() -> None:
     refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: top_k"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        await llm.generate(ask(3))
+        for _ in range(2):
+            await llm.generate(ask(3))
         await llm.generate(ask(3, sampling=Sampling(top_k=5)))
-        assert [body.get("top_k") for body in server.bodies] == [0, None, 5]
+        await llm.generate(ask(3))
+        assert [body.get("top_k") for body in server.bodies] == [0, None, 0, None, 5, None]
 
-    played(scenario, refusal)
+    played(scenario, refusal, answers(), refusal)
 
 
 def test_a_model_that_was_learnt_is_asked_for_again_when_it_is_gone() -> None:
@@ -326,6 +335,187 @@ def test_a_model_that_was_learnt_is_asked_for_again_when_it_is_gone() -> None:
         assert [body["model"] for body in server.bodies] == [MODEL, "another"]
 
     played(scenario, gone, model=None)
+
+
+# What was seen once is no habit
+
+
+def habits_of(llm: HttpLanguageModel) -> Habits:
+    return llm._habits
+
+
+def sizes(server: OpenAIServer) -> list[int]:
+    return [body["n"] for body in server.bodies]
+
+
+def given_up(*reasons: str) -> Behaviour:
+    """Answer with a choice for each reason."""
+    said = {"role": "assistant", "content": "Paris"}
+    choices = [{"index": i, "finish_reason": r, "message": said} for i, r in enumerate(reasons)]
+    return status(200, {"model": MODEL, "choices": choices})
+
+
+async def given_up_in_stream(exchange: Exchange) -> None:
+    await exchange.start_stream()
+    for i, reason in enumerate(["stop", "abort", None]):
+        told = {"index": i, "delta": {"content": "Paris"}, "finish_reason": reason}
+        await exchange.event({"model": MODEL, "choices": [told]})
+    await exchange.event("[DONE]")
+    exchange.writer.close()
+
+
+@pytest.mark.parametrize(
+    ("hiccup", "deadline_s"),
+    [(given_up("stop", "abort", "abort"), None), (given_up_in_stream, 10.0), (answers(at_most=1), None)],
+)
+def test_one_reply_with_few_choices_is_no_habit(hiccup: Behaviour, deadline_s: float | None) -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        for _ in range(3):
+            assert len((await llm.generate(ask(10, deadline_s=deadline_s))).draws) == 10
+        assert sizes(server) == [10, 9, 10, 10]
+
+    played(scenario, hiccup)
+
+
+def test_choices_given_up_again_and_again_are_no_habit_but_end() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        assert len((await llm.generate(ask(6))).draws) == 6
+        assert sizes(server) == [6, 5, 1, 1, 1, 1]
+        server.default = answers()
+        await llm.generate(ask(6))
+        assert sizes(server)[6:] == [6]
+
+    played(scenario, *[given_up("stop", "abort")] * 2)
+
+
+def test_few_choices_for_reasons_of_their_own_two_times_apart_are_no_habit() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        for _ in range(4):
+            await llm.generate(ask(6))
+        assert sizes(server) == [6, 5, 6, 6, 5, 6]
+
+    played(scenario, answers(at_most=1), answers(), answers(), answers(at_most=1))
+
+
+def test_calls_that_fell_short_at_the_same_time_are_one_sight() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await asyncio.gather(*(llm.generate(ask(6)) for _ in range(4)))
+        await llm.generate(ask(6))
+        assert sizes(server)[-1] == 6
+
+    played(scenario, *[answers(at_most=1)] * 4)
+
+
+def test_habits_are_forgotten_after_a_while() -> None:
+    refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: top_k"}})
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        for _ in range(3):
+            await llm.generate(ask(4))
+        assert (sizes(server)[-4:], "top_k" in server.bodies[-1]) == ([1] * 4, False)
+        server.default = answers()
+        now = habits_of(llm).clock()
+        habits_of(llm).clock = lambda: now + KEPT_S + 1
+        generation = await llm.generate(ask(4))
+        assert (sizes(server)[-1], server.bodies[-1]["top_k"], generation.omitted) == (4, 0, ())
+
+    script = [refusal, answers(at_most=1), refusal, answers(at_most=1)]
+    played(scenario, *script, default=answers(at_most=1))
+
+
+def test_what_the_callers_name_is_forgotten_in_the_end() -> None:
+    habits = Habits()
+    for i in range(3 * MAX_KEPT):
+        for _ in range(2):
+            habits.saw_choices(f"m{i}", asked=4, brought=1, began=habits.clock())
+    assert habits.choices("m0") is None
+    assert habits.choices(f"m{3 * MAX_KEPT - 1}") == 1
+
+
+@pytest.mark.parametrize("name", ["top_k", "priority", "stream_options"])
+def test_an_error_that_only_names_a_parameter_costs_it_nothing(name: str) -> None:
+    """Such as one that lists the request, or a refusal of something else."""
+    refusal = status(400, {"error": {"message": f"Bad request with {name}: too long"}})
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        request = ask(3, priority=1, deadline_s=10.0)
+        for _ in range(2):
+            with pytest.raises(LLMError):
+                await llm.generate(request)
+        generation = await llm.generate(request)
+        assert (name in server.bodies[-1], generation.omitted) == (True, ())
+
+    played(scenario, *[refusal] * 4, use_priority=True)
+
+
+def test_a_sampling_parameter_that_was_not_sent_is_told() -> None:
+    refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: top_k"}})
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        generation = await llm.generate(ask(3))
+        assert generation.omitted == llm.identity(ask()).omitted == ("top_k",)
+        assert llm.identity(ask(sampling=Sampling(top_k=5))).omitted == ()
+        generation = await llm.generate(ask(3))
+        assert generation.omitted == llm.identity(ask()).omitted == ()
+
+    played(scenario, refusal)
+
+
+# Who answers
+
+
+def test_the_model_that_answers_is_the_one_told() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        assert (llm.identity(ask()).model, llm.identity(ask()).answered) == ("alias", False)
+        generation = await llm.generate(ask())
+        assert generation.model == llm.identity(ask()).model == MODEL
+        assert llm.identity(ask()).answered
+        server.default = answers(model="another")
+        assert (await llm.generate(ask())).model == llm.identity(ask()).model == "another"
+
+    played(scenario, model="alias")
+
+
+def test_a_server_that_tells_no_model_is_taken_at_its_word() -> None:
+    generation, _ = generated(ask(1), raw(b'{"choices": [{"text": "a"}]}'), model="alias", api="completions")
+    assert generation.model == "alias"
+
+
+@pytest.mark.parametrize("name", ["x" * 257, "line\nbreak", "\u0000"])
+def test_what_is_no_name_is_a_bad_response(name: str) -> None:
+    assert isinstance(failure(ask(), answers(model=name)), LLMBadResponse)
+
+
+def test_answers_of_two_models_are_drawn_again() -> None:
+    """One by one, since the server ignores n; it changes its model in the midst."""
+    one, two = answers("a", at_most=1, model="m1"), answers("b", at_most=1, model="m2")
+    generation, bodies = generated(ask(3), one, two, default=two)
+    assert (texts(generation), generation.model) == (["b"] * 3, "m2")
+    assert generation.usage.prompt_tokens == 7 * len(bodies)
+
+
+def test_answers_of_two_models_are_never_mixed() -> None:
+    turn = iter(range(99))
+
+    async def balanced(exchange: Exchange) -> None:
+        await answers(at_most=1, model=f"m{next(turn) % 2}")(exchange)
+
+    error = failure(ask(3), default=balanced)
+    assert isinstance(error, LLMBadResponse)
+    assert "two models" in error.detail
+
+
+def test_a_stream_that_changes_its_model_keeps_what_was_finished_before() -> None:
+    async def behave(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        for i, model in enumerate(["m1", "m1", "m2"]):
+            told = {"index": i, "delta": {"content": model}, "finish_reason": "stop"}
+            await exchange.event({"model": model, "choices": [told]})
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    generation, _ = generated(ask(3, deadline_s=10.0), behave)
+    assert (texts(generation), generation.model, generation.missing_reason) == (["m1"] * 2, "m1", "error")
 
 
 # Errors and retries

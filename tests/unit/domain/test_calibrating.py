@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.llm_http import HttpLanguageModel
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
 from service.domain import calibrating
 from service.domain.calibrating import Calibrator
@@ -24,6 +25,7 @@ from service.domain.material import Embedding, full_number
 from service.domain.models import Sampling
 from service.domain.patience import Patience
 from service.spectral.maps import DepolarizedMap
+from tests.support.openai_server import OpenAIServer, answers
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
 QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30)
@@ -54,7 +56,7 @@ class Bench:
     jobs: SqlJobs
     calibrations: SqlCalibrations
     embedder: FakeEmbedder
-    llm: FakeLLM
+    llm: Any
 
     async def run(
         self, rows: Sequence[DevRow], options: CalibrateOptions | None = None
@@ -161,6 +163,30 @@ async def test_the_service_draws(bench: Bench) -> None:
     assert bench.llm.requests == []
     assert again.fingerprint == found.fingerprint
     assert again.parameters == found.parameters
+
+
+async def test_it_is_of_the_model_that_drew_whoever_answers_by_now(bench: Bench) -> None:
+    embed = bench.embedder.embed
+
+    async def meanwhile(texts: Sequence[str]) -> Any:
+        bench.llm.model = "later"
+        return await embed(texts)
+
+    bench.embedder.embed = meanwhile  # type: ignore[method-assign]
+    rows = made_rows()
+    bench.llm.answers = {f"q{i}": rows[i].samples or () for i in range(40)}
+    found, _ = await bench.run([replace(row, samples=None) for row in rows])
+    assert (found.fingerprint.model, bench.llm.model) == ("fake-llm", "later")
+
+
+async def test_answers_vouched_for_are_of_the_model_that_answers(bench: Bench) -> None:
+    async with OpenAIServer(default=answers(model="told")) as server:
+        bench.llm = HttpLanguageModel(server.url, model="asked")
+        found, _ = await bench.run(made_rows(), CalibrateOptions(drawn_by="service"))
+        again, _ = await bench.run(made_rows(), CalibrateOptions(drawn_by="service"))
+        assert found.fingerprint == again.fingerprint
+        assert (found.fingerprint.model, len(server.bodies)) == ("told", 1)
+        await bench.llm.stop()
 
 
 async def test_equal_input_gives_equal_numbers(bench: Bench) -> None:

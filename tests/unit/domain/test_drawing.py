@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.llm_http import HttpLanguageModel
 from service.adapters.store import ActiveCalibrations, Database, SqlJobs
 from service.domain.drawing import LOW_PRIORITY, REFUSED_AT_FIRST, Drawer, Serving
 from service.domain.errors import (
@@ -22,10 +23,18 @@ from service.domain.errors import (
 )
 from service.domain.job_store import ClaimedJob, LeaseLostError
 from service.domain.jobs import CalibrateOptions, DevRow
-from service.domain.models import GenerationRequest, Message, Sampling
+from service.domain.models import (
+    Fingerprint,
+    GenerationRequest,
+    LLMIdentity,
+    Message,
+    Sampling,
+    service_fingerprint,
+)
 from service.domain.patience import Patience
 from service.domain.progress import Progress
 from service.domain.yielding import LiveFirst
+from tests.support.openai_server import Behaviour, OpenAIServer, answers
 
 ROWS = 30
 SERVING = Serving(5, Sampling(max_tokens=7), Sampling(max_tokens=7))
@@ -52,7 +61,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlJobs]:
 
 
 class Case:
-    def __init__(self, store: SqlJobs, llm: FakeLLM, job: ClaimedJob, drawer: Drawer) -> None:
+    def __init__(self, store: SqlJobs, llm: Any, job: ClaimedJob, drawer: Drawer) -> None:
         self.store, self.llm, self.job, self.drawer = store, llm, job, drawer
         self.progress = Progress(store, job.lease, "sampling", ROWS, every_s=0)
 
@@ -75,7 +84,7 @@ Make = Callable[..., Any]
 def make(store: SqlJobs) -> Make:
     @asynccontextmanager
     async def making(
-        llm: FakeLLM, rows: list[DevRow] | None = None, serving: Serving = SERVING, **kwargs: Any
+        llm: Any, rows: list[DevRow] | None = None, serving: Serving = SERVING, **kwargs: Any
     ) -> AsyncIterator[Case]:
         options = CalibrateOptions(num_samples=kwargs.pop("num_samples", None))
         job, _ = await store.submit(rows or prompts(), options)
@@ -229,8 +238,57 @@ async def test_patience_ends(make: Make) -> None:
 async def test_a_changed_set_up_is_refused(make: Make) -> None:
     async with make(FakeLLM(deliver=1)) as case:
         case.llm._on_request = lambda _: setattr(case.llm, "model", f"m{len(case.llm.requests) // 20}")
-        with pytest.raises(Conflict, match="model"):
+        with pytest.raises(Conflict, match="first 'm0' answered, then 'm1'"):
             await case.draw()
+
+
+@asynccontextmanager
+async def over_http(*script: Behaviour, default: Behaviour) -> AsyncIterator[HttpLanguageModel]:
+    async with OpenAIServer(script, default=default) as server:
+        llm = HttpLanguageModel(server.url, model="asked")
+        await llm.start()
+        yield llm
+        await llm.stop()
+
+
+async def test_the_model_that_answered_is_bound_not_the_one_asked_for(make: Make) -> None:
+    async with over_http(default=answers(model="told")) as llm, make(llm) as case:
+        await case.draw()
+        bound = await case.store.fingerprint(case.job.lease.job_id)
+        assert bound is not None
+        assert bound.model == "told"
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+async def test_a_server_that_answers_as_another_model_under_the_same_name(make: Make, slots: int) -> None:
+    first = [answers(model="m1")] * 7
+    async with over_http(*first, default=answers(model="m2")) as llm, make(llm, slots=slots) as case:
+        with pytest.raises(Conflict, match="first 'm1' answered, then 'm2'"):
+            await case.draw()
+        bound = await case.store.fingerprint(case.job.lease.job_id)
+        assert bound is not None
+        assert bound.model == "m1"
+        # No more than the seven by m1 were kept.
+        assert sum(bool(row) for row in await case.answers()) <= 7
+
+
+async def test_who_answers_is_learnt_from_an_answer_where_none_has_been_drawn(make: Make) -> None:
+    async with over_http(default=answers(model="told")) as llm, make(llm) as case:
+        row = prompts(1)[0]
+        assert case.drawer.fingerprint(row, EMBEDDER).model == "asked"
+        await case.drawer.learn_model(row, case.progress)
+        assert case.drawer.fingerprint(row, EMBEDDER).model == "told"
+
+
+def test_a_set_up_is_compared_without_what_only_answers_tell() -> None:
+    def fingerprint(model: str, omitted: tuple[str, ...] = (), shape: str = "s") -> Fingerprint:
+        return service_fingerprint(LLMIdentity(model, "chat", shape, "", omitted), Sampling(), EMBEDDER)
+
+    bound, without = fingerprint("m1"), fingerprint("m2", ("top_k",))
+    assert bound.differs(without) == ["model", "sampling.top_k"]
+    assert without.drawn_as(bound) == bound
+    assert bound.drawn_as(without) == without
+    assert fingerprint("m1", shape="t").drawn_as(bound).differs(bound) == ["prompt_shape"]
 
 
 async def test_prompts_and_messages_that_stop_elsewhere_cannot_share(make: Make) -> None:

@@ -1,0 +1,32 @@
+"""The header that sends a caller away for a while."""
+
+import math
+
+import pytest
+
+from service.adapters.fakes import FakeLLM
+from service.domain.errors import LLMUnavailable
+from tests.api.conftest import Client
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (None, "2"),
+        (math.nan, "2"),
+        (math.inf, "2"),
+        (-math.inf, "2"),
+        (-5.0, "1"),
+        (7.4, "7"),
+        (1e300, "3600"),
+    ],
+)
+async def test_it_is_a_sane_number_of_seconds(
+    client: Client, llm: FakeLLM, asked: float | None, told: str
+) -> None:
+    llm.fail_with = [LLMUnavailable("The LLM server refuses work for now.", retry_after_s=asked)]
+    async with client() as http:
+        response = await http.post("/score", json={"prompt": "p"})
+    assert (response.status_code, response.headers["retry-after"]) == (503, told)

@@ -1,0 +1,235 @@
+"""POST /score with the real client and an LLM server on a socket that is not what it was taken for."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.adapters.fakes import FakeEmbedder
+from service.adapters.llm_http import HttpLanguageModel
+from service.adapters.memory_store import MemoryStore
+from service.app import create_app, defaults_of, own_keys
+from service.domain.models import Generation, service_fingerprint
+from service.domain.scoring import ScoreCommand
+from service.settings import Settings
+from tests.api.test_score import Active, calibration
+from tests.support.openai_server import MODEL, Exchange, OpenAIServer, answers, raw, status
+
+pytestmark = pytest.mark.anyio
+EMBEDDER = FakeEmbedder(8)
+Post = Callable[..., Any]
+Opened = Callable[..., AbstractAsyncContextManager[Post]]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    """Return what opens the application on a server and yields a function that scores."""
+
+    @asynccontextmanager
+    async def opening(server: OpenAIServer, **values: Any) -> AsyncIterator[Post]:
+        store = MemoryStore()
+        store.calibrations = values.pop("calibrations", store.calibrations)
+        settings = Settings(
+            data_dir=tmp_path, llm_backend="vllm", llm_url=server.url, **({"llm_model": MODEL} | values)
+        )
+        app = create_app(settings, embedder=EMBEDDER, store=store)
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+
+                async def post(**body: Any) -> httpx.Response:
+                    return await http.post("/score", json={"prompt": "Which?", "num_samples": 4} | body)
+
+                post.app = app  # type: ignore[attr-defined]
+                yield post
+
+    return opening
+
+
+def fitted(model: str, *, omitted: tuple[str, ...] = ()) -> Active:
+    """Return an active calibration of the service's own set-up with this model."""
+    defaults = defaults_of(Settings(llm_backend="vllm"))
+    llm = HttpLanguageModel("http://127.0.0.1:9", model=model)
+    request = defaults.request(prompt="Which?")
+    drawn = Generation((), 0, model, omitted=omitted)
+    llm_identity = llm.identity(request).of(drawn)
+    return Active(calibration(service_fingerprint(llm_identity, request.sampling, EMBEDDER.identity), 20))
+
+
+# Who answered
+
+
+async def test_a_server_that_ignores_the_name_is_not_served_with_another_models_calibration(
+    opened: Opened,
+) -> None:
+    async with OpenAIServer(default=answers(model="m2")) as server:
+        async with opened(server, llm_model="m1", calibrations=fitted("m1")) as post:
+            body = (await post()).json()
+        async with opened(server, llm_model="m1", calibrations=fitted("m2")) as post:
+            right = (await post()).json()
+    assert (body["model"], body["calibrated"]) == ("m2", False)
+    assert body["warnings"][0]["differs"] == ["model"]
+    assert (right["model"], right["calibrated"]) == ("m2", True)
+
+
+@pytest.mark.parametrize("deadline", [{}, {"deadline_ms": 10_000}])
+async def test_what_another_request_learnt_does_not_change_who_answered_this_one(
+    opened: Opened, deadline: dict[str, int]
+) -> None:
+    """No model is configured; a draw by m1 ends after the server has been replaced by one of m2."""
+    go = asyncio.Event()
+
+    async def slow(exchange: Exchange) -> None:
+        await go.wait()
+        await answers(model="m1")(exchange)
+
+    gone = status(404, {"error": {"message": "The model `m1` does not exist."}})
+    script = [slow, gone, answers(model="m2")]
+    async with OpenAIServer(script, models=("m1",)) as server:
+        async with opened(server, llm_model="", calibrations=fitted("m2")) as post:
+            first = asyncio.create_task(post(**deadline))
+            async with asyncio.timeout(10):
+                await server.arrived.wait()
+            server.models = ("m2",)
+            assert (await post()).status_code == 404
+            second = (await post()).json()
+            go.set()
+            body = (await first).json()
+    assert (second["model"], second["calibrated"]) == ("m2", True)
+    assert (body["model"], body["calibrated"]) == ("m1", False)
+
+
+async def test_a_name_that_the_server_answers_with_is_that_of_the_own_set_up(opened: Opened) -> None:
+    active = fitted("openai/m-2024")
+    async with OpenAIServer(default=answers(model="openai/m-2024")) as server:
+        async with opened(server, llm_model="m", calibrations=active) as post:
+            services, key = post.app.state.services, active.any_active()[0].fingerprint.key()
+            assert key not in own_keys(services.defaults, services.scorer)
+            assert (await post()).json()["calibrated"]
+            assert key in own_keys(services.defaults, services.scorer)
+            command = ScoreCommand(services.defaults.request(prompt="?"))
+            assert services.scorer.fingerprint(command).model == "openai/m-2024"
+
+
+async def test_answers_of_two_models_are_no_score(opened: Opened) -> None:
+    turn = iter(range(999))
+
+    async def balanced(exchange: Exchange) -> None:
+        await answers(at_most=1, model=f"m{next(turn) % 2}")(exchange)
+
+    async with OpenAIServer(default=balanced) as server, opened(server) as post:
+        response = await post()
+    assert (response.status_code, response.json()["code"]) == (502, "llm_bad_response")
+
+
+async def test_a_parameter_that_was_not_sent_is_part_of_what_a_calibration_is_bound_to(
+    opened: Opened,
+) -> None:
+    refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: top_k"}})
+
+    async def refusing(exchange: Exchange) -> None:
+        await (refusal if "top_k" in exchange.body else answers())(exchange)
+
+    without = fitted(MODEL, omitted=("top_k",))
+    assert without.any_active()[0].fingerprint.sampling["top_k"] is None
+    for active, calibrated in ((fitted(MODEL), False), (without, True)):
+        async with OpenAIServer(default=refusing) as server, opened(server, calibrations=active) as post:
+            for _ in range(3):
+                body = (await post()).json()
+                assert body["calibrated"] is calibrated
+                differs = [warning["differs"] for warning in body["warnings"]]
+                assert differs == ([] if calibrated else [["sampling.top_k"]])
+            asked = (await post(sampling={"top_k": 5})).json()
+            assert asked["code"] == "llm_error"
+
+
+# What no server should say
+
+
+@pytest.mark.parametrize("asked", ["1e9", "1000000000", "1e999", "nan", "-inf", "-5", "0.001"])
+@pytest.mark.parametrize("code", [429, 503])
+async def test_no_server_sends_a_caller_away_for_years(opened: Opened, asked: str, code: int) -> None:
+    refusal = status(code, {}, {"Retry-After": asked})
+    async with OpenAIServer(default=refusal) as server, opened(server) as post:
+        response = await post(deadline_ms=8_000)
+    assert (response.status_code, response.json()["code"]) == (503, "llm_unavailable")
+    assert 1 <= int(response.headers["retry-after"]) <= 60
+
+
+NONSENSE = ["1e999", "-1e999", "NaN", "1e308", "9" * 400, "-7", '"many"', "true", "null", "[]", "{}"]
+
+
+@pytest.mark.parametrize("number", NONSENSE)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_usage_that_is_no_count_is_unknown(opened: Opened, number: str, streamed: bool) -> None:
+    usage = f'{{"prompt_tokens": {number}, "completion_tokens": 3, "total_tokens": {number}}}'
+    async with OpenAIServer([saying(streamed, usage=usage)]) as server, opened(server) as post:
+        response = await post(**({"deadline_ms": 10_000} if streamed else {}))
+    assert response.status_code == 200
+    assert response.json()["usage"] == {"prompt_tokens": 0, "completion_tokens": 3}
+
+
+@pytest.mark.parametrize("usage", [*NONSENSE, '"none"', "[1]"])
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_usage_that_is_none_is_unknown(opened: Opened, usage: str, streamed: bool) -> None:
+    async with OpenAIServer([saying(streamed, usage=usage)]) as server, opened(server) as post:
+        response = await post(**({"deadline_ms": 10_000} if streamed else {}))
+    assert response.json()["usage"] == {"prompt_tokens": 0, "completion_tokens": 0}
+
+
+@pytest.mark.parametrize("value", [*NONSENSE, "[" * 50_000 + "]" * 50_000])
+@pytest.mark.parametrize(
+    "field", ["index", "finish_reason", "text", "logprobs", "logprob", "model", "choices", "choice", "all"]
+)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_nonsense_in_any_field_is_no_internal_error(
+    opened: Opened, field: str, value: str, streamed: bool
+) -> None:
+    async with OpenAIServer([saying(streamed, **{field: value})]) as server, opened(server) as post:
+        response = await post(**({"deadline_ms": 10_000} if streamed else {}))
+    assert response.status_code in (200, 502), response.text
+    assert response.json().get("code") in (None, "llm_bad_response", "llm_error")
+    json.loads(response.content, parse_constant=pytest.fail)  # no NaN and no Infinity
+
+
+@pytest.mark.parametrize("line", ["7", '"error"', '["error"]', '{"error": null}', "null", '{"error": 1e999}'])
+async def test_a_line_of_a_stream_that_is_no_chunk(opened: Opened, line: str) -> None:
+    async def behave(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        await exchange.event(line)
+        exchange.writer.close()
+
+    async with OpenAIServer([behave]) as server, opened(server) as post:
+        response = await post(deadline_ms=10_000)
+    assert response.json()["code"] in ("llm_bad_response", "llm_error", "llm_unavailable")
+
+
+PLAIN = {"finish_reason": '"stop"', "text": '"Paris"', "logprob": "-1", "model": f'"{MODEL}"', "usage": "{}"}
+
+
+def saying(streamed: bool, **fields: str) -> Callable[[Exchange], Any]:
+    """Answer with four choices whose fields hold this JSON, as a whole or as a stream."""
+    field = PLAIN | fields
+    message = "delta" if streamed else "message"
+    logprobs = fields.get("logprobs", f'{{"content": [{{"logprob": {field["logprob"]}}}]}}')
+
+    def choice(i: int) -> str:
+        said = f'"index": {fields.get("index", i)}, "finish_reason": {field["finish_reason"]}'
+        return f'{{{said}, "{message}": {{"content": {field["text"]}}}, "logprobs": {logprobs}}}'
+
+    choices = ", ".join(fields.get("choice", choice(i)) for i in range(4))
+    whole = f'"model": {field["model"]}, "usage": {field["usage"]}, '
+    whole = fields.get("all", f'{{{whole} "choices": {fields.get("choices", f"[{choices}]")}}}')
+
+    async def stream(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        await exchange.event(whole)
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    return stream if streamed else raw(whole.encode())
