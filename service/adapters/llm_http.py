@@ -12,6 +12,7 @@ import httpx
 
 from service.adapters.llm_client import CompletionClient, Outcome
 from service.adapters.llm_errors import refused_parameter
+from service.adapters.llm_line import Ticket
 from service.adapters.llm_wire import Choice, WireOptions, build_body
 from service.adapters.prompting import PromptShape
 from service.domain.errors import DeadlineExceeded, EigencalError, LLMUnavailable, ModelNotFound
@@ -27,8 +28,10 @@ class HttpLanguageModel:
     """Draws answers from a server.
 
     `base_url` with or without /v1; `model` None or "": the first that the server lists, asked once.
-    Deadlines: without `deadline_s` a call is plain, and a server silent for `timeout_s` is DeadlineExceeded;
-    with it the answer is streamed, and what has been finished by then is returned. A sampling temperature
+    Deadlines: without `deadline_s` a call is plain, and one without an answer after `timeout_s` (waiting and
+    retries included) is DeadlineExceeded; with it the answer is streamed, and what has been finished by then
+    is returned. Past `max_waiting` calls in line a request is Overloaded; those of jobs (`priority` above 0)
+    are not. A sampling temperature
     of 0 makes all answers equal: one is drawn and repeated. A seed is hashed per call (see `spread_seed`).
     Connect errors, 429, 502, 503 and 504 are tried again `max_retries` times, Retry-After up to 5 s honoured.
     """
@@ -45,6 +48,7 @@ class HttpLanguageModel:
         connect_timeout_s: float = 5.0,
         max_retries: int = 3,
         max_concurrency: int = 64,
+        max_waiting: int | None = None,
         use_priority: bool = False,
         logprobs: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -56,6 +60,7 @@ class HttpLanguageModel:
             connect_timeout_s=connect_timeout_s,
             max_retries=max_retries,
             max_concurrency=max_concurrency,
+            max_waiting=max_waiting,
             transport=transport,
         )
         self._shape = shape or PromptShape()
@@ -82,12 +87,13 @@ class HttpLanguageModel:
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Draw answers; see the port and the class."""
-        clock = asyncio.get_running_loop().time
-        deadline = None if request.deadline_s is None else clock() + request.deadline_s
-        model = request.model or await self._model_before(deadline)
         copies = request.num_samples if request.sampling.temperature < GREEDY_BELOW else 1
         asked = request.num_samples // copies
-        outcomes, failure = await self._draw(replace(request, num_samples=asked, model=model), deadline)
+        calls = len(self._sizes(request.model or self._model, asked))
+        live = request.priority == 0
+        with self._client.admitted(deadline_s=request.deadline_s, calls=calls, live=live) as ticket:
+            model = request.model or await self._model_before(ticket)
+            outcomes, failure = await self._draw(replace(request, num_samples=asked, model=model), ticket)
         if isinstance(failure, ModelNotFound) and not request.model:
             self._model = (
                 self._configured_model
@@ -125,17 +131,17 @@ class HttpLanguageModel:
             raise LLMUnavailable("The LLM server lists no model.")
         return self._model
 
-    async def _model_before(self, deadline: float | None) -> str:
+    async def _model_before(self, ticket: Ticket) -> str:
         if self._model:
             return self._model
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(ticket.ends):
                 return await self._resolve_model()
         except TimeoutError:
-            raise DeadlineExceeded("No answer came before the deadline.") from None
+            raise ticket.expired() from None
 
     async def _draw(
-        self, request: GenerationRequest, deadline: float | None
+        self, request: GenerationRequest, ticket: Ticket
     ) -> tuple[list[Outcome], EigencalError | None]:
         """Call until all answers are there or something fails; return the outcomes and the first failure.
 
@@ -147,7 +153,7 @@ class HttpLanguageModel:
         while missing > 0:
             sizes = self._sizes(request.model or "", missing)
             done = await asyncio.gather(
-                *(self._call(request, n, calls + i, deadline) for i, n in enumerate(sizes)),
+                *(self._call(request, n, calls + i, ticket) for i, n in enumerate(sizes)),
                 return_exceptions=True,
             )
             outcomes += [item for item in done if isinstance(item, Outcome)]
@@ -166,7 +172,7 @@ class HttpLanguageModel:
         size = min(count, self._choices_per_call.get(model, count))
         return [size] * (count // size) + ([count % size] if count % size else [])
 
-    async def _call(self, request: GenerationRequest, n: int, call: int, deadline: float | None) -> Outcome:
+    async def _call(self, request: GenerationRequest, n: int, call: int, ticket: Ticket) -> Outcome:
         path, body = build_body(
             request,
             self._shape,
@@ -174,27 +180,27 @@ class HttpLanguageModel:
             model=request.model or "",
             n=n,
             call=call,
-            stream=deadline is not None,
+            stream=request.deadline_s is not None,
         )
         try:
-            outcome = await self._client.complete(path, body, deadline)
+            outcome = await self._client.complete(path, body, ticket)
         except EigencalError as error:
             name = refused_parameter(error, body)
             if name is None:
                 raise
-            return await self._without(name, request, n, call, deadline)
+            return await self._without(name, request, n, call, ticket)
         if outcome.missing_reason is None and len(outcome.completion.choices) < n:
             self._choices_per_call[request.model or ""] = len(outcome.completion.choices)
         return outcome
 
     async def _without(
-        self, name: str, request: GenerationRequest, n: int, call: int, deadline: float | None
+        self, name: str, request: GenerationRequest, n: int, call: int, ticket: Ticket
     ) -> Outcome:
         """Call again without what the server refused, and remember it."""
         if name != "n":
             self._options = replace(self._options, omitted=self._options.omitted | {name})
-            return await self._call(request, n, call, deadline)
-        outcome = await self._call(request, 1, call, deadline)
+            return await self._call(request, n, call, ticket)
+        outcome = await self._call(request, 1, call, ticket)
         # Only now: an error that merely names n must not cost all later requests n calls each.
         self._choices_per_call[request.model or ""] = 1
         return outcome
