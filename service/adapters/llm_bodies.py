@@ -1,4 +1,4 @@
-"""Reading what an LLM server sends, bounded by what it was asked for: plain or packed, whole or line by line."""
+"""Reading what an LLM server sends, bounded by what it was asked for: plain or packed, whole or in lines."""
 
 import zlib
 from collections.abc import AsyncIterator, Mapping

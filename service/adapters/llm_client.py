@@ -53,8 +53,8 @@ class Outcome:
 class CompletionClient:
     """One server, at most `max_concurrency` calls at once; the rest wait in order (see `Line`).
 
-    `timeout_s`: the longest that a request waits for its answers, in line, connecting and trying again included.
-    `max_waiting`: calls in line past which a request is refused; None: as many as `max_concurrency`.
+    `timeout_s`: the longest that a request waits for its answers: in line, for a connection, for other tries.
+    `max_waiting`: calls in line past which a request is refused.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class CompletionClient:
         connect_timeout_s: float = 5.0,
         max_retries: int = 3,
         max_concurrency: int = 64,
-        max_waiting: int | None = None,
+        max_waiting: int = 16,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.base_url = _api_base(base_url)
         self._timeout_s = timeout_s
         self._attempts = max_retries + 1
-        self._line = Line(max_concurrency, max_concurrency if max_waiting is None else max_waiting)
+        self._line = Line(max_concurrency, max_waiting)
         headers = {"Accept-Encoding": ACCEPTED}
         make = partial(
             httpx.AsyncClient,

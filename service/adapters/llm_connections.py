@@ -1,8 +1,8 @@
 """Connections to an LLM server, one for each call under way, without a common pool.
 
-A pool that many calls share cannot be trusted once calls are cancelled: one that is cancelled while it waits for
-a connection, or in the moment in which one has been made, leaves a connection behind that counts as taken for
-ever. Here a call has a client of its own; when it does not end well, all that this client holds is closed.
+A pool that many calls share cannot be trusted once calls are cancelled: one that is cancelled while it waits
+for a connection, or in the moment in which one has been made, leaves a connection behind that counts as taken
+for ever. Here a call has a client of its own; if it does not end well, all that its client holds is closed.
 """
 
 import asyncio

@@ -48,7 +48,7 @@ class HttpLanguageModel:
         connect_timeout_s: float = 5.0,
         max_retries: int = 3,
         max_concurrency: int = 64,
-        max_waiting: int | None = None,
+        max_waiting: int = 16,
         use_priority: bool = False,
         logprobs: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,

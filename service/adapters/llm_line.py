@@ -1,9 +1,9 @@
 """The line before an LLM server: so many calls at once, so many waiting in order, and refusal past that.
 
-Requests are admitted whole, calls are served one by one: a request whose server gives one answer a call is never
-refused half way because of its own calls. Live requests wait in one queue, jobs in another. Jobs are few (see
-`calibration_share`) and never refused; while both wait, they get one slot in `JOBS_EVERY` that falls free, so
-that neither starves the other.
+Requests are admitted whole, calls are served one by one: a request whose server gives one answer a call is
+never refused half way because of its own calls. Live requests wait in one queue, jobs in another. Jobs are
+few (see `calibration_share`) and never refused; while both wait, they get one slot in `JOBS_EVERY` that falls
+free, so that neither starves the other.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Slot:
 
 
 class Line:
-    """`slots` calls at once, `max_waiting` live calls in line when a request is admitted. One event loop's."""
+    """`slots` calls at once; no request is admitted while `max_waiting` live calls wait. One event loop's."""
 
     def __init__(self, slots: int, max_waiting: int) -> None:
         self._slots = slots
@@ -161,7 +161,7 @@ class Line:
             raise self._too_late(ticket)
 
     def _ahead(self) -> int:
-        """Return how many live calls wait before one that comes now; below 0: so many slots are free for it."""
+        """Return how many live calls wait before one that comes now; below 0: so many slots are free."""
         return len(self._live) + self._coming - self.free
 
     def _worth(self, ticket: Ticket, wait_s: float) -> bool:
