@@ -64,8 +64,8 @@ class Settings(BaseSettings):
     llm_queue: int | None = Field(
         None,
         ge=1,
-        description="Most calls that may wait for the LLM as a request comes; past it: 503. Unset: a quarter of "
-        "the slots, at least 16.",
+        description="Most calls that may wait for the LLM as a request comes; past it: 503. Unset: a "
+        "quarter of the slots, at least 16.",
     )
 
     system_prompt: str = Field(

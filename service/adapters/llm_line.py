@@ -7,7 +7,6 @@ free, so that neither starves the other.
 """
 
 import asyncio
-import math
 import statistics
 from collections import deque
 from collections.abc import Iterator
@@ -26,16 +25,17 @@ TOO_LATE = "Too many requests wait for the LLM to answer this one before its dea
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """A request that was admitted. `ends`: until when its calls may wait and run, on the loop's clock.
+    """A request. `ends`: until when its calls may wait and run, on the loop's clock.
 
-    `has_deadline`: the end is the caller's own deadline. `coming`: calls that have not come to the line yet.
-    `served`: one of them has had a slot.
+    `has_deadline`: the end is the caller's own deadline. `calls`: how many it makes at first. `coming`: those
+    that have been admitted and have not come to the line yet. `served`: one of them has had a slot.
     """
 
     ends: float
     has_deadline: bool = False
     live: bool = True
-    coming: int = 1
+    calls: int = 1
+    coming: int = 0
     served: bool = False
 
     def expired(self) -> DeadlineExceeded:
@@ -86,11 +86,12 @@ class Line:
         """Count the calls of a request until they come to the line. Raises Overloaded, at once."""
         if ticket.live:
             self._refuse(ticket)
+            ticket.coming = ticket.calls
             self._coming += ticket.coming
         try:
             yield
         finally:
-            self._coming -= ticket.coming if ticket.live else 0
+            self._coming -= ticket.coming
             ticket.coming = 0
 
     async def slot(self, ticket: Ticket) -> Slot:
@@ -107,7 +108,7 @@ class Line:
     def _comes(self, ticket: Ticket) -> None:
         if ticket.coming:
             ticket.coming -= 1
-            self._coming -= 1 if ticket.live else 0
+            self._coming -= 1
 
     def take_back(self, slot: Slot, answered: bool) -> None:
         """End the holding of a slot and give it to whose turn it is."""
@@ -176,7 +177,7 @@ class Line:
         return statistics.quantiles(self._times)[0] if len(self._times) > 1 else 0.0
 
     def _retry_after_s(self) -> float:
-        return max(MIN_RETRY_S, float(math.ceil(self._wait_s(max(0, self._ahead())))))
+        return max(MIN_RETRY_S, self._wait_s(max(0, self._ahead())))
 
     def _wait_s(self, ahead: int) -> float:
         """Return how long a call waits behind so many, if each takes the recent median.
