@@ -18,7 +18,8 @@ from service.domain.errors import DeadlineExceeded, EigencalError, Overloaded
 
 JOBS_EVERY = 8
 RECENT = 64  # calls whose times the estimates rest on
-MIN_RETRY_S = 1.0
+MOST_TOLD = 100_000
+MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0
 FULL = "Too many requests wait for the LLM."
 TOO_LATE = "Too many requests wait for the LLM to answer this one before its deadline."
 
@@ -75,6 +76,7 @@ class Line:
         self._coming = 0
         self._given = 0
         self._times: deque[float] = deque(maxlen=RECENT)
+        self._told: deque[float] = deque(maxlen=MOST_TOLD)  # when those who were refused come back
 
     @property
     def free(self) -> int:
@@ -177,7 +179,18 @@ class Line:
         return statistics.quantiles(self._times)[0] if len(self._times) > 1 else 0.0
 
     def _retry_after_s(self) -> float:
-        return max(MIN_RETRY_S, self._wait_s(max(0, self._ahead())))
+        """Return when to come back: after the line, and after half of those who were told so before.
+
+        All at once they would only be refused again, and a thousand refusals a second keep us from scoring.
+        """
+        now = _loop().time()
+        while self._told and self._told[0] <= now:
+            self._told.popleft()
+        each_s = statistics.median(self._times) / self._slots if self._times else 0.0
+        wait_s = self._wait_s(max(0, self._ahead())) + len(self._told) / 2 * each_s
+        wait_s = min(MAX_RETRY_S, max(MIN_RETRY_S, wait_s))
+        self._told.append(now + wait_s)
+        return wait_s
 
     def _wait_s(self, ahead: int) -> float:
         """Return how long a call waits behind so many, if each takes the recent median.

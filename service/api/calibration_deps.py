@@ -24,7 +24,7 @@ class CalibrationServices:
     render_report: Callable[[Mapping[str, Any]], str]
 
 
-def calibration_services(request: Request) -> CalibrationServices:
+async def calibration_services(request: Request) -> CalibrationServices:
     """Return the services of the application that got the request."""
     found: CalibrationServices = request.app.state.calibration_services
     return found

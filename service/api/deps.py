@@ -40,7 +40,7 @@ class Services:
     batch_concurrency: int
 
 
-def services(request: Request) -> Services:
+async def services(request: Request) -> Services:
     """Return the services of the application that got the request."""
     found: Services = request.app.state.services
     return found

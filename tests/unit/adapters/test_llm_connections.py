@@ -64,7 +64,7 @@ def test_closing_does_not_take_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_whole_answer_keeps_its_connection_for_a_while_and_no_other_does() -> None:
     async def main() -> None:
         async with OpenAIServer() as server:
-            lent = Connections(lambda: httpx.AsyncClient(), kept_s=0.2)
+            lent = Connections(httpx.AsyncClient, kept_s=0.2)
 
             async def get(then: Exception | None = None) -> None:
                 async with lent.one() as http:

@@ -194,3 +194,19 @@ def test_a_server_that_has_stopped_answering_makes_the_line_look_long() -> None:
         assert caught.value.retry_after_s == pytest.approx(31, abs=1)
 
     played(scenario)
+
+
+def test_the_refused_are_not_all_told_to_come_back_at_once() -> None:
+    async def scenario() -> None:
+        line, told = Line(1, 1), []
+        await learnt(line, 2.0)
+        await line.slot(ticket())
+        await waiter(line, ticket())
+        for _ in range(21):
+            with pytest.raises(Overloaded) as caught, line.admitted(ticket()):
+                pass
+            told.append(caught.value.retry_after_s)
+        assert told == sorted(told)
+        assert told[-1] - told[0] == pytest.approx(20, abs=1)
+
+    played(scenario)
