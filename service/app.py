@@ -104,7 +104,7 @@ def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
             settings.data_dir / "weights",
             shape=shape,
             threads=settings.llm_threads,
-            max_waiting=settings.llm_queue,
+            max_waiting=settings.resolved_llm_queue(),
         )
     from service.adapters.llm_http import HttpLanguageModel
 
@@ -116,6 +116,7 @@ def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
         shape=shape,
         timeout_s=settings.llm_timeout_s,
         max_concurrency=settings.llm_slots,
+        max_waiting=settings.resolved_llm_queue(),
         use_priority=settings.llm_priority,
         logprobs=logprobs,
     )

@@ -16,6 +16,7 @@ PREFIX = "EIGENCAL_"
 FOR_TESTS = f"{PREFIX}TEST_"
 # Most tokens of an answer by default (docs/decisions/0015): a few sentences, and an answer on one line.
 CHAT_TOKENS, SHORT_TOKENS = 256, 64
+LEAST_LLM_QUEUE = 16
 
 
 class Settings(BaseSettings):
@@ -52,7 +53,9 @@ class Settings(BaseSettings):
     )
     llm_api_key: SecretStr = Field(SecretStr(""), description="Bearer key sent to the LLM server.")
     llm_timeout_s: float = Field(
-        120.0, gt=0, description="Longest wait for one answer of the LLM server, in seconds."
+        120.0,
+        gt=0,
+        description="Longest wait for the LLM server's answers, in line included, in seconds.",
     )
     llm_slots: int = Field(64, ge=1, description="Most requests to the LLM server at once; the rest wait.")
     llm_priority: bool = Field(
@@ -60,7 +63,12 @@ class Settings(BaseSettings):
         description="Send vLLM's `priority` (needs `--scheduling-policy priority`): calibration gives way.",
     )
     llm_threads: int = Field(0, ge=0, description="CPU threads of the embedded LLM; 0: all cores.")
-    llm_queue: int = Field(16, ge=1, description="Most requests waiting for the embedded LLM; past it: 503.")
+    llm_queue: int | None = Field(
+        None,
+        ge=1,
+        description="Most calls that may wait for the LLM as a request comes; past it: 503. Unset: a "
+        "quarter of the slots, at least 16.",
+    )
 
     system_prompt: str = Field(
         "", description="System message put before prompts (and messages without one)."
@@ -133,6 +141,16 @@ class Settings(BaseSettings):
     def resolved_database_url(self) -> str:
         """Return the database URL, the default file included."""
         return self.database_url or f"sqlite:///{self.data_dir / 'eigencal.db'}"
+
+    def resolved_llm_queue(self) -> int:
+        """Return how many calls may wait for the LLM when a request comes.
+
+        Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
+        """
+        if self.llm_queue is not None:
+            return self.llm_queue
+        slots = self.llm_slots if self.llm_backend == "vllm" else 1
+        return max(LEAST_LLM_QUEUE, slots // 4)
 
     def few_shot_in_force(self) -> bool:
         """Tell whether prompts are put after few-shot text."""

@@ -42,7 +42,7 @@ class _Job:
 
 
 class EmbeddedLanguageModel:
-    """Draws answers in one worker thread; at most `max_waiting` requests wait for it, in order.
+    """Draws answers in one worker thread; at most `max_waiting` requests wait for it, in order, beside jobs'.
 
     `threads`: CPU threads of the worker (0: all cores). `on_step` is told of the conversion of the weights
     on the first start; None: a progress bar on stderr. At a deadline the answers that have ended are
@@ -97,7 +97,7 @@ class EmbeddedLanguageModel:
         if request.model not in (None, "", SMOLLM2):
             raise ModelNotFound(f"The embedded LLM is {SMOLLM2}.")
         await self.check()
-        if self._waiting > self._max_waiting:
+        if request.priority == 0 and self._waiting > self._max_waiting:  # a job's would never be let in
             raise Overloaded("Too many requests wait for the embedded LLM.", retry_after_s=1.0)
         asked = time.monotonic()
         job = _Job(request, None if request.deadline_s is None else asked + request.deadline_s)

@@ -4,15 +4,27 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import httpx
 import stamina
 
+from service.adapters.llm_bodies import (
+    ACCEPTED,
+    LIST_BYTES,
+    REFUSAL_BYTES,
+    lines,
+    most_bytes,
+    read,
+    read_beginning,
+)
+from service.adapters.llm_connections import Connections, until
 from service.adapters.llm_errors import RETRIED, bad_json, error_in_stream, error_of
+from service.adapters.llm_line import Line, Slot, Ticket
 from service.adapters.llm_wire import Completion, StreamCollector, parse_completion, prompt_texts
 from service.domain.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable
 
@@ -39,9 +51,10 @@ class Outcome:
 
 
 class CompletionClient:
-    """One server, at most `max_concurrency` calls at once; the rest wait in order.
+    """One server, at most `max_concurrency` calls at once; the rest wait in order (see `Line`).
 
-    `timeout_s` is the longest wait for the server's next byte, so for a whole plain answer.
+    `timeout_s`: the longest that a request waits for its answers: in line, for a connection, for other tries.
+    `max_waiting`: calls in line past which a request is refused.
     """
 
     def __init__(
@@ -53,68 +66,98 @@ class CompletionClient:
         connect_timeout_s: float = 5.0,
         max_retries: int = 3,
         max_concurrency: int = 64,
+        max_waiting: int = 16,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.base_url = _api_base(base_url)
+        self._timeout_s = timeout_s
         self._attempts = max_retries + 1
-        self._slots = asyncio.Semaphore(max_concurrency)
-        self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=httpx.Timeout(timeout_s, connect=connect_timeout_s, pool=None),
-            limits=httpx.Limits(
-                # Two more for the health check, which must not wait behind generations.
-                max_connections=max_concurrency + 2,
-                max_keepalive_connections=max_concurrency + 2,
-                keepalive_expiry=KEEPALIVE_S,
-            ),
+        self._line = Line(max_concurrency, max_waiting)
+        headers = {"Accept-Encoding": ACCEPTED}
+        make = partial(
+            httpx.AsyncClient,
+            headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            timeout=httpx.Timeout(None, connect=connect_timeout_s),
+            verify=httpx.create_ssl_context(),  # one for all: it takes 20 ms to make
             transport=transport,
         )
+        self._connections = Connections(make, kept_s=KEEPALIVE_S)
 
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
-        await self._http.aclose()
+        await self._connections.close()
 
-    async def complete(self, path: str, body: dict[str, Any], deadline: float | None) -> Outcome:
-        """Send one call and return its outcome; streamed (and then maybe partial) when the body says so.
+    @contextmanager
+    def admitted(
+        self, *, deadline_s: float | None = None, calls: int = 1, live: bool = True
+    ) -> Iterator[Ticket]:
+        """Admit a request that takes so many calls at first; its time begins now. Raises Overloaded.
 
-        `deadline` is on the event loop's clock. Raises as the port's `generate`.
+        `live`: somebody waits for it; what is not (a job's) is never refused.
+        """
+        now = asyncio.get_running_loop().time()
+        has_deadline = deadline_s is not None and deadline_s <= self._timeout_s
+        ends = now + min(self._timeout_s, math.inf if deadline_s is None else deadline_s)
+        ticket = Ticket(ends, has_deadline, live, calls)
+        with self._line.admitted(ticket):
+            yield ticket
+
+    async def complete(self, path: str, body: dict[str, Any], ticket: Ticket) -> Outcome:
+        """Send one call of an admitted request; streamed (and then maybe partial) when the body says so.
+
+        Raises as the port's `generate`.
         """
         collector = StreamCollector()
-        clock = asyncio.get_running_loop().time
-        asked = clock()
-        started: list[float] = []
+        asked = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout_at(deadline), self._slots:
-                started.append(clock())
-                completion = await _cancelled_once(self._with_retries(path, body, collector, deadline))
-            return Outcome(completion, None, started[0] - asked)
+            slot = await self._line.slot(ticket)
         except TimeoutError:
-            failure: EigencalError = DeadlineExceeded("No answer came before the deadline.")
+            raise ticket.expired() from None
+        completion, failure = await self._completed(path, body, collector, ticket, slot)
+        if completion is None or not completion.choices:
+            raise failure or LLMBadResponse("The LLM server's answer holds no choices.")
+        return Outcome(completion, _missing_reason(failure), slot.begun - asked)
+
+    async def _completed(
+        self, path: str, body: dict[str, Any], collector: StreamCollector, ticket: Ticket, slot: Slot
+    ) -> tuple[Completion, EigencalError | None]:
+        """Return what came, and what kept the rest from coming. The slot is held until all is closed."""
+
+        def ended(whole: bool) -> None:
+            slot.release(answered=whole or bool(collector.completion().choices))
+
+        try:
+            work = self._with_retries(path, body, collector, ticket.ends)
+            return await until(ticket.ends, work, ended), None
+        except TimeoutError:
+            return collector.completion(), ticket.expired()
         except httpx.RequestError as error:
-            failure = _broken(error)
+            return collector.completion(), _broken(error)
         except EigencalError as error:
-            failure = error
-        partial = collector.completion()
-        if not partial.choices:
-            raise failure
-        reason: Literal["deadline", "error"] = (
-            "deadline" if isinstance(failure, DeadlineExceeded) else "error"
-        )
-        return Outcome(partial, reason, started[0] - asked)
+            return collector.completion(), error
 
     async def get(self, url: str, timeout_s: float) -> tuple[int, Any]:
-        """Return status and JSON (None when it is none) of a GET; raises LLMUnavailable."""
+        """Return status and JSON (None when it is none) of a GET, which waits for no slot.
+
+        Raises LLMUnavailable.
+        """
         try:
-            response = await self._http.get(url, timeout=timeout_s)
-        except httpx.HTTPError:
+            return await until(asyncio.get_running_loop().time() + timeout_s, self._get(url))
+        except (httpx.HTTPError, TimeoutError):
             raise LLMUnavailable("The LLM server cannot be reached.") from None
+        except LLMBadResponse as error:
+            raise LLMUnavailable(error.detail) from None
+
+    async def _get(self, url: str) -> tuple[int, Any]:
+        async with self._connections.one() as http, http.stream("GET", url) as response:
+            content = await read(response, LIST_BYTES)
         try:
-            return response.status_code, response.json()
+            return response.status_code, json.loads(content)
         except (ValueError, RecursionError):
             return response.status_code, None
 
     async def _with_retries(
-        self, path: str, body: dict[str, Any], collector: StreamCollector, deadline: float | None
+        self, path: str, body: dict[str, Any], collector: StreamCollector, ends: float
     ) -> Completion:
         clock = asyncio.get_running_loop().time
         failures = 0
@@ -125,8 +168,7 @@ class CompletionClient:
                 return False
             delay = _backoff_s(failures, error.error.retry_after_s)
             failures += 1
-            in_time = deadline is None or clock() + delay < deadline
-            return delay if in_time and delay <= MAX_BACKOFF_S else False
+            return delay if clock() + delay < ends and delay <= MAX_BACKOFF_S else False
 
         try:
             async for attempt in stamina.retry_context(on=delay_s, attempts=self._attempts, timeout=None):
@@ -143,7 +185,7 @@ class CompletionClient:
             if response.headers.get("content-type", "").startswith("text/event-stream"):
                 return await _read_stream(response, body, collector)
             try:
-                payload = json.loads(await response.aread())
+                payload = json.loads(await read(response, most_bytes(body)))
             except (ValueError, RecursionError):
                 raise bad_json() from None
             return parse_completion(payload)
@@ -151,30 +193,19 @@ class CompletionClient:
     @asynccontextmanager
     async def _post(self, path: str, body: dict[str, Any]) -> AsyncIterator[httpx.Response]:
         try:
-            async with self._http.stream("POST", self.base_url + path, json=body) as response:
+            async with (
+                self._connections.one() as http,
+                http.stream("POST", self.base_url + path, json=body) as response,
+            ):
                 yield response
         except (httpx.ConnectError, httpx.ConnectTimeout):
             raise _TransientError(LLMUnavailable("The LLM server cannot be reached.")) from None
 
 
-async def _cancelled_once(work: Coroutine[Any, Any, Completion]) -> Completion:
-    """Await a call in a task of its own, which is cancelled once however often the caller is.
-
-    A second cancellation would break off the closing of the connection, and the pool would count it as taken
-    for ever: a few dozen hang-ups, and no call would get through any more.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-
-
 async def _read_stream(
     response: httpx.Response, body: dict[str, Any], collector: StreamCollector
 ) -> Completion:
-    async for line in _lines(response):
+    async for line in lines(response, most_bytes(body)):
         told = collector.feed(line)
         if told is not None:
             raise error_in_stream(told, prompt_texts(body))
@@ -186,28 +217,20 @@ async def _read_stream(
     return completion
 
 
-async def _lines(response: httpx.Response) -> AsyncIterator[str]:
-    """Yield lines cut at newlines alone: httpx cuts at U+2028 and its like too, which JSON may hold as is."""
-    rest = b""
-    async for chunk in response.aiter_bytes():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line.decode("utf-8", "replace")
-    yield rest.decode("utf-8", "replace")
-
-
 async def _refusal(response: httpx.Response, body: dict[str, Any]) -> Exception:
-    content = await response.aread()
+    content = await read_beginning(response, REFUSAL_BYTES)
     wait_s = _retry_after_s(response)
     error = error_of(response.status_code, content, prompt_texts(body), retry_after_s=wait_s)
     return _TransientError(error) if response.status_code in RETRIED else error
 
 
+def _missing_reason(failure: EigencalError | None) -> Literal["deadline", "error"] | None:
+    if failure is None:
+        return None
+    return "deadline" if isinstance(failure, DeadlineExceeded) else "error"
+
+
 def _broken(error: httpx.RequestError) -> EigencalError:
-    if isinstance(error, httpx.DecodingError):
-        return LLMBadResponse("The LLM server's answer cannot be decoded.")
-    if isinstance(error, httpx.TimeoutException):
-        return DeadlineExceeded("The LLM server did not answer in time.")
     return LLMUnavailable("The LLM server broke off its answer.")
 
 

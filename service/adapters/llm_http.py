@@ -14,6 +14,7 @@ import httpx
 from service.adapters.llm_client import CompletionClient, Outcome
 from service.adapters.llm_errors import OPTIONAL, refused_parameter
 from service.adapters.llm_habits import Habits
+from service.adapters.llm_line import Ticket
 from service.adapters.llm_wire import DECIDES_ANSWERS, Choice, WireOptions, build_body, model_name
 from service.adapters.lru import LRU
 from service.adapters.prompting import PromptShape
@@ -56,8 +57,10 @@ class HttpLanguageModel:
     """Draws answers from a server.
 
     `base_url` with or without /v1; `model` None or "": the first that the server lists, asked once.
-    Deadlines: without `deadline_s` a call is plain, and a server silent for `timeout_s` is DeadlineExceeded;
-    with it the answer is streamed, and what has been finished by then is returned. A sampling temperature
+    Deadlines: without `deadline_s` a call is plain, and one without an answer after `timeout_s` (waiting and
+    retries included) is DeadlineExceeded; with it the answer is streamed, and what has been finished by then
+    is returned. Past `max_waiting` calls in line a request is Overloaded; those of jobs (`priority` above 0)
+    are not. A sampling temperature
     of 0 makes all answers equal: one is drawn and repeated. A seed is hashed per call (see `spread_seed`).
     Answers of two models are never mixed: they are drawn once more, and then it is a LLMBadResponse.
     Connect errors, 429, 502, 503 and 504 are tried again `max_retries` times, Retry-After up to 5 s honoured.
@@ -75,6 +78,7 @@ class HttpLanguageModel:
         connect_timeout_s: float = 5.0,
         max_retries: int = 3,
         max_concurrency: int = 64,
+        max_waiting: int = 16,
         use_priority: bool = False,
         logprobs: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -86,6 +90,7 @@ class HttpLanguageModel:
             connect_timeout_s=connect_timeout_s,
             max_retries=max_retries,
             max_concurrency=max_concurrency,
+            max_waiting=max_waiting,
             transport=transport,
         )
         self._shape = shape or PromptShape()
@@ -121,21 +126,22 @@ class HttpLanguageModel:
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Draw answers; see the port and the class."""
-        clock = asyncio.get_running_loop().time
-        deadline = None if request.deadline_s is None else clock() + request.deadline_s
-        model = request.model or await self._model_before(deadline)
         copies = request.num_samples if request.sampling.temperature < GREEDY_BELOW else 1
         asked = request.num_samples // copies
-        wanted = replace(request, num_samples=asked, model=model)
-        replies, failure = await self._draw(wanted, deadline)
+        live = request.priority == 0
+        calls = len(self._sizes(request.model or self._model, asked))
         mixed: list[_Reply] = []
-        if _is_mixed(replies):  # the server changed in the midst; if that is its way, the next are mixed too
-            mixed = replies
-            replies, failure = await self._draw(wanted, deadline)
+        with self._client.admitted(deadline_s=request.deadline_s, calls=calls, live=live) as ticket:
+            model = request.model or await self._model_before(ticket)
+            wanted = replace(request, num_samples=asked, model=model)
+            replies, failure = await self._draw(wanted, ticket)
+            if _is_mixed(replies):
+                # The server changed in the midst; if that is its way, the next are mixed, too.
+                mixed = replies
+                replies, failure = await self._draw(wanted, ticket)
         if isinstance(failure, ModelNotFound) and not request.model:
-            self._model = (
-                self._configured_model
-            )  # the server has changed: one that was learnt is asked for again
+            # The server has changed: a model that was learnt is asked for again.
+            self._model = self._configured_model
         generation = self._generation(request, replies, failure, copies)
         usage = _total_usage([*mixed, *replies])
         self._learn(model, generation, request)
@@ -179,17 +185,17 @@ class HttpLanguageModel:
             raise LLMUnavailable("The LLM server lists no model.")
         return self._model
 
-    async def _model_before(self, deadline: float | None) -> str:
+    async def _model_before(self, ticket: Ticket) -> str:
         if self._model:
             return self._model
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(ticket.ends):
                 return await self._resolve_model()
         except TimeoutError:
-            raise DeadlineExceeded("No answer came before the deadline.") from None
+            raise ticket.expired() from None
 
     async def _draw(
-        self, request: GenerationRequest, deadline: float | None
+        self, request: GenerationRequest, ticket: Ticket
     ) -> tuple[list[_Reply], EigencalError | None]:
         """Call until all answers are there or something fails; return the replies and the first failure.
 
@@ -202,7 +208,7 @@ class HttpLanguageModel:
         while missing > 0:
             sizes = self._sizes(model, missing, seen)
             done = await asyncio.gather(
-                *(self._call(request, n, calls + i, deadline) for i, n in enumerate(sizes)),
+                *(self._call(request, n, calls + i, ticket) for i, n in enumerate(sizes)),
                 return_exceptions=True,
             )
             came = [item for item in done if isinstance(item, _Reply)]
@@ -224,7 +230,7 @@ class HttpLanguageModel:
         size = min(count, self._habits.choices(model) or seen or count)
         return [size] * (count // size) + ([count % size] if count % size else [])
 
-    async def _call(self, request: GenerationRequest, n: int, call: int, deadline: float | None) -> _Reply:
+    async def _call(self, request: GenerationRequest, n: int, call: int, ticket: Ticket) -> _Reply:
         """Call for n choices, without what the server refuses and can be left out."""
         model, began = request.model or "", self._habits.clock()
         refused: set[str] = set()
@@ -236,10 +242,10 @@ class HttpLanguageModel:
                 model=model,
                 n=1 if "n" in refused else n,
                 call=call,
-                stream=deadline is not None,
+                stream=request.deadline_s is not None,
             )
             try:
-                outcome = await self._client.complete(path, body, deadline)
+                outcome = await self._client.complete(path, body, ticket)
                 break
             except EigencalError as error:
                 name = refused_parameter(error, body)

@@ -25,7 +25,7 @@ class Keys:
     score: str = field(default="", repr=False)
 
 
-def score_scope(request: Request) -> None:
+async def score_scope(request: Request) -> None:
     """Let a scoring request pass, or raise MissingKey or BadKey. Without a score key everyone may score."""
     keys = _keys(request)
     if keys.score:
@@ -34,7 +34,7 @@ def score_scope(request: Request) -> None:
             raise BadKey("The bearer key is not valid.")
 
 
-def admin_scope(request: Request) -> None:
+async def admin_scope(request: Request) -> None:
     """Let an admin request pass, or raise MissingKey, BadKey or ScopeRequired.
 
     Without an admin key, callers on this machine may pass. See `on_loopback`.

@@ -34,7 +34,7 @@ class CalibrationServices:
     render_calibrations: Callable[[Sequence[Mapping[str, Any]]], str] = no_page
 
 
-def calibration_services(request: Request) -> CalibrationServices:
+async def calibration_services(request: Request) -> CalibrationServices:
     """Return the services of the application that got the request."""
     found: CalibrationServices = request.app.state.calibration_services
     return found

@@ -45,7 +45,7 @@ class Services:
     render_home: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
 
-def services(request: Request) -> Services:
+async def services(request: Request) -> Services:
     """Return the services of the application that got the request."""
     found: Services = request.app.state.services
     return found

@@ -34,8 +34,11 @@ class Exchange:
         head = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
         await self._write(code, head, data)
 
+    async def start(self, code: int, headers: Mapping[str, str]) -> None:
+        await self._write(code, headers, b"")
+
     async def start_stream(self) -> None:
-        await self._write(200, {"content-type": "text/event-stream", "connection": "close"}, b"")
+        await self.start(200, {"content-type": "text/event-stream", "connection": "close"})
 
     async def event(self, chunk: Any) -> None:
         data = chunk if isinstance(chunk, str) else json.dumps(chunk)
@@ -107,6 +110,30 @@ async def hang(exchange: Exchange) -> None:
     await exchange.until_disconnect()
 
 
+def after(wait_s: float, then: Behaviour) -> Behaviour:
+    """Wait, then do that: an LLM that takes its time. A caller who goes ends it."""
+
+    async def behave(exchange: Exchange) -> None:
+        await asyncio.sleep(wait_s)
+        await then(exchange)
+
+    return behave
+
+
+def endless(piece: bytes, headers: Mapping[str, str], *, code: int = 200, most: int = 2**26) -> Behaviour:
+    """Answer with a body of `piece` over and over, `most` bytes or until the caller goes; count them."""
+
+    async def behave(exchange: Exchange) -> None:
+        await exchange.start(code, {"connection": "close", **headers})
+        while exchange.server.sent < most:
+            exchange.writer.write(piece)
+            exchange.server.sent += len(piece)
+            await exchange.writer.drain()
+        exchange.writer.close()
+
+    return behave
+
+
 async def drop(exchange: Exchange) -> None:
     """Close the connection without a word."""
     exchange.writer.close()
@@ -150,6 +177,7 @@ class OpenAIServer:
     requests: list[Exchange] = field(default_factory=list)
     gets: list[str] = field(default_factory=list)
     disconnects: int = 0
+    sent: int = 0  # bytes of endless bodies
     active: int = 0
     most_active: int = 0
     port: int = 0
@@ -184,7 +212,7 @@ class OpenAIServer:
         try:
             while not writer.is_closing() and (exchange := await self._read(reader, writer)) is not None:
                 await self._answer(exchange)
-        except (ConnectionError, asyncio.CancelledError):
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the caller has gone, or the test is over
         finally:
             self._connections.discard(task)

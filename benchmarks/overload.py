@@ -1,0 +1,166 @@
+"""What callers get when they are more than the LLM can take: scores per second, and how soon the others know.
+
+A stub of an LLM server that takes a second for every request, the service before it with a fake embedder, and
+callers at 1.25, 4, 10 and 30 times the service's slots, each a process, all over real sockets. Callers come
+spread over some seconds. One asks again as soon as he has an answer; refused, he waits for Retry-After and up to
+as long again. Rounds without and with `deadline_ms`. Per round: scores per second once it has settled; p50 and
+p99 of the scored (200) and of the refused (503), in milliseconds; how many came late (504), and how many had no
+answer within half a minute.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+import time
+from collections import defaultdict
+
+import uvicorn
+
+from benchmarks.load import request
+from benchmarks.processes import PYTHON, free_port, running, wait_for
+from service.adapters.fakes import FakeEmbedder
+from service.adapters.memory_store import MemoryStore
+from service.app import build_llm, create_app
+from service.settings import Settings
+
+FACTORS = (1.25, 4, 10, 30)
+ANSWER_S, DEADLINE_MS, HUNG_S = 1.0, 1500, 30.0
+COMING_S, SETTLING_S = 4.0, 5.0  # while callers come, and until figures are taken
+ROW = "{:<9} {:>7} {:>9} {:>15} {:>15} {:>6} {:>6}"
+
+
+async def stub(port: int) -> None:
+    """An LLM server that answers everything after ANSWER_S."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await answer(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the service has closed the connection
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", port, backlog=4096) as server:
+        await server.serve_forever()
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    head = await reader.readuntil(b"\r\n\r\n")
+    asked = json.loads(await reader.readexactly(header(head, b"content-length", 0)) or b"{}")
+    content, kind = b'{"data": [{"id": "stub"}]}', b"application/json"
+    if head.startswith(b"POST"):
+        await asyncio.sleep(ANSWER_S)
+        text = {"message": {"content": "Paris"}, "delta": {"content": "Paris"}}
+        choices = [{"index": i, "finish_reason": "stop", **text} for i in range(asked["n"])]
+        content = json.dumps({"model": "stub", "choices": choices}).encode()
+        if asked.get("stream"):
+            content, kind = b"data: " + content + b"\n\ndata: [DONE]\n\n", b"text/event-stream"
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (kind, len(content)))
+    writer.write(content)
+    await writer.drain()
+    return True
+
+
+def header(head: bytes, name: bytes, default: int) -> int:
+    """Return a number from the headers of a message."""
+    lines = head.lower().split(b"\r\n")
+    return next((int(line.split(b":")[1]) for line in lines if line.startswith(name + b":")), default)
+
+
+def service(port: int, llm_port: int, slots: int) -> None:
+    """The real application and LLM client; embedder and store are fakes, which leaves the cores to them."""
+    url = f"http://127.0.0.1:{llm_port}"
+    settings = Settings(llm_backend="vllm", llm_url=url, llm_model="stub", llm_slots=slots)
+    app = create_app(settings, llm=build_llm(settings), embedder=FakeEmbedder(), store=MemoryStore())
+    uvicorn.run(app, port=port, log_level="error", access_log=False, backlog=4096)
+
+
+class Round:
+    """Callers for some seconds; `times` of their answers in seconds, by status (0: none came)."""
+
+    def __init__(self, port: int, body: dict[str, object], seconds: float) -> None:
+        self.port = port
+        self.raw = request("127.0.0.1", port, "/score", json.dumps(body).encode())
+        self.seconds = seconds
+        self.begun = time.perf_counter()
+        self.times: dict[int, list[float]] = defaultdict(list)
+        self.settled = 0
+
+    async def run(self, callers: int) -> None:
+        """Let so many callers ask."""
+        await asyncio.gather(*(self.caller(i / callers * COMING_S) for i in range(callers)))
+
+    async def caller(self, wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+        while time.perf_counter() - self.begun < self.seconds:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            try:
+                async with asyncio.timeout(HUNG_S):
+                    while time.perf_counter() - self.begun < self.seconds:
+                        await self.ask(reader, writer)
+            except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+                self.times[0].append(HUNG_S)
+            finally:
+                writer.close()
+
+    async def ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        start = time.perf_counter()
+        writer.write(self.raw)
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(header(head, b"content-length", 0))
+        status, now = int(head.split(b" ", 2)[1]), time.perf_counter()
+        self.times[status].append(now - start)
+        self.settled += status == 200 and SETTLING_S < now - self.begun < self.seconds
+        if status == 503:
+            await asyncio.sleep(header(head, b"retry-after", 1) * random.uniform(1, 2))
+
+    def row(self, name: str, callers: int) -> str:
+        """Return the figures of the round."""
+        good = self.settled / (self.seconds - SETTLING_S)
+        late, hung = len(self.times[504]), len(self.times[0])
+        return ROW.format(name, callers, f"{good:.1f}", self.cuts(200), self.cuts(503), late, hung)
+
+    def cuts(self, status: int) -> str:
+        times = self.times[status]
+        if len(times) < 2:
+            return "-"
+        return f"{statistics.median(times) * 1000:.0f} / {statistics.quantiles(times, n=100)[98] * 1000:.0f}"
+
+
+async def measure(port: int, slots: int, seconds: float) -> None:
+    plain: dict[str, object] = {"prompt": "Who?", "num_samples": 4}
+    print(ROW.format("", "callers", "scores/s", "scored ms", "refused ms", "late", "hung"))
+    for name, body in (("plain", plain), ("deadline", plain | {"deadline_ms": DEADLINE_MS})):
+        for factor in FACTORS:
+            callers = int(slots * factor)
+            one = Round(port, body, seconds)
+            await one.run(callers)
+            print(one.row(name, callers), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=20, help="of each of the eight rounds")
+    options = parser.parse_args()
+    port, llm_port = free_port(), free_port()
+    module = [PYTHON, "-m", "benchmarks.overload"]
+    with (
+        running([*module, "--llm", str(llm_port)]),
+        running([*module, "--service", str(port), str(llm_port), str(options.slots)]) as ours,
+    ):
+        wait_for(f"http://127.0.0.1:{port}/readyz", ours, 60)
+        asyncio.run(measure(port, options.slots, options.seconds))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--llm"]:
+        asyncio.run(stub(int(sys.argv[2])))
+    elif sys.argv[1:2] == ["--service"]:
+        service(*map(int, sys.argv[2:]))
+    else:
+        main()

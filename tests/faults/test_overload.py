@@ -1,0 +1,273 @@
+"""More callers than the LLM can take, with deadlines and hang-ups: the service is as good as new after it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from service.adapters.fakes import FakeEmbedder
+from service.adapters.llm_http import HttpLanguageModel
+from service.adapters.memory_store import MemoryStore
+from service.app import create_app
+from service.domain.errors import DeadlineExceeded, EigencalError, Overloaded
+from service.domain.models import GenerationRequest, Sampling
+from service.settings import Settings
+from tests.support.live import served
+from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, after, answers, hang
+
+SLOTS = 8
+ANSWER_S = 0.2
+PATIENCE_S = 0.3
+ROUND_S = 2.0
+FACTORS = (1.25, 4, 10)
+
+
+@dataclass
+class Moody:
+    """An LLM that answers after a while, or never."""
+
+    then: Behaviour = field(default_factory=lambda: after(ANSWER_S, answers()))
+
+    async def __call__(self, exchange: Exchange) -> None:
+        await self.then(exchange)
+
+
+def ask(deadline_s: float | None = None, priority: int = 0) -> GenerationRequest:
+    return GenerationRequest(2, Sampling(), prompt="p", deadline_s=deadline_s, priority=priority)
+
+
+async def streamed(llm: HttpLanguageModel) -> None:
+    await llm.generate(ask(PATIENCE_S))
+
+
+async def hung_up(llm: HttpLanguageModel) -> None:
+    """Ask for a plain answer and go away, twice in a row: the second meets the closing of the connection."""
+    call = asyncio.create_task(llm.generate(ask()))
+    await asyncio.wait({call}, timeout=PATIENCE_S)
+    call.cancel()
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+
+
+async def crowd(callers: int, once: Callable[[], Awaitable[None]]) -> None:
+    """So many callers at once, one request after the other, for a round."""
+    end = asyncio.get_running_loop().time() + ROUND_S
+
+    async def caller() -> None:
+        while asyncio.get_running_loop().time() < end:
+            try:
+                await asyncio.wait_for(once(), 15)
+            except EigencalError as error:
+                await asyncio.sleep(0.05 if isinstance(error, Overloaded) else 0)
+
+    await asyncio.gather(*(caller() for _ in range(callers)))
+
+
+async def as_good_as_new(llm: HttpLanguageModel, server: OpenAIServer) -> None:
+    """As many calls as there are slots run at once, and not one connection too many is left."""
+    while server.active:  # those that were given up: their connections are being closed
+        await asyncio.sleep(0.01)
+    server.most_active = 0
+    drawn = await asyncio.gather(*(llm.generate(ask()) for _ in range(SLOTS)))
+    assert [len(one.draws) for one in drawn] == [2] * SLOTS
+    assert server.most_active == SLOTS
+    assert len(server._connections) <= SLOTS
+
+
+@pytest.mark.parametrize("once", [streamed, hung_up])
+def test_overload_wears_nothing_out(once: Callable[[HttpLanguageModel], Awaitable[None]]) -> None:
+    async def main() -> None:
+        moody = Moody()
+        async with OpenAIServer(default=moody) as server:
+            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=SLOTS, max_waiting=SLOTS)
+            for factor in FACTORS:
+                await crowd(int(factor * SLOTS), lambda: once(llm))
+                await asyncio.wait_for(as_good_as_new(llm, server), 15)
+            moody.then = hang
+            await crowd(4 * SLOTS, lambda: once(llm))
+            moody.then = answers()
+            await asyncio.wait_for(llm.check(), 15)
+            moody.then = after(ANSWER_S, answers())
+            await asyncio.wait_for(as_good_as_new(llm, server), 15)
+            await llm.stop()
+
+    asyncio.run(main())
+
+
+def test_the_same_through_the_service() -> None:
+    """Deadlines and hang-ups over real sockets; afterwards the service scores, and says that it is ready."""
+
+    async def main() -> None:
+        moody = Moody()
+        async with OpenAIServer(default=moody) as server:
+            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=SLOTS, max_waiting=SLOTS)
+            app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
+            async with served(app) as port:
+                url = f"http://127.0.0.1:{port}"
+                for factor in FACTORS:
+                    await crowd(int(factor * SLOTS), lambda: with_deadline(port))
+                    await crowd(int(factor * SLOTS), lambda: gone(port))
+                moody.then = hang
+                await crowd(4 * SLOTS, lambda: with_deadline(port))
+                async with httpx.AsyncClient(base_url=url, timeout=15) as http:
+                    assert (await http.get("/readyz")).status_code == 200
+                    moody.then = after(ANSWER_S, answers())
+                    while server.active:
+                        await asyncio.sleep(0.01)
+                    scores = await asyncio.gather(
+                        *(http.post("/score", json={"prompt": "p"}) for _ in range(SLOTS))
+                    )
+                    assert [score.status_code for score in scores] == [200] * SLOTS
+
+    asyncio.run(main())
+
+
+async def post(port: int, body: dict[str, object]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    content = json.dumps(body).encode()
+    head = f"POST /score HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Connection: close\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
+    return reader, writer
+
+
+async def with_deadline(port: int) -> None:
+    reader, writer = await post(port, {"prompt": "p", "deadline_ms": 1000 * PATIENCE_S})
+    assert (await reader.readline()).split()[1] in (b"200", b"503", b"504")
+    writer.close()
+
+
+async def gone(port: int) -> None:
+    reader, writer = await post(port, {"prompt": "p"})
+    await asyncio.wait({asyncio.ensure_future(reader.read())}, timeout=PATIENCE_S)
+    writer.close()
+
+
+def test_the_health_check_does_not_wait_behind_generations() -> None:
+    async def main() -> None:
+        async with OpenAIServer(default=hang) as server:
+            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=2, max_waiting=2)
+            calls = [asyncio.create_task(llm.generate(ask())) for _ in range(4)]
+            while server.active < 2:
+                await asyncio.sleep(0.01)
+            await asyncio.wait_for(llm.check(), 5)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+            await llm.stop()
+
+    asyncio.run(main())
+
+
+def test_hang_ups_give_every_slot_back() -> None:
+    async def main() -> None:
+        async with OpenAIServer(default=hang) as server:
+            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=2, max_waiting=99)
+            for _ in range(20):
+                calls = [asyncio.create_task(llm.generate(ask())) for _ in range(6)]
+                await asyncio.sleep(0.02)
+                for call in calls:
+                    call.cancel()
+                await asyncio.gather(*calls, return_exceptions=True)
+            server.default = answers()
+            assert len((await asyncio.wait_for(llm.generate(ask()), 15)).draws) == 2
+            await llm.stop()
+
+    asyncio.run(main())
+
+
+def test_a_crowd_is_refused_with_the_time_to_come_back() -> None:
+    async def main() -> list[httpx.Response]:
+        async with OpenAIServer(default=after(ANSWER_S, answers())) as server:
+            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=SLOTS, max_waiting=SLOTS)
+            app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
+            async with served(app) as port, httpx.AsyncClient(timeout=30) as http:
+                url = f"http://127.0.0.1:{port}/score"
+                return await asyncio.gather(*(http.post(url, json={"prompt": "p"}) for _ in range(80)))
+
+    answered = asyncio.run(main())
+    refused = [one for one in answered if one.status_code == 503]
+    assert len([one for one in answered if one.status_code == 200]) >= 2 * SLOTS
+    assert refused
+    assert {one.json()["code"] for one in refused} == {"overloaded"}
+    assert all(int(one.headers["retry-after"]) >= 1 for one in refused)
+
+
+def test_behind_a_hung_llm_all_end_after_one_timeout() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with OpenAIServer(default=hang) as server:
+            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=2, max_waiting=18, timeout_s=0.5)
+            began = loop.time()
+            ended = await asyncio.gather(*(llm.generate(ask()) for _ in range(20)), return_exceptions=True)
+            assert all(isinstance(one, DeadlineExceeded) for one in ended)
+            assert loop.time() - began < 2.5  # ten waves one after the other take 5 s
+            await llm.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("deadline_s", [None, 30.0])
+def test_a_server_that_drips_does_not_hold_a_slot_past_the_timeout(deadline_s: float | None) -> None:
+    async def drip(exchange: Exchange) -> None:
+        if exchange.body.get("stream"):
+            await exchange.start_stream()
+        else:
+            await exchange.start(200, {"content-type": "application/json", "connection": "close"})
+        while True:
+            exchange.writer.write(b"\n")
+            await exchange.writer.drain()
+            await asyncio.sleep(0.05)
+
+    async def main() -> None:
+        async with OpenAIServer([drip]) as server:
+            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=1, timeout_s=0.4)
+            with pytest.raises(DeadlineExceeded):
+                await asyncio.wait_for(llm.generate(ask(deadline_s)), 10)
+            assert len((await llm.generate(ask())).draws) == 2
+            await llm.stop()
+
+    asyncio.run(main())
+
+
+def test_a_request_of_many_calls_is_not_refused_by_its_own() -> None:
+    async def main() -> None:
+        async with OpenAIServer(default=answers(at_most=1)) as server:
+            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=2, max_waiting=1)
+            twenty = GenerationRequest(20, Sampling(), prompt="p")
+            for _ in range(2):  # the second time it is known that 20 calls are needed
+                assert len((await llm.generate(twenty)).draws) == 20
+            await llm.stop()
+
+    asyncio.run(main())
+
+
+def test_jobs_get_on_while_callers_are_refused() -> None:
+    async def main() -> None:
+        async with OpenAIServer(default=after(0.02, answers())) as server:
+            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=2, max_waiting=2)
+            refused = 0
+
+            async def live() -> None:
+                nonlocal refused
+                while True:
+                    try:
+                        await llm.generate(ask())
+                    except Overloaded:
+                        refused += 1
+                        await asyncio.sleep(0.005)
+
+            crowd = [asyncio.create_task(live()) for _ in range(12)]
+            await asyncio.sleep(0.2)
+            for _ in range(20):
+                assert len((await asyncio.wait_for(llm.generate(ask(priority=10)), 10)).draws) == 2
+            for caller in crowd:
+                caller.cancel()
+            await asyncio.gather(*crowd, return_exceptions=True)
+            assert refused
+            await llm.stop()
+
+    asyncio.run(main())
