@@ -87,7 +87,8 @@ def test_numbers_near_the_largest_keep_their_direction() -> None:
     server = Server()
 
     async def scenario(embedder: HttpEmbedder) -> None:
-        server.script = [httpx.Response(200, json={"data": [{"index": 0, "embedding": [3e200, -4e200]}]})]
+        data = [{"index": 0, "embedding": [3e200, -4e200]}]
+        server.script = [httpx.Response(200, json={"model": server.model, "data": data})]
         np.testing.assert_allclose(await embedder.embed(["a"]), [[0.6, -0.8]], rtol=1e-6)
 
     with_embedder(server, scenario)
