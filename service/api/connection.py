@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, NoReturn
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from service.api.headers import SECURITY_HEADERS
 from service.api.middleware import new_request_id
@@ -77,12 +78,20 @@ class BoundedProtocol(HttpToolsProtocol):
         self._clock: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self._refused = False
+        self._running: RequestResponseCycle | None = None
         self._set_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the clocks."""
+        """Forget the clocks, and tell the application of the hang-up."""
         self._cancel(self._clock, self._stall)
         super().connection_lost(exc)
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True  # uvicorn tells the last one of several requests alone
+            self._running.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, unless the request has been refused."""
