@@ -79,9 +79,8 @@ def _warn_of_strangers() -> None:
 
 def _serve_on(sockets: "list[socket.socket]", settings: Settings) -> None:
     """Make the application and serve it until a signal comes."""
-    import uvicorn
-
     from service import listening
+    from service.api.connection import Bounds
     from service.app import create_app
 
     try:
@@ -93,13 +92,13 @@ def _serve_on(sockets: "list[socket.socket]", settings: Settings) -> None:
         logging.getLogger("service").info(
             "EIGENCAL_ADMIN_KEY is not set: calibrating is open to callers on this machine, and to no other."
         )
-    config = uvicorn.Config(
+    config = listening.configured(
         app,
+        Bounds(receive_timeout_s=settings.receive_timeout_s),
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,
         access_log=settings.log_level == "debug",
-        server_header=False,
         timeout_graceful_shutdown=30,
     )
     listening.run(config, sockets)

@@ -11,6 +11,8 @@ from typing import Any
 
 import uvicorn
 
+from service.api.connection import Bounds, bounded_protocol
+
 log = logging.getLogger("uvicorn.error")
 
 # An address that a name has but this machine has not: `localhost` is ::1, too, where IPv6 is off.
@@ -67,6 +69,13 @@ def _bind(one: socket.socket, address: tuple[Any, ...]) -> None:
     if one.family == socket.AF_INET6:
         one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     one.bind(address)
+
+
+def configured(app: Any, bounds: Bounds | None = None, **options: Any) -> uvicorn.Config:
+    """Return how an application is served: its connections bounded, the server's own name unsaid."""
+    return uvicorn.Config(
+        app, http=bounded_protocol(bounds or Bounds()), ws="none", server_header=False, **options
+    )
 
 
 def run(config: uvicorn.Config, sockets: Sequence[socket.socket]) -> None:

@@ -9,7 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "EIGENCAL_"
@@ -22,7 +23,9 @@ LEAST_LLM_QUEUE = 16
 class Settings(BaseSettings):
     """How this process is set up."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True
+    )
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
@@ -126,6 +129,16 @@ class Settings(BaseSettings):
         256, ge=1, description="Most requests waiting for the embedder; past it: 503."
     )
 
+    receive_timeout_s: float = Field(
+        20.0,
+        gt=0,
+        description="Time for a request's head, and for each further 256 kB of its body; past it: 408.",
+    )
+    max_bodies_bytes: int = Field(
+        128 * 2**20,
+        ge=32 * 2**20,
+        description="Most bytes of bodies in memory at once, but for the first 64 kB of each; past it: 503.",
+    )
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Largest request body, uploads excepted.")
     max_upload_bytes: int = Field(64 * 2**20, ge=1024, description="Largest upload to /calibrate, unpacked.")
     max_calibration_texts: int = Field(
@@ -137,6 +150,19 @@ class Settings(BaseSettings):
     calibration_share: float = Field(
         0.125, gt=0, le=1, description="Share of the LLM's slots that a calibration may take."
     )
+
+    @field_validator("admin_key", "score_key", "llm_api_key", "embedder_api_key")
+    @classmethod
+    def sendable(cls, key: SecretStr) -> SecretStr:
+        """Refuse a key that no header carries as it is: whoever sends it would be locked out, silently."""
+        text = key.get_secret_value()
+        if text != text.strip():
+            raise PydanticCustomError(
+                "key", "The key begins or ends with white space (the newline of the file it came from?)."
+            )
+        if not text.isprintable():
+            raise PydanticCustomError("key", "The key holds a character that cannot be sent in a header.")
+        return key
 
     def resolved_database_url(self) -> str:
         """Return the database URL, the default file included."""

@@ -186,7 +186,7 @@ def _refusal(response: httpx.Response) -> EmbedderUnavailable:
 def _payload(response: httpx.Response) -> dict[str, Any]:
     try:
         payload = response.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _no_embedding() from error
     if not isinstance(payload, dict):
         raise _no_embedding()

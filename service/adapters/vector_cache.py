@@ -16,6 +16,7 @@ Rows = NDArray[np.float32]
 Compute = Callable[[list[str]], Awaitable[Rows]]
 
 SMALLEST_NORM = 1e-12
+HUGE = 1e100  # a number whose square may be too large for a float64; a server may send any
 SMOOTHING = 0.2
 LONGEST_KEY = 200  # characters
 
@@ -30,6 +31,8 @@ def unit_rows(raw: NDArray[np.generic], count: int) -> Rows:
     rows = raw.astype(np.float64)
     if not np.isfinite(rows).all():
         raise EmbedderUnavailable("The embedder returned a vector that is not finite.")
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    rows /= np.where(largest > HUGE, largest, 1.0)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     if count and norms.min() < SMALLEST_NORM:
         raise EmbedderUnavailable("The embedder returned a zero vector.")

@@ -12,8 +12,8 @@ from service.domain.errors import BadKey, MissingKey, ScopeRequired
 SECURITY_SCHEMES: dict[str, Any] = {"bearer": {"type": "http", "scheme": "bearer"}}
 # Optional: which routes need a key depends on which keys are set.
 BEARER: dict[str, Any] = {"security": [{}, {"bearer": []}]}
-KEY_CODES = ("missing_key", "bad_key")
-ADMIN_CODES = (*KEY_CODES, "scope_required")
+KEY_CODES = ("missing_key", "bad_key", "scope_required")
+ADMIN_CODES = KEY_CODES
 _FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
 
@@ -26,9 +26,18 @@ class Keys:
 
 
 async def score_scope(request: Request) -> None:
-    """Let a scoring request pass, or raise MissingKey or BadKey. Without a score key everyone may score."""
+    """Let a scoring request pass, or raise MissingKey, BadKey or ScopeRequired.
+
+    Without a score key everyone may score, but no page in a browser on this machine. See `from_a_page`.
+    """
     keys = _keys(request)
-    if keys.score:
+    if not keys.score:
+        if from_a_page(request):
+            raise ScopeRequired(
+                "With no score key set, the service answers on loopback to its loopback names alone "
+                "(Host and Origin); behind a proxy that passes on another, set a score key."
+            )
+    else:
         sent = _bearer(request)
         if not (_equal(sent, keys.score) or _equal(sent, keys.admin)):
             raise BadKey("The bearer key is not valid.")
@@ -60,8 +69,23 @@ def on_loopback(request: Request) -> bool:
     """
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
+    return _is_loopback(request.client.host) and _named_as_ours(request)
+
+
+def from_a_page(request: Request) -> bool:
+    """Tell whether a request that came over loopback may be that of a foreign page in a browser here.
+
+    Told by our own address: that of the caller may be one that a forwarding header claims, and a page under a
+    name that resolves to loopback may send such a header.
+    """
+    ours: str = (request.scope.get("server") or ("",))[0]
+    return _is_loopback(ours) and not _named_as_ours(request)
+
+
+def _named_as_ours(request: Request) -> bool:
+    """Tell whether Host, and Origin if there is one, name loopback."""
     origin = request.headers.get("origin")
-    named = [request.client.host, _host(request.headers.get("host", ""))]
+    named = [_host(request.headers.get("host", ""))]
     return all(map(_is_loopback, named if origin is None else [*named, _host(origin.partition("//")[2])]))
 
 

@@ -48,7 +48,8 @@ async def read_json(request: Request, model: type[Model]) -> Model:
 
     Raises UnsupportedMediaType for anything but JSON, InvalidRequest for what does not fit, BodyTooLarge.
     """
-    media_type = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
+    # A page of any origin may make a browser post a body of no type, or of plain text, but none of JSON.
+    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
         raise UnsupportedMediaType("Send JSON with Content-Type: application/json.")
     return parse(await request.body(), model)

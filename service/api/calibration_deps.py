@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
 
+from service.api.upload_threads import UploadThreads
 from service.domain.devdata import UploadLimits
 from service.domain.errors import NotFound
 from service.domain.jobs import CalibrationStore, JobQueue
@@ -32,6 +33,7 @@ class CalibrationServices:
     limits: UploadLimits
     render_report: Callable[[Mapping[str, Any]], str]
     render_calibrations: Callable[[Sequence[Mapping[str, Any]]], str] = no_page
+    threads: UploadThreads = field(default_factory=UploadThreads)
 
 
 async def calibration_services(request: Request) -> CalibrationServices:

@@ -11,6 +11,8 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse
 
+from service.api.headers import policy_with_scripts
+
 router = APIRouter(include_in_schema=False)
 GET = ["GET", "HEAD"]
 FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")
@@ -21,7 +23,7 @@ CARRIER = "fastapi_offline"  # the package that carries them; none of its code i
 async def docs() -> HTMLResponse:
     """Return the page."""
     script, style, icon = (f"docs/{name}" for name in FILES)
-    return get_swagger_ui_html(
+    page = get_swagger_ui_html(
         openapi_url="openapi.json",
         title="Eigencal",
         swagger_js_url=script,
@@ -29,6 +31,8 @@ async def docs() -> HTMLResponse:
         swagger_favicon_url=icon,
         swagger_ui_parameters={"validatorUrl": None},  # else the document's address goes to a public service
     )
+    page.headers["Content-Security-Policy"] = policy_with_scripts(bytes(page.body).decode())
+    return page
 
 
 @router.api_route("/docs/{name}", methods=GET)

@@ -17,6 +17,7 @@ from service.api.calibration_schemas import JobOut
 from service.api.calibration_view import job_view
 from service.api.jobs import CLIENT_CLOSED_REQUEST, CODES, UPLOAD_CODES, IdempotencyKey, example
 from service.api.problems import responses
+from service.api.upload_threads import UploadThreads
 from service.api.uploads import EVALUATE, in_threads, received
 from service.domain.devdata import DevData
 from service.domain.errors import NotFound
@@ -57,21 +58,22 @@ async def post_evaluate(
     Either file's bad rows refuse both; nothing is stored. Nothing is calibrated or activated by it.
     """
     try:
-        async with received(request, app.limits, EVALUATE) as upload:
-            dev, test = await asyncio.to_thread(upload.check, app.limits)
+        async with received(request, app.limits, app.threads, EVALUATE) as upload:
+            dev, test = await app.threads.run(lambda: upload.check(app.limits))
             options = replace(upload.options, dev_rows=dev.num_rows)
-            job, _ = await app.jobs.submit(_numbered([dev, test]), options, idempotency_key=idempotency_key)
+            rows = _numbered([dev, test], app.threads)
+            job, _ = await app.jobs.submit(rows, options, idempotency_key=idempotency_key)
     except ClientDisconnect:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     content = job_view(job).model_dump_json()
     return Response(content, 202, {"Location": f"/jobs/{job.id}"}, "application/json")
 
 
-async def _numbered(files: Sequence[DevData]) -> AsyncIterator[DevRow]:
+async def _numbered(files: Sequence[DevData], threads: UploadThreads) -> AsyncIterator[DevRow]:
     """Yield the rows of both files under one count, which tells them apart."""
     number = 0
     for data in files:
-        async for row in in_threads(data):
+        async for row in in_threads(data, threads):
             number += 1
             yield replace(row, line=number)
 

@@ -1,6 +1,5 @@
 """POST /calibrate, and the jobs that it starts."""
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any
 
@@ -21,7 +20,8 @@ from service.domain.jobs import Job
 router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])
 CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
 CODES = (*ADMIN_CODES, "store_unavailable", "internal")
-UPLOAD_CODES = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type", "conflict")
+BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
+UPLOAD_CODES = (*BAD_UPLOAD, "conflict", "overloaded")
 PING_S = 15
 
 IdempotencyKey = Annotated[
@@ -54,9 +54,10 @@ async def post_calibrate(
     A bad row refuses the whole file: the first 20 are listed by line, field and reason; nothing is stored.
     """
     try:
-        async with received(request, app.limits) as upload:
-            [data] = await asyncio.to_thread(upload.check, app.limits)
-            job, _ = await app.jobs.submit(in_threads(data), upload.options, idempotency_key=idempotency_key)
+        async with received(request, app.limits, app.threads) as upload:
+            [data] = await app.threads.run(lambda: upload.check(app.limits))
+            rows = in_threads(data, app.threads)
+            job, _ = await app.jobs.submit(rows, upload.options, idempotency_key=idempotency_key)
     except ClientDisconnect:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     content = job_view(job).model_dump_json()

@@ -14,6 +14,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from service.api.bodies import refusal
 from service.api.calibration_schemas import EvaluateOptionsIn, OptionsIn
+from service.api.upload_threads import UploadThreads
 from service.domain.devdata import DevData, UploadLimits, check_size, parse_json, read_examples, read_file
 from service.domain.errors import BodyTooLarge, InvalidDevData, InvalidRequest, UnsupportedMediaType
 from service.domain.jobs import CalibrateOptions, DevRow
@@ -77,10 +78,12 @@ def _name(error: InvalidDevData | BodyTooLarge, name: str) -> None:
 
 
 @asynccontextmanager
-async def received(request: Request, limits: UploadLimits, shape: Shape = CALIBRATE) -> AsyncIterator[Upload]:
-    """Receive a body; its temporary files are gone when the context ends.
+async def received(
+    request: Request, limits: UploadLimits, threads: UploadThreads, shape: Shape = CALIBRATE
+) -> AsyncIterator[Upload]:
+    """Receive a body and hold a place in the threads; its temporary files are gone when the context ends.
 
-    Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest, and Starlette's ClientDisconnect.
+    Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest, Overloaded, and Starlette's ClientDisconnect.
     """
     kind = _media_type(request)
     try:
@@ -93,10 +96,12 @@ async def received(request: Request, limits: UploadLimits, shape: Shape = CALIBR
         await _linger(request)
         raise
     if kind != "multipart/form-data":
-        yield await asyncio.to_thread(_from_json, body, shape)
+        async with threads.place():
+            yield await threads.run(lambda: _from_json(body, shape))
         return
     try:
-        yield _from_form(form, shape)
+        async with threads.place():
+            yield _from_form(form, shape)
     finally:
         await form.close()
 
@@ -210,9 +215,9 @@ def _invalid(field: str, reason: str) -> InvalidRequest:
     return InvalidRequest(f"{shown}: {reason}", [{"loc": ["body", shown], "msg": reason}])
 
 
-async def in_threads(data: DevData) -> AsyncIterator[DevRow]:
+async def in_threads(data: DevData, threads: UploadThreads) -> AsyncIterator[DevRow]:
     """Yield the rows without holding up the event loop while they are read and parsed."""
     rows: Iterator[DevRow] = data.rows()
-    while some := await asyncio.to_thread(lambda: list(islice(rows, _ROWS_AT_ONCE))):
+    while some := await threads.run(lambda: list(islice(rows, _ROWS_AT_ONCE))):
         for row in some:
             yield row

@@ -55,6 +55,7 @@ def read_file(file: BinaryIO, limits: UploadLimits | None = None, *, mixed_ok: b
     Raises InvalidDevData (`errors` of the first 20 bad rows, `total_bad`) and BodyTooLarge.
     """
     bounds = limits or UploadLimits()
+    NumberedLines(file, bounds).check_size()
     return _checked(lambda: _file_rows(file, bounds), bounds, ("file",), mixed_ok)
 
 

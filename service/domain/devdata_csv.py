@@ -11,6 +11,7 @@ from typing import Any
 from service.domain.devdata_bytes import Line, encoding_problem, whole_file
 from service.domain.devdata_rows import ROW_FIELDS, RowError, parse_json, printable
 
+MAX_FIELDS = 64  # no header names as many
 _QUOTED = re.compile(r'[^"]*+(?:""[^"]*+)*+')
 _BARE = re.compile(r"[^,\r\n]*+")
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -31,6 +32,8 @@ class Record:
         """Take a line with its end; return whether the record is complete. Raises CsvSyntaxError."""
         at = 0
         while True:
+            if len(self.fields) > MAX_FIELDS:
+                raise CsvSyntaxError(f"has more than {MAX_FIELDS} fields")
             at = self._field(line, at)
             if self._quoted is not None:
                 return False

@@ -29,7 +29,7 @@ async def test_a_hang_up_cancels_the_generation(path: str, body: dict) -> None:
     content = json.dumps(body).encode()
     async with served(app) as port, asyncio.timeout(20):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
         while not llm.active:
             await asyncio.sleep(0.01)
@@ -46,10 +46,8 @@ async def test_a_hang_up_in_the_middle_of_a_body_is_no_error_of_ours(
     app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore())
     async with served(app) as port, asyncio.timeout(20):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = (
-            b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
-        )
-        writer.write(head)
+        writer.write(b"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
+        writer.write(b"Content-Length: 9\r\n\r\n{")
         await writer.drain()
         await asyncio.sleep(0.1)
         writer.close()

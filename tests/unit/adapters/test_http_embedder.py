@@ -83,6 +83,17 @@ def test_order_is_that_of_index_and_rows_are_unit() -> None:
     with_embedder(Server(), scenario)
 
 
+def test_numbers_near_the_largest_keep_their_direction() -> None:
+    server = Server()
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        data = [{"index": 0, "embedding": [3e200, -4e200]}]
+        server.script = [httpx.Response(200, json={"model": server.model, "data": data})]
+        np.testing.assert_allclose(await embedder.embed(["a"]), [[0.6, -0.8]], rtol=1e-6)
+
+    with_embedder(server, scenario)
+
+
 def test_batches_are_cut() -> None:
     server = Server()
 
@@ -172,6 +183,7 @@ def test_passing_trouble_is_tried_again(answer: httpx.Response | Exception) -> N
         (httpx.ConnectError(SECRET_TEXT), "cannot be reached", 4),
         (httpx.Response(200, text="<html>"), "no embedding", 1),
         (httpx.Response(200, json=[1]), "no embedding", 1),
+        (httpx.Response(200, text="[" * 100_000 + "]" * 100_000), "no embedding", 1),
         (httpx.Response(200, json={"data": None}), "no embedding", 1),
         (httpx.Response(200, json={"data": []}), "no embedding", 1),
         (httpx.Response(200, json={"data": [{"index": 1, "embedding": [1]}]}), "no embedding", 1),

@@ -1,0 +1,260 @@
+"""Callers that send without end, slowly or not at all, over real sockets; and those who wait for long."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from starlette.responses import StreamingResponse
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
+from service.api.connection import Bounds
+from service.app import create_app
+from service.settings import Settings
+from tests.support.live import served
+
+pytestmark = pytest.mark.anyio
+QUICK = Bounds(max_head_bytes=4096, receive_timeout_s=0.4, body_step_bytes=16, linger_s=0.2)
+PATIENT = Bounds(receive_timeout_s=60)
+GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+POST = b"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+TOO_LARGE = "header_too_large"
+SAMPLES = json.dumps({"samples": ["a", "b"]}).encode()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Caller:
+    """One end of a raw connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def send(self, data: bytes) -> bool:
+        """Send; tell whether the other end was there to take it."""
+        try:
+            self.writer.write(data)
+            await self.writer.drain()
+        except ConnectionError:
+            return False
+        return True
+
+    async def said(self) -> bytes:
+        """Return all that comes until the other end closes."""
+        found = b""
+        try:
+            while piece := await self.reader.read(65536):
+                found += piece
+        except ConnectionError:
+            pass
+        return found
+
+    async def response(self) -> tuple[int, bytes]:
+        """Return status and body of the next response, which tells its length."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        return int(head.split()[1]), await self.reader.readexactly(length)
+
+
+@asynccontextmanager
+async def calling(port: int) -> AsyncIterator[Caller]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield Caller(reader, writer)
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def our_app(llm: FakeLLM | None = None, **settings: Any) -> FastAPI:
+    return create_app(
+        Settings(**settings), llm=llm or FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore()
+    )
+
+
+@asynccontextmanager
+async def service(bounds: Bounds, app: FastAPI | None = None) -> AsyncIterator[int]:
+    async with asyncio.timeout(60), served(app or our_app(), bounds) as port:
+        yield port
+
+
+def problem(said: bytes) -> tuple[int, str]:
+    """Return status and code of a refusal, which is the last that comes and like any other of ours."""
+    head, _, body = said.partition(b"\r\n\r\n")
+    lines = head.lower().split(b"\r\n")
+    assert b"content-type: application/problem+json" in lines
+    assert b"connection: close" in lines
+    assert b"x-content-type-options: nosniff" in lines
+    found = json.loads(body)
+    assert f"x-request-id: {found['request_id']}".encode() in lines
+    assert found["status"] == int(head.split()[1])
+    return found["status"], found["code"]
+
+
+ENDLESS = {
+    "a header line": (GET + b"X: ", b"a" * 1024),
+    "header lines": (GET, b"X: a\r\n" * 200),
+    "a path": (b"GET /", b"a" * 1024),
+    "a method": (b"", b"A" * 1024),
+    "a chunk extension": (CHUNKED + b"1;x=", b"a" * 1024),
+    "a trailer": (CHUNKED + b"1\r\n{\r\n0\r\nX: ", b"a" * 1024),
+    "trailers": (CHUNKED + b"1\r\n{\r\n0\r\n", b"X: a\r\n" * 200),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_what_has_no_end_is_refused_after_a_few_kilobytes(name: str) -> None:
+    begin, piece = ENDLESS[name]
+    async with service(Bounds(max_head_bytes=4096, linger_s=0.2)) as port, calling(port) as caller:
+        taken = await caller.send(begin)
+        for _ in range(1000):
+            taken = taken and await caller.send(piece)
+            await asyncio.sleep(0)
+        assert problem(await caller.said()) == (
+            (400, "bad_request") if "method" in name else (431, TOO_LARGE)
+        )
+        async with calling(port) as other:
+            await other.send(GET + b"\r\n")
+            assert (await other.response())[0] == 200
+
+
+async def test_large_headers_are_taken_up_to_the_bound() -> None:
+    async with service(Bounds()) as port, calling(port) as caller:
+        await caller.send(GET + b"X: " + b"a" * 60_000 + b"\r\n\r\n")
+        assert (await caller.response())[0] == 200
+        await caller.send(GET + b"X: " + b"a" * 70_000 + b"\r\n\r\n")
+        assert problem(await caller.said()) == (431, TOO_LARGE)
+
+
+async def test_a_socket_that_says_nothing_is_closed() -> None:
+    async with service(QUICK) as port, calling(port) as caller:
+        assert await caller.said() == b""
+
+
+async def test_line_ends_alone_keep_no_socket_open() -> None:
+    async with service(QUICK) as port, calling(port) as caller:
+        while await caller.send(b"\r\n"):
+            await asyncio.sleep(0.05)
+        assert await caller.said() == b""
+
+
+@pytest.mark.parametrize("begun", [GET + b"X: a", GET, b"G", POST + b"Content-Length: 40\r\n\r\n{"])
+async def test_a_request_that_stops_in_the_middle_is_refused(begun: bytes) -> None:
+    async with service(QUICK) as port, calling(port) as caller:
+        await caller.send(begun)
+        assert problem(await caller.said()) == (408, "request_timeout")
+
+
+@pytest.mark.parametrize("begun", [GET + b"X: ", POST + b"Content-Length: 9999\r\n\r\n"])
+async def test_a_request_that_comes_byte_by_byte_is_refused(begun: bytes) -> None:
+    async with service(QUICK) as port, calling(port) as caller:
+        await caller.send(begun)
+        said = asyncio.ensure_future(caller.said())
+        while not said.done():
+            await caller.send(b"a")
+            await asyncio.sleep(0.1)
+        assert problem(await said) == (408, "request_timeout")
+
+
+async def test_the_second_request_of_a_connection_has_the_same_bounds() -> None:
+    async with service(QUICK) as port, calling(port) as caller:
+        await caller.send(GET + b"\r\n")
+        assert (await caller.response())[0] == 200
+        await caller.send(GET)
+        assert problem(await caller.said()) == (408, "request_timeout")
+
+
+async def test_what_is_no_http_is_told_so_like_any_other_error() -> None:
+    async with service(QUICK) as port, calling(port) as caller:
+        await caller.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+        assert problem(await caller.said()) == (400, "bad_request")
+
+
+async def test_too_many_requests_at_once_on_one_connection_are_cut_off() -> None:
+    llm = FakeLLM(gate=asyncio.Event())
+    body = b'{"prompt":"p"}'
+    one = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    async with service(PATIENT, our_app(llm)) as port, calling(port) as caller:
+        await caller.send(one * 1000)
+        assert await caller.said() == b""  # the first has no answer yet, and none may be put before it
+        while llm.active:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_slow_body_is_taken_as_long_as_it_gets_on() -> None:
+    body = SAMPLES + b" " * 300
+    async with service(QUICK) as port, calling(port) as caller:
+        await caller.send(POST + b"Content-Length: %d\r\n\r\n" % len(body))
+        for i in range(0, len(body), 16):
+            await caller.send(body[i : i + 16])
+            await asyncio.sleep(0.05)
+        assert (await caller.response())[0] == 200
+
+
+async def test_who_waits_for_an_answer_is_not_cut_off() -> None:
+    gate = asyncio.Event()
+    body = b'{"prompt":"p"}'
+    async with service(QUICK, our_app(FakeLLM(gate=gate))) as port, calling(port) as caller:
+        await caller.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await asyncio.sleep(3 * QUICK.receive_timeout_s)
+        gate.set()
+        assert (await caller.response())[0] == 200
+
+
+def streaming(pieces: Callable[[], AsyncIterator[bytes]]) -> FastAPI:
+    app = FastAPI()
+    app.add_api_route("/stream", lambda: StreamingResponse(pieces()))
+    return app
+
+
+async def test_a_stream_of_events_is_not_cut_off() -> None:
+    async def slowly() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            yield b"event\n"
+            await asyncio.sleep(QUICK.receive_timeout_s)
+
+    async with service(QUICK, streaming(slowly)) as port, calling(port) as caller:
+        await caller.send(b"GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert (await caller.said()).count(b"event\n") == 4
+
+
+async def test_who_takes_nothing_of_its_answer_is_let_go() -> None:
+    ended = asyncio.Event()
+
+    async def without_end() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 2**20
+        finally:
+            ended.set()
+
+    app = streaming(without_end)
+    async with service(Bounds(stalled_s=0.3), app) as port, calling(port) as caller:
+        await caller.send(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
+        await ended.wait()
+
+
+async def test_large_bodies_that_are_never_finished_leave_room_for_others() -> None:
+    large = 8 * 2**20
+    async with service(PATIENT, our_app(max_bodies_bytes=4 * large)) as port:
+        async with calling(port) as a, calling(port) as b, calling(port) as c, calling(port) as d:
+            async with calling(port) as late, calling(port) as small:
+                for caller in (a, b, c, d, late):
+                    await caller.send(POST + b"Content-Length: %d\r\n\r\n" % large + b" " * (large - 1))
+                status, body = await late.response()
+                assert (status, json.loads(body)["code"]) == (503, "overloaded")
+                await small.send(POST + b"Content-Length: %d\r\n\r\n" % len(SAMPLES) + SAMPLES)
+                assert (await small.response())[0] == 200
+        async with calling(port) as again:  # the others have gone, and what they held with them
+            body = SAMPLES + b" " * (large - len(SAMPLES))
+            await again.send(POST + b"Content-Length: %d\r\n\r\n" % large + body)
+            assert (await again.response())[0] == 200
