@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Protocol, cast
 
 from fastapi import FastAPI
@@ -30,10 +30,11 @@ from service.domain.devdata import UploadLimits
 from service.domain.drawing import Serving
 from service.domain.errors import EigencalError, EmbedderUnavailable
 from service.domain.jobs import CalibrationStore, JobQueue
-from service.domain.models import Message, Sampling
+from service.domain.models import Message, Sampling, shape_hash
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.report_model import Report
 from service.domain.scoring import ScoreCommand, Scorer
+from service.domain.setup import Setup
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -219,13 +220,33 @@ def build_store(
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     return Persistence(
         settings.resolved_database_url(),
-        replica_id=settings.replica_id,
+        replica_id=settings.resolved_replica_id(),
         llm=llm,
         embedder=embedder,
         serving=Serving(defaults.num_samples, defaults.sampling, messages),
+        setup=job_setup(settings, llm, defaults),
         slots=max(1, int(settings.calibration_share * llm_slots(settings))),
         live_load=lambda: scorer.in_flight,
         own_keys=lambda: own_keys(defaults, scorer),
+    )
+
+
+def job_setup(settings: Settings, llm: LanguageModel, defaults: Defaults) -> Setup:
+    """Return what jobs posted here are bound to, before anything is learnt from the LLM server.
+
+    Where no model is configured, the server decides which it is: then its address stands for it.
+    """
+    asked = llm.identity(defaults.request(prompt="?"))
+    server = "" if asked.model else shape_hash(url=settings.llm_url)
+    stops = {"stop": list(defaults.sampling.stop), "messages_stop": list(defaults.messages_stop)}
+    return Setup(
+        {"embedder": settings.embedder, "empty_answers": settings.empty_answers},
+        {
+            **asdict(asked),
+            "llm_url": server,
+            "num_samples": defaults.num_samples,
+            **{f"sampling.{name}": value for name, value in (asdict(defaults.sampling) | stops).items()},
+        },
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+from service.adapters.alike import Alike
 from service.adapters.dbos_engine import DbosEngine
 from service.adapters.durable_jobs import DurableJobs
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
@@ -12,6 +13,7 @@ from service.domain.drawing import Drawer, Serving
 from service.domain.evaluating import ByKind, Evaluator
 from service.domain.material import Embedding
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.setup import Setup
 from service.domain.yielding import LiveFirst
 
 
@@ -19,7 +21,8 @@ class Persistence:
     """The store of one replica and its share of the jobs.
 
     `live_load` returns the number of scores under way, to which jobs give way; `own_keys` the keys of the
-    fingerprints of the present set-up. Raises ValueError for a URL that is neither SQLite nor Postgres.
+    fingerprints of the present set-up, whose settings are `setup`. Raises ValueError for a URL that is
+    neither SQLite nor Postgres.
     """
 
     def __init__(
@@ -30,21 +33,22 @@ class Persistence:
         llm: LanguageModel,
         embedder: Embedder,
         serving: Serving,
+        setup: Setup,
         slots: int,
         live_load: Callable[[], int],
         own_keys: Callable[[], tuple[str, ...]],
     ) -> None:
         self._database = Database(database_url)
         self._active = ActiveCalibrations(self._database)
-        store = SqlJobs(self._database, self._active)
+        store = SqlJobs(self._database, self._active, setup=setup)
         self.calibrations = SqlCalibrations(self._database, self._active, own_keys=own_keys)
-        live_first = LiveFirst(live_load)
-        drawer = Drawer(llm, store, serving, slots=slots, live_first=live_first)
-        embedding = Embedding(embedder, live_first=live_first)
+        # Turns of their own: a draw takes the LLM, which embedding need not wait for.
+        drawer = Drawer(llm, store, serving, slots=slots, live_first=LiveFirst(live_load))
+        embedding = Embedding(embedder, live_first=LiveFirst(live_load))
         calibrator = Calibrator(store, self.calibrations, drawer, embedding)
         pipeline = ByKind(calibrator, Evaluator(store, embedder, embedding))
-        engine = DbosEngine(jobs_url(self._database.url), executor_id=replica_id)
-        self.jobs = DurableJobs(store, pipeline, engine, owner=replica_id)
+        engine = DbosEngine(jobs_url(self._database.url), executor_id=replica_id, lanes=setup.keys())
+        self.jobs = DurableJobs(store, pipeline, engine, owner=replica_id, alike=Alike(drawer.way))
         self._started = AsyncExitStack()
 
     async def start(self) -> None:

@@ -15,6 +15,7 @@ from service.adapters.store.urls import jobs_url
 from service.domain.errors import Conflict, ModelNotFound, StoreUnavailable
 from service.domain.job_store import ClaimedJob, Lease
 from service.domain.jobs import CalibrateOptions, Job, JobError
+from service.domain.setup import Setup
 from tests.support.calibrations import calibration, rows
 
 pytestmark = pytest.mark.anyio
@@ -83,7 +84,7 @@ def plain(database: Database) -> JobEngine:
 
 
 def dbos(database: Database) -> JobEngine:
-    return DbosEngine(jobs_url(database.url), executor_id="me")
+    return DbosEngine(jobs_url(database.url), executor_id="me", lanes=Setup().keys())
 
 
 @pytest.fixture(params=[plain, dbos])
