@@ -11,8 +11,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import make_url
+
 from service.adapters.job_engine import PARTS, Part, RunPart
 from service.adapters.store.database import translated
+from service.adapters.store.file import DatabaseFile
+from service.domain.errors import StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +57,8 @@ class DbosEngine:
     def __init__(self, url: str, *, executor_id: str, lanes: Sequence[str]) -> None:
         self._url = url
         self._executor_id = executor_id
+        path = make_url(url).database if url.startswith("sqlite") else None
+        self._file = None if path is None else DatabaseFile(path)
         self._queues = [_queue(lane) for lane in lanes]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: RunPart | None = None
@@ -69,6 +75,8 @@ class DbosEngine:
         try:
             with translated():
                 await asyncio.to_thread(self._launch)
+                if self._file is not None:
+                    self._file.opened()
         except BaseException:
             _Current.engine = None
             raise
@@ -133,7 +141,9 @@ class DbosEngine:
         await asyncio.to_thread(DBOS.cancel_workflow, job_id)
 
     async def check(self) -> None:
-        """Return when jobs can be started; raise StoreUnavailable when not."""
+        """Return unless the file that DBOS works with is gone; then raise StoreUnavailable."""
+        if self._file is not None and self._file.lost():
+            raise StoreUnavailable("The file of the job engine is gone or was replaced.", retry_after_s=5.0)
 
 
 def _queue(lane: str) -> str:

@@ -68,10 +68,13 @@ class DurableJobs:
         """Break off what runs; it goes on at the next start. Idempotent."""
         tasks = [task for task in (self._watcher, *self._running) if task is not None]
         self._watcher = None
+        await self._break_off(tasks)
+        await self._engine.stop()
+
+    async def _break_off(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._engine.stop()
 
     async def submit(
         self,
@@ -81,12 +84,18 @@ class DurableJobs:
         idempotency_key: str | None = None,
     ) -> tuple[Job, bool]:
         """Store rows and job, and have it run; see `JobQueue`."""
+        await self.check()
         if self._alike is not None:
             rows = self._alike(rows, options)
         job, created = await self._store.submit(rows, options, idempotency_key)
         if created:
             await self._try(self._enqueue(job.id))
         return job, created
+
+    async def check(self) -> None:
+        """Return when jobs can be taken in; raise StoreUnavailable when not."""
+        await self._store.check()
+        await self._engine.check()
 
     async def _enqueue(self, job_id: str) -> None:
         await self._engine.enqueue(job_id, setup_key(await self._store.setup_of(job_id) or {}))
@@ -164,12 +173,21 @@ class DurableJobs:
             await asyncio.sleep(self._beat_s)
 
     async def _work(self, job: ClaimedJob, part: Callable[[ClaimedJob], Awaitable[None]]) -> None:
-        """Run the part again for as long as the store is what fails it; any other error ends the job."""
+        """Run the part again for as long as the store is what fails it; any other error ends the job.
+
+        Not before the store takes writes again: what is drawn meanwhile could not be kept.
+        """
         while True:
             try:
                 return await self._outcome(job, part)
             except StoreUnavailable:
-                await asyncio.sleep(self._beat_s)
+                await self._until_well()
+
+    async def _until_well(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat_s)
+            with contextlib.suppress(StoreUnavailable):
+                return await self._store.check()
 
     async def _outcome(self, job: ClaimedJob, part: Callable[[ClaimedJob], Awaitable[None]]) -> None:
         try:
@@ -201,6 +219,7 @@ class DurableJobs:
             await asyncio.sleep(self._beat_s)
             try:
                 open_jobs = await self._store.open_jobs()
+                await self._mend_engine()
             except StoreUnavailable:
                 seen = {}  # nobody could beat meanwhile
                 continue
@@ -212,6 +231,19 @@ class DurableJobs:
                 seen[job] = now
                 if job.job_id not in self._running.values():
                     await self._try(self._engine.revive(job.job_id, self._lane(job), job.epoch))
+
+    async def _mend_engine(self) -> None:
+        """Start the engine anew when it has lost what it keeps; the store tells which jobs are open.
+
+        Raises StoreUnavailable while it cannot be started.
+        """
+        try:
+            await self._engine.check()
+        except StoreUnavailable:
+            logger.warning("the job engine is started anew")
+            await self._break_off([*self._running])
+            await self._engine.stop()
+            await self._engine.start(self._run)
 
     async def _note_elsewhere(self, still: Sequence[OpenJob]) -> None:
         """Keep a note on each of these jobs; log it once."""

@@ -62,5 +62,5 @@ class Persistence:
         await self._started.aclose()
 
     async def check(self) -> None:
-        """Return when the store answers; raise StoreUnavailable when it does not."""
-        await self._database.check()
+        """Return when the store takes jobs; raise StoreUnavailable when it does not."""
+        await self.jobs.check()

@@ -12,13 +12,13 @@ from service.app import create_app
 from service.settings import Settings
 from tests.support.live import served
 
-ROWS, ANSWERS = 1500, ["a", "b", "a", "c"]
+ROWS, ANSWERS = 300, ["a", "b", "a", "c"]
 pytestmark = pytest.mark.anyio
 
 
 async def calibrated(http: httpx.AsyncClient) -> str:
     """Return a calibration whose rows fill more than the buffers of a socket."""
-    long = "x" * 4000
+    long = "x" * 20_000
     rows = [{"prompt": f"{long} {i}", "reference": "a", "samples": ANSWERS} for i in range(ROWS)]
     job = (await http.post("/calibrate", json={"examples": rows})).raise_for_status().json()
     await http.get(f"/jobs/{job['id']}/events")  # to its end

@@ -64,7 +64,7 @@ class ActiveCalibrations:
     def __init__(self, database: Database, *, poll_s: float = 0.5) -> None:
         self._database = database
         self._poll_s = poll_s
-        self._version: int | None = None
+        self._version: tuple[int, int] | None = None
         self._by_key: dict[str, Calibration] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -100,7 +100,8 @@ class ActiveCalibrations:
     async def refresh(self) -> None:
         """Load the active calibrations if any activation has happened since. Raises StoreUnavailable."""
         async with self._database.read() as connection:
-            version = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
+            latest = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
+            version = (self._database.generation, latest)
             if version != self._version:
                 self._by_key = {c.fingerprint.key(): c for c in await _load(connection)}
                 self._version = version

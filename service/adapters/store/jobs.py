@@ -45,6 +45,10 @@ class SqlJobs:
         self._active = active
         self.setup = setup or Setup()
 
+    async def check(self) -> None:
+        """Return when jobs can be stored; raise StoreUnavailable when not."""
+        await self._database.check()
+
     async def submit(
         self,
         rows: AsyncIterable[DevRow] | Iterable[DevRow],
