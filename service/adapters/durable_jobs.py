@@ -211,6 +211,8 @@ class DurableJobs:
         finally:
             task.cancel()
             await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()  # it may have failed while we were being stopped: no one else asks
 
     async def _watch(self) -> None:
         """Revive open jobs whose heartbeat stands still, those that are bound to other settings excepted."""

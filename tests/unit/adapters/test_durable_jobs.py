@@ -1,6 +1,7 @@
 """The queue of jobs: outcomes, cancelling, events, leases; on an engine of plain tasks, and on DBOS."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from service.adapters.job_engine import JobEngine, TaskEngine
 from service.adapters.store import ActiveCalibrations, Database, SqlJobs
 from service.adapters.store.urls import jobs_url
 from service.domain.errors import Conflict, ModelNotFound, StoreUnavailable
-from service.domain.job_store import ClaimedJob, Lease
+from service.domain.job_store import ClaimedJob, Lease, LeaseLostError
 from service.domain.jobs import CalibrateOptions, Job, JobError
 from service.domain.setup import Setup
 from tests.support.calibrations import calibration, rows
@@ -196,6 +197,31 @@ async def test_cancelling_stops_the_work(queue: Queue) -> None:
     assert await queue.jobs.cancel("job_none") is None
     assert await queue.jobs.get("job_none") is None
     assert [state async for state in queue.jobs.events("job_none")] == []
+
+
+async def test_work_that_fails_while_it_is_cancelled_logs_nothing(queue: Queue) -> None:
+    """A write that is under way finds the job cancelled: nobody is left to hear of it."""
+    begun, stopped, said = asyncio.Event(), asyncio.Event(), []
+
+    async def hang(job: ClaimedJob) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.set()
+            raise LeaseLostError(job.lease.job_id) from None
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+    queue.pipeline.drawing = hang
+    job = await queue.submit()
+    async with asyncio.timeout(30):
+        await begun.wait()
+        await queue.jobs.cancel(job.id)
+        await stopped.wait()
+    queue.pipeline.drawing = None
+    await queue.ended(await queue.submit())
+    gc.collect()
+    assert said == []
 
 
 async def test_a_store_that_fails_for_a_while_fails_no_job(queue: Queue) -> None:
