@@ -310,3 +310,28 @@ async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
     async with opened(tmp_path / "one.db", dbos) as queue:
         with pytest.raises(RuntimeError, match="one engine"):
             await dbos(queue.database).start(queue.jobs._run)
+
+
+async def test_an_engine_that_lost_its_file_is_started_anew(tmp_path: Path) -> None:
+    """What it kept is lost with the file; the store knows which jobs are open."""
+    begun = asyncio.Event()
+
+    async def hang(job: ClaimedJob) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with opened(tmp_path / "store.db", dbos) as queue:
+        queue.pipeline.drawing = hang
+        running = await queue.submit()
+        waiting = await queue.submit()
+        async with asyncio.timeout(30):
+            await begun.wait()
+            queue.pipeline.drawing = None
+            (tmp_path / "store.db.jobs").unlink()
+            with pytest.raises(StoreUnavailable, match="job engine"):
+                await queue.jobs.check()
+            while not (tmp_path / "store.db.jobs").exists():
+                await asyncio.sleep(0.02)
+        for job in (running, waiting):
+            assert (await queue.ended(job))[-1].state == "succeeded"
+        assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"
