@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Protocol, cast
 
 from fastapi import FastAPI
@@ -32,10 +32,11 @@ from service.domain.devdata import UploadLimits
 from service.domain.drawing import Serving
 from service.domain.errors import EigencalError, EmbedderUnavailable
 from service.domain.jobs import CalibrationStore, JobQueue
-from service.domain.models import Message, Sampling
+from service.domain.models import Message, Sampling, shape_hash
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.report_model import Report
 from service.domain.scoring import ScoreCommand, Scorer
+from service.domain.setup import Setup
 from service.settings import Settings
 from service.start_log import StartLog, shown_url
 
@@ -232,10 +233,11 @@ def build_store(
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     return Persistence(
         settings.resolved_database_url(),
-        replica_id=settings.replica_id,
+        replica_id=settings.resolved_replica_id(),
         llm=llm,
         embedder=embedder,
         serving=Serving(defaults.num_samples, defaults.sampling, defaults.messages_sampling),
+        setup=job_setup(settings, llm, defaults),
         slots=max(1, int(settings.calibration_share * llm_slots(settings))),
         live_load=lambda: scorer.in_flight,
         own_keys=lambda: own_keys(defaults, scorer),
@@ -270,6 +272,30 @@ def build_start_log(
         own_keys=lambda: own_keys(defaults, scorer),
         active=lambda key: scorer.calibrations.active(key),  # noqa: PLW0108 - may be replaced
     )
+
+
+def job_setup(settings: Settings, llm: LanguageModel, defaults: Defaults) -> Setup:
+    """Return what jobs posted here are bound to, before anything is learnt from the LLM server.
+
+    Where no model is configured, the server decides which it is: then its address stands for it.
+    """
+    asked = llm.identity(defaults.request(prompt="?"))
+    server = "" if asked.model else shape_hash(url=settings.llm_url)
+    return Setup(
+        {"embedder": settings.embedder, "empty_answers": settings.empty_answers},
+        {
+            **asked.parts(),
+            "llm_url": server,
+            "num_samples": defaults.num_samples,
+            **_parts_of("sampling", defaults.sampling),
+            **_parts_of("messages_sampling", defaults.messages_sampling),
+        },
+    )
+
+
+def _parts_of(name: str, sampling: Sampling) -> dict[str, Any]:
+    parts = asdict(sampling) | {"stop": list(sampling.stop)}
+    return {f"{name}.{part}": value for part, value in parts.items()}
 
 
 def llm_slots(settings: Settings) -> int:

@@ -4,6 +4,7 @@ Each field's description is its documentation: the table in docs/operating.md is
 """
 
 import socket
+import uuid
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -34,8 +35,8 @@ class Settings(BaseSettings):
         "", description="SQLite or Postgres URL; empty: an SQLite file in the data folder."
     )
     replica_id: str = Field(
-        default_factory=socket.gethostname,
-        description="Stable name of this replica, unique among those that share a database; the host's.",
+        "",
+        description="Stable name of this replica, unique among those of one database; empty: host and port.",
     )
     admin_key: SecretStr = Field(
         SecretStr(""), description="Bearer key of the admin routes; empty: they answer on loopback only."
@@ -177,6 +178,11 @@ class Settings(BaseSettings):
             return self.llm_queue
         slots = self.llm_slots if self.llm_backend == "vllm" else 1
         return max(LEAST_LLM_QUEUE, slots // 4)
+
+    def resolved_replica_id(self) -> str:
+        """Return the name of this replica: as set, or unique to the process where any free port will do."""
+        port = str(self.port or f"0-{uuid.uuid4().hex[:12]}")
+        return self.replica_id or f"{socket.gethostname()}:{port}"
 
     def few_shot_in_force(self) -> bool:
         """Tell whether prompts are put after few-shot text."""

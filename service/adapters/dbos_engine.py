@@ -8,16 +8,21 @@ writes.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
+
+from sqlalchemy import make_url
 
 from service.adapters.job_engine import PARTS, Part, RunPart
 from service.adapters.store.database import translated
+from service.adapters.store.file import DatabaseFile
+from service.domain.errors import StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
 # Raised only when workflows of the old shape could not go on with the new code.
 WORKFLOW_VERSION = "1"
-QUEUE = "eigencal-jobs"
+_QUEUE = "eigencal-jobs"  # and the lane
 SCHEMA = "eigencal_jobs"
 _POLL_S = 0.5
 
@@ -44,11 +49,17 @@ async def _step(job_id: str, part: Part) -> None:
 
 
 class DbosEngine:
-    """Implements `JobEngine` on DBOS. `executor_id`: stable, and unique among replicas of one database."""
+    """Implements `JobEngine` on DBOS. `executor_id`: stable, and unique among replicas of one database.
 
-    def __init__(self, url: str, *, executor_id: str) -> None:
+    Each lane is a queue. Those in `lanes` are run here, one job of each at a time; others may be put into.
+    """
+
+    def __init__(self, url: str, *, executor_id: str, lanes: Sequence[str]) -> None:
         self._url = url
         self._executor_id = executor_id
+        path = make_url(url).database if url.startswith("sqlite") else None
+        self._file = None if path is None else DatabaseFile(path)
+        self._queues = [_queue(lane) for lane in lanes]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: RunPart | None = None
 
@@ -64,6 +75,8 @@ class DbosEngine:
         try:
             with translated():
                 await asyncio.to_thread(self._launch)
+                if self._file is not None:
+                    self._file.opened()
         except BaseException:
             _Current.engine = None
             raise
@@ -84,10 +97,12 @@ class DbosEngine:
             "log_level": "ERROR",
         }
         DBOS(config=config)
+        DBOS.listen_queues(self._queues)
         DBOS.launch()
-        DBOS.register_queue(
-            QUEUE, worker_concurrency=1, polling_interval_sec=_POLL_S, on_conflict="always_update"
-        )
+        for queue in self._queues:
+            DBOS.register_queue(
+                queue, worker_concurrency=1, polling_interval_sec=_POLL_S, on_conflict="always_update"
+            )
 
     async def stop(self) -> None:
         """Stop DBOS; workflows under way stay pending. Idempotent."""
@@ -107,13 +122,17 @@ class DbosEngine:
 
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(self._run), self._loop))
 
-    async def enqueue(self, job_id: str) -> None:
-        """Put the job's workflow in the queue that all replicas share."""
-        await asyncio.to_thread(_enqueue, job_id, job_id)
+    async def enqueue(self, job_id: str, lane: str) -> None:
+        """Put the job's workflow in the queue that the replicas of this lane share."""
+        await asyncio.to_thread(_enqueue, job_id, job_id, _queue(lane))
 
-    async def revive(self, job_id: str, epoch: int) -> None:
+    async def retry(self, job_id: str, lane: str, epoch: int) -> None:
+        """Begin a workflow anew; one that is still ending meets the job's lease."""
+        await asyncio.to_thread(_enqueue, job_id, f"{job_id}.{epoch}", _queue(lane))
+
+    async def revive(self, job_id: str, lane: str, epoch: int) -> None:
         """Take the workflow from whoever had it. One that has ended without ending the job is begun anew."""
-        await asyncio.to_thread(_revive, job_id, epoch)
+        await asyncio.to_thread(_revive, job_id, epoch, _queue(lane))
 
     async def cancel(self, job_id: str) -> None:
         """Mark the workflow cancelled."""
@@ -121,23 +140,35 @@ class DbosEngine:
 
         await asyncio.to_thread(DBOS.cancel_workflow, job_id)
 
+    async def check(self) -> None:
+        """Return unless the file that DBOS works with is gone; then raise StoreUnavailable."""
+        if self._file is not None and self._file.lost():
+            raise StoreUnavailable("The file of the job engine is gone or was replaced.", retry_after_s=5.0)
 
-def _enqueue(job_id: str, workflow_id: str) -> None:
+
+def _queue(lane: str) -> str:
+    return f"{_QUEUE}-{lane}"
+
+
+def _enqueue(job_id: str, workflow_id: str, queue: str) -> None:
     from dbos import DBOS, SetWorkflowID
 
     with SetWorkflowID(workflow_id):
-        DBOS.enqueue_workflow(QUEUE, _Current.workflow, job_id)
+        DBOS.enqueue_workflow(queue, _Current.workflow, job_id)
 
 
-def _revive(job_id: str, epoch: int) -> None:
+def _revive(job_id: str, epoch: int, queue: str) -> None:
     from dbos import DBOS
 
     status = DBOS.get_workflow_status(job_id)
     if status is None or status.status not in ("ENQUEUED", "DELAYED"):  # those wait for their turn
         logger.warning("job %s: nobody seems to run it, it is taken over", job_id)
     if status is None:
-        _enqueue(job_id, job_id)
+        _enqueue(job_id, job_id, queue)
+    elif status.status in ("ENQUEUED", "DELAYED"):
+        if status.queue_name != queue:  # one that nobody here listens to
+            DBOS.resume_workflow(job_id, queue_name=queue)
     elif status.status == "PENDING":
-        DBOS.resume_workflow(job_id, queue_name=QUEUE)
-    elif status.status not in ("ENQUEUED", "DELAYED"):
-        _enqueue(job_id, f"{job_id}.{epoch}")
+        DBOS.resume_workflow(job_id, queue_name=queue)
+    else:
+        _enqueue(job_id, f"{job_id}.{epoch}", queue)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
@@ -19,23 +20,29 @@ class JobEngine(Protocol):
     async def stop(self) -> None:
         """Stop; jobs under way are broken off and go on at the next start. Idempotent."""
 
-    async def enqueue(self, job_id: str) -> None:
-        """Have a job run, here or on a peer."""
+    async def enqueue(self, job_id: str, lane: str) -> None:
+        """Have a job run, here or on a peer that has the lane; jobs of a lane run one after the other."""
 
-    async def revive(self, job_id: str, epoch: int) -> None:
-        """Have a job run that nobody seems to run. `epoch` tells how often it was claimed."""
+    async def retry(self, job_id: str, lane: str, epoch: int) -> None:
+        """Have a job run that has failed. `epoch` tells how often it was claimed."""
+
+    async def revive(self, job_id: str, lane: str, epoch: int) -> None:
+        """Have a job run that nobody seems to run."""
 
     async def cancel(self, job_id: str) -> None:
         """Do not start the job again."""
 
+    async def check(self) -> None:
+        """Return when jobs can be started; raise StoreUnavailable when not."""
+
 
 class TaskEngine:
-    """Runs jobs as tasks, one at a time; forgets them when the process ends. For tests."""
+    """Runs jobs as tasks, one of a lane at a time; forgets them when the process ends. For tests."""
 
     def __init__(self) -> None:
         self._run: RunPart | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._one = asyncio.Lock()
+        self._lanes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(self, run: RunPart) -> None:
         """Begin to run jobs."""
@@ -46,15 +53,19 @@ class TaskEngine:
         for job_id in list(self._tasks):
             await self.cancel(job_id)
 
-    async def enqueue(self, job_id: str) -> None:
+    async def enqueue(self, job_id: str, lane: str) -> None:
         """Run a job."""
-        self._tasks[job_id] = asyncio.create_task(self._work(job_id))
+        self._tasks[job_id] = asyncio.create_task(self._work(job_id, lane))
 
-    async def revive(self, job_id: str, epoch: int) -> None:
+    async def retry(self, job_id: str, lane: str, epoch: int) -> None:
+        """Run a job again."""
+        await self.enqueue(job_id, lane)
+
+    async def revive(self, job_id: str, lane: str, epoch: int) -> None:
         """Run a job unless it is being run."""
         task = self._tasks.get(job_id)
         if task is None or task.done():
-            await self.enqueue(job_id)
+            await self.enqueue(job_id, lane)
 
     async def cancel(self, job_id: str) -> None:
         """Break a job off."""
@@ -64,9 +75,12 @@ class TaskEngine:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _work(self, job_id: str) -> None:
+    async def check(self) -> None:
+        """Find nothing wrong."""
+
+    async def _work(self, job_id: str, lane: str) -> None:
         if self._run is None:
             raise RuntimeError("the engine has not been started")
-        async with self._one:
+        async with self._lanes[lane]:
             for part in PARTS:
                 await self._run(job_id, part)

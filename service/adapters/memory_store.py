@@ -85,10 +85,19 @@ class MemoryJobs:
         job = self._jobs.get(job_id)
         if job is None or job.state == "cancelled":
             return job
-        if job.finished:
+        if job.state == "succeeded":
             raise Conflict(f"The job has {job.state} already.")
         self._rows.pop(job_id, None)
         return await self.change(job_id, state="cancelled", finished_at=datetime.now(UTC))
+
+    async def retry(self, job_id: str) -> Job | None:
+        """Queue a job that failed."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return None
+        if job.state != "failed":
+            raise Conflict(f"The job is {job.state}: only one that has failed can be retried.")
+        return await self.change(job_id, state="queued", stage=None, error=None, finished_at=None)
 
     async def events(self, job_id: str) -> AsyncIterator[Job]:
         """Yield the job now and whenever it has changed."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+from service.adapters.alike import Alike
 from service.adapters.dbos_engine import DbosEngine
 from service.adapters.durable_jobs import DurableJobs
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
@@ -12,6 +13,7 @@ from service.domain.drawing import Drawer, Serving
 from service.domain.evaluating import ByKind, Evaluator
 from service.domain.material import Embedding
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.setup import Setup
 from service.domain.yielding import LiveFirst
 
 
@@ -19,8 +21,8 @@ class Persistence:
     """The store of one replica and its share of the jobs.
 
     `live_load` returns the number of scores under way, to which jobs give way; `own_keys` the keys of the
-    fingerprints of the present set-up; `version` is the service's, for results. Raises ValueError for a URL
-    that is neither SQLite nor Postgres.
+    fingerprints of the present set-up, whose settings are `setup`; `version` is the service's, for results.
+    Raises ValueError for a URL that is neither SQLite nor Postgres.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class Persistence:
         llm: LanguageModel,
         embedder: Embedder,
         serving: Serving,
+        setup: Setup,
         slots: int,
         live_load: Callable[[], int],
         own_keys: Callable[[], tuple[str, ...]],
@@ -38,15 +41,15 @@ class Persistence:
     ) -> None:
         self._database = Database(database_url)
         self._active = ActiveCalibrations(self._database)
-        store = SqlJobs(self._database, self._active)
+        store = SqlJobs(self._database, self._active, setup=setup)
         self.calibrations = SqlCalibrations(self._database, self._active, own_keys=own_keys)
-        live_first = LiveFirst(live_load)
-        drawer = Drawer(llm, store, serving, slots=slots, live_first=live_first)
-        embedding = Embedding(embedder, live_first=live_first)
+        # Turns of their own: a draw takes the LLM, which embedding need not wait for.
+        drawer = Drawer(llm, store, serving, slots=slots, live_first=LiveFirst(live_load))
+        embedding = Embedding(embedder, live_first=LiveFirst(live_load))
         calibrator = Calibrator(store, self.calibrations, drawer, embedding)
         pipeline = ByKind(calibrator, Evaluator(store, embedder, embedding, version=version))
-        engine = DbosEngine(jobs_url(self._database.url), executor_id=replica_id)
-        self.jobs = DurableJobs(store, pipeline, engine, owner=replica_id)
+        engine = DbosEngine(jobs_url(self._database.url), executor_id=replica_id, lanes=setup.keys())
+        self.jobs = DurableJobs(store, pipeline, engine, owner=replica_id, alike=Alike(drawer.way))
         self._started = AsyncExitStack()
 
     async def start(self) -> None:
@@ -60,5 +63,5 @@ class Persistence:
         await self._started.aclose()
 
     async def check(self) -> None:
-        """Return when the store answers; raise StoreUnavailable when it does not."""
-        await self._database.check()
+        """Return when the store takes jobs; raise StoreUnavailable when it does not."""
+        await self.jobs.check()

@@ -122,7 +122,7 @@ class JobOut(BaseModel):
     id: str = Field(description="Id of the job.")
     kind: Literal["calibrate", "evaluate"] = Field(description="What it does.")
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"] = Field(
-        description="Where it stands; the last three are final."
+        description="Where it stands; the last three are final, but that a failed job can be retried."
     )
     name: str = Field(description="The name given to it.")
     stage: Literal["sampling", "embedding", "fitting", "reporting"] | None = Field(
@@ -131,7 +131,7 @@ class JobOut(BaseModel):
     done: int = Field(description="Units of the stage that are done.")
     total: int = Field(description="Units of the stage in all.")
     eta_s: float | None = Field(description="Seconds that the stage will still take; null: not known.")
-    note: str = Field(description="What a running job waits for, if it does.")
+    note: str = Field(description="What an open job waits for, if it does.")
     error: JobErrorOut | None = Field(description="Why it failed.")
     calibration_id: str | None = Field(description="The calibration that it made.")
     created_at: datetime = Field(description="When it was posted.")

@@ -1,12 +1,14 @@
 """Calibrations: list, activate, export, report."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from service.api.accept import VARY, json_or_page, prefers_html
 from service.api.auth import ADMIN_CODES, BEARER, admin_scope
@@ -17,9 +19,10 @@ from service.api.calibration_view import calibration_view, state_now
 from service.api.jobs import example
 from service.api.problems import responses
 from service.domain.devdata import write_row
-from service.domain.errors import NotFound
+from service.domain.errors import EigencalError, NotFound
 from service.domain.jobs import CalibrationRecord
 
+log = logging.getLogger(__name__)
 router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
 CODES = (*ADMIN_CODES, "store_unavailable", "internal")
 NDJSON = "application/x-ndjson"
@@ -30,6 +33,17 @@ REPORT: dict[str, Any] = {
         "text/html": {"schema": {"type": "string"}},
     },
 }
+
+
+class Export(StreamingResponse):
+    """A stream that an error of ours breaks off: no last chunk, so that nobody takes it for whole."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream; the server closes the connection of one that does not end."""
+        try:
+            await super().__call__(scope, receive, send)
+        except EigencalError as error:
+            log.warning("request %s was broken off: %s", scope.get("eigencal.request_id"), error.detail)
 
 
 @router.get(
@@ -111,7 +125,7 @@ async def get_data(app: ServicesDep, calibration_id: CalibrationId) -> Streaming
         raise NotFound("The data of this calibration are not kept.")
     attachment = f'attachment; filename="{calibration_id}.jsonl"'
     lines = _lines(app, calibration_id, record.num_rows)
-    return StreamingResponse(lines, media_type=NDJSON, headers={"Content-Disposition": attachment})
+    return Export(lines, media_type=NDJSON, headers={"Content-Disposition": attachment})
 
 
 @router.delete(

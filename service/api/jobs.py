@@ -60,6 +60,11 @@ async def post_calibrate(
             job, _ = await app.jobs.submit(rows, upload.options, idempotency_key=idempotency_key)
     except ClientDisconnect:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
+    return accepted(job)
+
+
+def accepted(job: Job) -> Response:
+    """Return a job that will run as a response that says where to look for it."""
     content = job_view(job).model_dump_json()
     return Response(content, 202, {"Location": f"/jobs/{job.id}"}, "application/json")
 
@@ -95,8 +100,27 @@ async def get_job(app: ServicesDep, job_id: JobId) -> JobOut:
     openapi_extra=BEARER,
 )
 async def delete_job(app: ServicesDep, job_id: JobId) -> JobOut:
-    """Cancel a job and forget its rows. One that has succeeded or failed is a conflict."""
+    """Cancel a job, or give up one that has failed, and forget its rows.
+
+    One that has succeeded is a conflict.
+    """
     return job_view(_found(await app.jobs.cancel(job_id)))
+
+
+@router.post(
+    "/jobs/{job_id}/retry",
+    summary="Go on with a job that failed",
+    status_code=202,
+    response_model=JobOut,
+    responses={202: {**example(JOB), **LOCATION}, **responses(*CODES, "not_found", "conflict")},
+    openapi_extra=BEARER,
+)
+async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
+    """Queue a job that has failed again; it goes on with the answers it has, and draws none of them twice.
+
+    A conflict where it has not failed, or where its answers were drawn under other settings.
+    """
+    return accepted(_found(await app.jobs.retry(job_id)))
 
 
 @router.get(

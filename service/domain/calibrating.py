@@ -13,7 +13,7 @@ from service.domain.drawing import Drawer, check_same
 from service.domain.errors import InvalidDevData
 from service.domain.fitting import Fitted, fit_all
 from service.domain.ids import new_id
-from service.domain.job_store import ClaimedJob, JobStore, StoredRow
+from service.domain.job_store import ActiveChangedError, ClaimedJob, JobStore, StoredRow
 from service.domain.jobs import JobStage
 from service.domain.material import Embedding, Material, usable_rows
 from service.domain.models import Fingerprint, caller_fingerprint, with_embedder
@@ -73,6 +73,9 @@ class Calibrator:
         await progress.begin()
         if missing:
             await self._drawer.draw(job, await self._embedding.identity(progress), progress)
+        elif job.options.kind == "calibrate" and job.options.drawn_by == "service" and not job.fingerprint:
+            first = await anext(self._jobs.stored_rows(job.lease.job_id))
+            await self._drawer.learn_model(first.row, progress)
 
     async def finish(self, job: ClaimedJob) -> None:
         """Embed, fit, report, store, end the job. Raises as `draw` does."""
@@ -84,23 +87,37 @@ class Calibrator:
         check_same(
             loaded.fingerprint, with_embedder(loaded.fingerprint, now)
         )  # it may have changed meanwhile
+        while not await self._end(job, loaded, material):
+            pass
+
+    async def _end(self, job: ClaimedJob, loaded: _Loaded, material: Material) -> bool:
+        """Fit, compare with the active calibration, store; False when another became active meanwhile."""
         key = loaded.fingerprint.key()
-        while True:
-            active = self._calibrations.active(key)
-            fitted = await self._fit(job, material, active)
-            calibration = self._calibration(job, loaded, fitted)
-            outcome = Outcome(calibration, job.options, material, fitted, active, job.num_rows)
-            await self._stage(job, "reporting", 1).begin()
-            report = await asyncio.to_thread(make_report, outcome)
-            if self._calibrations.active(key) == active:
-                break  # else another was activated meanwhile: this one has to beat that
+        active = self._calibrations.active(key)
+        fitted = await self._fit(job, material, active)
+        calibration = self._calibration(job, loaded, fitted)
+        outcome = Outcome(calibration, job.options, material, fitted, active, job.num_rows)
+        await self._stage(job, "reporting", 1).begin()
+        report = await asyncio.to_thread(make_report, outcome)
+        if self._calibrations.active(key) != active:
+            return False  # this one has to beat that
         report["job_id"] = job.lease.job_id
-        activate = report["decision"]["activated"]
-        await self._jobs.succeed(
-            job.lease, calibration, cast("dict[str, Any]", report), len(loaded.rows), activate=activate
+        decision = report["decision"]
+        try:
+            await self._jobs.succeed(
+                job.lease,
+                calibration,
+                cast("dict[str, Any]", report),
+                len(loaded.rows),
+                activate=decision["activated"],
+                compared_with=None if active is None else active.id,
+            )
+        except ActiveChangedError:
+            return False
+        logger.info(
+            "job %s succeeded: calibration %s. %s", job.lease.job_id, calibration.id, decision["reason"]
         )
-        reason = report["decision"]["reason"]
-        logger.info("job %s succeeded: calibration %s. %s", job.lease.job_id, calibration.id, reason)
+        return True
 
     def _stage(self, job: ClaimedJob, stage: JobStage, total: int) -> Progress:
         return Progress(self._jobs, job.lease, stage, total)

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Hashable, Sequence
+from dataclasses import dataclass, replace
 
 from service.domain.errors import Conflict, EigencalError, LLMError
 from service.domain.job_store import ClaimedJob, JobStore, Lease, LeaseLostError, StoredRow
@@ -80,6 +80,11 @@ class Drawer:
         identity = self._llm.identity(request)
         return service_fingerprint(identity.of(drawn) if drawn else identity, request.sampling, embedder)
 
+    def way(self, row: DevRow) -> Hashable:
+        """Return the same value for rows that are drawn alike; it is known before the model is."""
+        request = self.serving.request(row, 1)
+        return replace(self._llm.identity(request), model=""), request.sampling
+
     async def learn_model(self, row: DevRow, progress: Progress) -> None:
         """Make the model that answers known, which takes one answer where none has been drawn yet."""
         request = self.serving.request(row, 1)
@@ -88,7 +93,9 @@ class Drawer:
 
     async def draw(self, job: ClaimedJob, embedder: EmbedderIdentity, progress: Progress) -> None:
         """Draw until every row has all of its answers. Raises LeaseLostError, and what will not pass."""
-        run = _Run(self, job, embedder, progress)
+        # Asked for anew: a run of the same claim that the store broke off may have stored it.
+        bound = await self._jobs.fingerprint(job.lease.job_id)
+        run = _Run(self, replace(job, fingerprint=bound), embedder, progress)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._slots):
@@ -103,8 +110,12 @@ class Drawer:
 
     async def ask(self, request: GenerationRequest, progress: Progress) -> Generation:
         """Return answers, at least one, once it is our turn and the server is there."""
-        async with self._free, self._live_first.turn():
-            return await self._patience.keep_trying(lambda: self._llm.generate(request), progress.note)
+
+        async def in_turn() -> Generation:
+            async with self._free, self._live_first.turn():
+                return await self._llm.generate(request)
+
+        return await self._patience.keep_trying(in_turn, progress.note)
 
     async def bind(self, lease: Lease, fingerprint: Fingerprint) -> None:
         """Store what the answers are drawn with."""
@@ -127,6 +138,7 @@ class _Run:
         self._embedder = embedder
         self._progress = progress
         self._bound = job.fingerprint
+        self._binding = asyncio.Lock()
         self._rows = drawer.missing(job.lease.job_id)
         self._reading = asyncio.Lock()
         self._refused: list[tuple[int, LLMError]] = []
@@ -172,10 +184,14 @@ class _Run:
             await self._drawer.keep(self._lease, stored.row.line, draws, complete=complete)
 
     async def _bind(self, fingerprint: Fingerprint) -> None:
-        """Store the fingerprint with the first answer; refuse answers of another set-up after that."""
-        if self._bound is None:
-            self._bound = fingerprint
-            await self._drawer.bind(self._lease, fingerprint)
+        """Store the fingerprint before the first answer; refuse answers of another set-up after that.
+
+        It counts as bound once the store has it: until then no worker keeps an answer.
+        """
+        async with self._binding:
+            if self._bound is None:
+                await self._drawer.bind(self._lease, fingerprint)
+                self._bound = fingerprint
         check_same(self._bound, fingerprint)
 
 

@@ -1,5 +1,6 @@
 """The use case behind POST /evaluate: the command's experiments, as a durable job."""
 
+import asyncio
 import functools
 import logging
 from collections.abc import Callable
@@ -118,17 +119,26 @@ def _facts(rows: list[StoredRow], job: ClaimedJob) -> FileFacts:
 
 
 class ByKind:
-    """A pipeline that draws for every kind of job, and finishes each in its own way."""
+    """A pipeline that draws for every kind of job, and finishes each in its own way.
+
+    One job at a time is finished: it has the vectors of all its answers in memory.
+    """
 
     def __init__(self, calibrator: Pipeline, evaluator: Evaluator) -> None:
         self._calibrator = calibrator
         self._evaluator = evaluator
+        self._one = asyncio.Lock()
 
     async def draw(self, job: ClaimedJob) -> None:
         """Draw the missing answers."""
         await self._calibrator.draw(job)
 
     async def finish(self, job: ClaimedJob) -> None:
-        """Do the rest and end the job."""
+        """Do the rest and end the job.
+
+        A job that failed and was retried at once may come here before its answers are all drawn.
+        """
+        await self.draw(job)
         one = self._calibrator if job.options.kind == "calibrate" else self._evaluator
-        await one.finish(job)
+        async with self._one:
+            await one.finish(job)

@@ -1,12 +1,19 @@
 """What the calibration pipeline asks of the store. Every write of a run is fenced by its lease."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from service.domain.calibration import Calibration
 from service.domain.jobs import CalibrateOptions, DevRow, JobError, JobStage
 from service.domain.models import Draw, Fingerprint
+
+
+class ActiveChangedError(Exception):
+    """Another calibration became the active one since the two were compared: compare again.
+
+    No EigencalError: no caller of the API ever sees it.
+    """
 
 
 class LeaseLostError(Exception):
@@ -46,11 +53,16 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True)
 class OpenJob:
-    """A job that has not finished; a `heartbeat` that stands still tells that nobody runs it."""
+    """A job that has not finished; a `heartbeat` that stands still tells that nobody runs it.
+
+    `setup_key`: of the settings that it was posted under (`service.domain.setup`), None for jobs of releases
+    that did not keep them.
+    """
 
     job_id: str
     epoch: int
     heartbeat: int
+    setup_key: str | None = None
 
 
 class JobStore(Protocol):
@@ -63,8 +75,13 @@ class JobStore(Protocol):
     async def open_jobs(self) -> list[OpenJob]:
         """Return the jobs that have not finished."""
 
-    async def claim(self, job_id: str, owner: str) -> ClaimedJob | None:
-        """Take the job over from whoever ran it, set it running; None if unknown or finished."""
+    async def claim(
+        self, job_id: str, owner: str, *, keys: Collection[str] | None = None
+    ) -> ClaimedJob | None:
+        """Take the job over from whoever ran it, set it running; None if unknown or finished.
+
+        None, too, when it was posted under settings whose key is not among `keys`; None: any will do.
+        """
 
     async def beat(self, lease: Lease) -> None:
         """Show that the job is being run."""
@@ -87,12 +104,23 @@ class JobStore(Protocol):
         """Store all answers of a row drawn so far, committed on return."""
 
     async def succeed(
-        self, lease: Lease, calibration: Calibration, report: dict[str, Any], num_rows: int, *, activate: bool
+        self,
+        lease: Lease,
+        calibration: Calibration,
+        report: dict[str, Any],
+        num_rows: int,
+        *,
+        activate: bool,
+        compared_with: str | None = None,
     ) -> None:
-        """Store calibration and report, activate it if told to, and end the job, in one transaction."""
+        """Store calibration and report, activate it if told to, and end the job, in one transaction.
+
+        Raises ActiveChangedError, and changes nothing, when it is to be activated but the active calibration
+        of its fingerprint is not `compared_with` (an id; None: none was active).
+        """
 
     async def keep_evaluation(self, lease: Lease, results: dict[str, Any]) -> None:
         """Store the results of an evaluation, forget its rows, and end the job, in one transaction."""
 
     async def fail(self, lease: Lease, error: JobError) -> None:
-        """End the job with an error."""
+        """End the job with an error; its rows and the answers drawn so far stay, for it may be retried."""

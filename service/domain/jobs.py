@@ -125,8 +125,9 @@ class JobQueue(Protocol):
         Whatever `rows` raises while being read leaves nothing stored. The transaction is open meanwhile, so
         rows must come from a local source (a spooled file), not from a slow sender. The content is hashed on
         the way: the same key with the same rows and options returns the job there is.
-        Raises Conflict (same key, other content), InvalidDevData (too few usable rows, or a mixture of rows
-        with and without samples that were not all drawn by the service).
+        Raises Conflict (same key, other content), InvalidDevData (too few usable rows, a mixture of rows
+        with and without samples that were not all drawn by the service, or rows that would be drawn in more
+        than one way).
         """
 
     async def get(self, job_id: str) -> Job | None:
@@ -136,9 +137,17 @@ class JobQueue(Protocol):
         """Return the latest jobs, latest first."""
 
     async def cancel(self, job_id: str) -> Job | None:
-        """Cancel a job that has not finished and return it; None if there is none such.
+        """Cancel a job, forget its rows and return it; None if there is none such.
 
-        Raises Conflict when it has finished otherwise; cancelling twice is no error.
+        A job that has failed can be given up like this, too. Raises Conflict when it has succeeded;
+        cancelling twice is no error.
+        """
+
+    async def retry(self, job_id: str) -> Job | None:
+        """Have a job that failed go on with the answers it has, and return it; None if there is none such.
+
+        One for which nothing was drawn yet is bound to the present settings. Raises Conflict when the job has
+        not failed, when its rows were not kept, or when answers were drawn under other settings.
         """
 
     def events(self, job_id: str) -> AsyncIterator[Job]:

@@ -103,11 +103,14 @@ class Embedding:
         vectors = np.empty((len(texts), self._embedder.identity.dimension), dtype=np.float32)
         for begin in range(0, len(texts), self._chunk):
             chunk = texts[begin : begin + self._chunk]
-            async with self._live_first.turn():
-                got = await self._patience.keep_trying(partial(self._embedder.embed, chunk), progress.note)
+            got = await self._patience.keep_trying(partial(self._in_turn, chunk), progress.note)
             vectors[begin : begin + len(chunk)] = got
             await progress.advance(len(chunk))
         return vectors
+
+    async def _in_turn(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        async with self._live_first.turn():
+            return await self._embedder.embed(texts)
 
 
 def all_texts(rows: Sequence[StoredRow]) -> list[str]:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from service.adapters.alike import Alike
 from service.adapters.dbos_engine import DbosEngine
 from service.adapters.durable_jobs import DurableJobs
 from service.adapters.fakes import FakeEmbedder, FakeLLM, last_user_text
@@ -26,7 +27,9 @@ from service.domain.evaluating import ByKind, Evaluator
 from service.domain.jobs import DevRow
 from service.domain.material import Embedding
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling
+from service.domain.patience import Patience
 from service.domain.ports import LanguageModel
+from service.domain.setup import Setup
 
 NUM_SAMPLES = 6
 ANSWERS = ("Paris", "Lyon", "Paris", "Nice", "Paris", "")
@@ -73,21 +76,37 @@ class Replica:
 
 @asynccontextmanager
 async def replica(
-    url: str, name: str, llm: LanguageModel, *, engine: JobEngine | None = None, slots: int = 2
+    url: str,
+    name: str,
+    llm: LanguageModel,
+    *,
+    engine: JobEngine | None = None,
+    slots: int = 2,
+    setup: Setup | None = None,
+    patience: Patience | None = None,
 ) -> AsyncIterator[Replica]:
     database = Database(url)
     await database.start()
     active = ActiveCalibrations(database, poll_s=0.1)
     await active.start()
-    store = SqlJobs(database, active)
+    store = SqlJobs(database, active, setup=setup)
     calibrations = SqlCalibrations(database, active)
     embedder = FakeEmbedder(32)
-    drawer = Drawer(llm, store, Serving(NUM_SAMPLES, Sampling(), Sampling()), slots=slots)
+    drawer = Drawer(llm, store, Serving(NUM_SAMPLES, Sampling(), Sampling()), slots=slots, patience=patience)
     embedding = Embedding(embedder)
     calibrator = Calibrator(store, calibrations, drawer, embedding)
     pipeline = ByKind(calibrator, Evaluator(store, embedder, embedding))
-    engine = engine or DbosEngine(jobs_url(database.url), executor_id=name)
-    jobs = DurableJobs(store, pipeline, engine, owner=name, beat_s=0.2, lease_s=2.0, poll_s=0.05)
+    engine = engine or DbosEngine(jobs_url(database.url), executor_id=name, lanes=store.setup.keys())
+    jobs = DurableJobs(
+        store,
+        pipeline,
+        engine,
+        owner=name,
+        alike=Alike(drawer.way),
+        beat_s=0.2,
+        lease_s=2.0,
+        poll_s=0.05,
+    )
     await jobs.start()
     try:
         yield Replica(database, active, store, calibrations, jobs)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -63,6 +64,20 @@ class Cluster:
     def down(self) -> None:
         """Stop the server at once."""
         self._run("pg_ctl", "-D", str(self._folder / "data"), "-w", "-m", "immediate", "stop")
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop all processes of the server where they are: connections stay open, nothing is answered."""
+        server = int((self._folder / "data" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        pids = [server, *map(int, children)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def database(self) -> str:
         name = f"t{uuid.uuid4().hex[:12]}"

@@ -96,7 +96,7 @@ async def idle_replica(url: str, name: str = "idle") -> AsyncIterator[Replica]:
     """A replica in this process that takes jobs in but runs none."""
 
     class Idle(TaskEngine):
-        async def enqueue(self, job_id: str) -> None:
+        async def enqueue(self, job_id: str, lane: str) -> None:
             pass
 
     async with replica(url, name, LoggingLLM(), engine=Idle()) as made:

@@ -25,8 +25,7 @@ async def make_current(connection: AsyncConnection, calibration_id: str, fingerp
     One activation at a time, so that a larger number is never visible before a smaller one: replicas poll the
     largest. On SQLite the write lock sees to that.
     """
-    if connection.dialect.name == "postgresql":
-        await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    await _one_at_a_time(connection)
     mine = activations.c.fingerprint_key == fingerprint_key
     other = activations.c.calibration_id != calibration_id
     await connection.execute(
@@ -36,6 +35,23 @@ async def make_current(connection: AsyncConnection, calibration_id: str, fingerp
     if (await connection.execute(held)).first() is None:
         values = {"calibration_id": calibration_id, "fingerprint_key": fingerprint_key, "current": True}
         await connection.execute(sa.insert(activations).values(activated_at=datetime.now(UTC), **values))
+
+
+async def current_id(connection: AsyncConnection, fingerprint_key: str) -> str | None:
+    """Return the id of the current calibration, which stays so until this transaction ends.
+
+    On SQLite the transaction must have changed something before, which takes the write lock.
+    """
+    await _one_at_a_time(connection)
+    mine = activations.c.fingerprint_key == fingerprint_key
+    query = sa.select(activations.c.calibration_id).where(mine, activations.c.current)
+    found: str | None = (await connection.execute(query)).scalar_one_or_none()
+    return found
+
+
+async def _one_at_a_time(connection: AsyncConnection) -> None:
+    if connection.dialect.name == "postgresql":
+        await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
 
 class ActiveCalibrations:
@@ -48,7 +64,7 @@ class ActiveCalibrations:
     def __init__(self, database: Database, *, poll_s: float = 0.5) -> None:
         self._database = database
         self._poll_s = poll_s
-        self._version: int | None = None
+        self._version: tuple[int, int] | None = None
         self._by_key: dict[str, Calibration] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -84,7 +100,8 @@ class ActiveCalibrations:
     async def refresh(self) -> None:
         """Load the active calibrations if any activation has happened since. Raises StoreUnavailable."""
         async with self._database.read() as connection:
-            version = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
+            latest = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
+            version = (self._database.generation, latest)
             if version != self._version:
                 self._by_key = {c.fingerprint.key(): c for c in await _load(connection)}
                 self._version = version

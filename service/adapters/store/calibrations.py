@@ -1,6 +1,5 @@
 """Calibrations in SQL: immutable rows, their reports and data, and who is active."""
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from sqlalchemy.engine import RowMapping
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from service.adapters.lru import LRU
 from service.adapters.store import codec
 from service.adapters.store.active import ActiveCalibrations, make_current
 from service.adapters.store.database import Database
@@ -78,7 +78,7 @@ class SqlCalibrations:
         self._database = database
         self._active = active
         self._own_keys = own_keys
-        self._seen: OrderedDict[str, Calibration] = OrderedDict()
+        self._seen = LRU[str, Calibration](_REMEMBERED)
 
     def active(self, fingerprint_key: str) -> Calibration | None:
         """Return the active calibration of a fingerprint, from memory."""
@@ -89,17 +89,17 @@ class SqlCalibrations:
         return self._active.any_active()
 
     async def get(self, calibration_id: str) -> Calibration | None:
-        """Return a calibration by id; from memory when it was asked for before, since it never changes."""
+        """Return a calibration by id; from memory when it was used lately, since it never changes.
+
+        On the path of a score: a database that does not answer is not waited for long.
+        """
         known = self._active.known(calibration_id) or self._seen.get(calibration_id)
+        if known is None:
+            record = await self._database.soon(calibration_id, lambda: self.record(calibration_id))
+            known = None if record is None else record.calibration
         if known is not None:
-            return known
-        record = await self.record(calibration_id)
-        if record is None:
-            return None
-        self._seen[calibration_id] = record.calibration
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
-        return record.calibration
+            self._seen.put(calibration_id, known)
+        return known
 
     async def list_all(self) -> list[CalibrationRecord]:
         """Return all calibrations, latest first."""

@@ -1,6 +1,6 @@
 """Jobs and their rows in SQL: taking in, reading, and the fenced writes of a run."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.store import codec, submission
-from service.adapters.store.active import ActiveCalibrations, make_current
+from service.adapters.store.active import ActiveCalibrations, current_id, make_current
 from service.adapters.store.calibrations import insert_calibration
 from service.adapters.store.database import Database
 from service.adapters.store.rows import read_rows
@@ -18,19 +18,36 @@ from service.adapters.store.tables import dev_rows, evaluations, jobs
 from service.domain.calibration import Calibration
 from service.domain.errors import Conflict
 from service.domain.ids import new_id
-from service.domain.job_store import ClaimedJob, Lease, LeaseLostError, OpenJob, StoredRow
+from service.domain.job_store import (
+    ActiveChangedError,
+    ClaimedJob,
+    Lease,
+    LeaseLostError,
+    OpenJob,
+    StoredRow,
+)
 from service.domain.jobs import CalibrateOptions, DevRow, Job, JobError, JobStage
 from service.domain.models import Draw, Fingerprint
+from service.domain.setup import Setup, differing, setup_key
 
 _OPEN = jobs.c.state.in_(["queued", "running"])
+_FAILED = jobs.c.state == "failed"
 
 
 class SqlJobs:
-    """Implements `service.domain.job_store.JobStore`, and what a job queue needs beside it."""
+    """Implements `service.domain.job_store.JobStore`, and what a job queue needs beside it.
 
-    def __init__(self, database: Database, active: ActiveCalibrations) -> None:
+    `setup`: the settings of this service, to which jobs posted here are bound.
+    """
+
+    def __init__(self, database: Database, active: ActiveCalibrations, *, setup: Setup | None = None) -> None:
         self._database = database
         self._active = active
+        self.setup = setup or Setup()
+
+    async def check(self) -> None:
+        """Return when jobs can be stored; raise StoreUnavailable when not."""
+        await self._database.check()
 
     async def submit(
         self,
@@ -46,7 +63,7 @@ class SqlJobs:
         try:
             async with self._database.write() as connection:
                 await submission.insert_job(connection, job_id, options, key)
-                await submission.insert_rows(connection, job_id, rows, options)
+                await submission.insert_rows(connection, job_id, rows, options, self.setup)
         except IntegrityError:  # the key was taken meanwhile: before any row was read
             found = await self._by_key(key)
             if found is None:
@@ -89,8 +106,8 @@ class SqlJobs:
             return [codec.decode_job(r) for r in (await connection.execute(query)).mappings()]
 
     async def cancel(self, job_id: str) -> Job | None:
-        """Cancel an open job and forget its rows; raises Conflict when it has finished otherwise."""
-        change = sa.update(jobs).where(jobs.c.id == job_id, _OPEN)
+        """Cancel a job that is open or has failed, forget its rows; raises Conflict when it has succeeded."""
+        change = sa.update(jobs).where(jobs.c.id == job_id, sa.or_(_OPEN, _FAILED))
         ended = {"state": "cancelled", "finished_at": datetime.now(UTC), "eta_s": None, "note": ""}
         async with self._database.write() as connection:
             changed = (await connection.execute(change.values(ended))).rowcount
@@ -101,15 +118,54 @@ class SqlJobs:
             raise Conflict(f"The job has {job.state} already.")
         return job
 
+    async def retry(self, job_id: str) -> OpenJob | None:
+        """Queue a job that failed, with the answers it has; see `JobQueue.retry`."""
+        found = await self._one(jobs.c.id == job_id)
+        if found is None:
+            return None
+        bound = await self._rebound(found)
+        change = sa.update(jobs).where(jobs.c.id == job_id, _FAILED)
+        ended = dict.fromkeys(("stage", "finished_at", "error_code", "error_detail"))
+        async with self._database.write() as connection:
+            changed = await connection.execute(change.values(ended | bound | {"state": "queued"}))
+            if changed.rowcount != 1:
+                raise Conflict(f"The job is {found['state']}: only one that has failed can be retried.")
+            kept = sa.select(sa.func.count()).where(dev_rows.c.job_id == job_id)
+            if (await connection.execute(kept)).scalar_one() != found["num_rows"]:
+                raise Conflict("The rows of this job were not kept: post them again under a new key.")
+        return OpenJob(job_id, found["epoch"], found["heartbeat"], bound["setup_key"])
+
+    async def _rebound(self, found: RowMapping) -> dict[str, Any]:
+        """Return the settings that a job goes on under: the present ones, which must fit its answers."""
+        posted: dict[str, Any] | None = found["setup"]
+        present = self.setup.parts(draws=True if posted is None else posted["draws"])
+        differs = differing(posted or present, present)
+        if differs and found["fingerprint"] is not None:
+            raise Conflict(
+                "This job has answers that were drawn under other settings, and cannot go on where these "
+                f"differ: {', '.join(differs)}."
+            )
+        return {"setup": present, "setup_key": setup_key(present)}
+
+    async def setup_of(self, job_id: str) -> dict[str, Any] | None:
+        """Return the settings that a job was posted under; None where they are not known."""
+        found = await self._one(jobs.c.id == job_id)
+        return None if found is None else found["setup"]
+
     async def open_jobs(self) -> list[OpenJob]:
         """Return the jobs that have not finished, oldest first."""
-        query = sa.select(jobs.c.id, jobs.c.epoch, jobs.c.heartbeat).where(_OPEN).order_by(jobs.c.id)
+        columns = (jobs.c.id, jobs.c.epoch, jobs.c.heartbeat, jobs.c.setup_key)
+        query = sa.select(*columns).where(_OPEN).order_by(jobs.c.id)
         async with self._database.read() as connection:
             return [OpenJob(*row) for row in await connection.execute(query)]
 
-    async def claim(self, job_id: str, owner: str) -> ClaimedJob | None:
-        """Take the job over, set it running; None if unknown or finished."""
+    async def claim(
+        self, job_id: str, owner: str, *, keys: Collection[str] | None = None
+    ) -> ClaimedJob | None:
+        """Take the job over, set it running; None if unknown, finished, or bound to other settings."""
         change = sa.update(jobs).where(jobs.c.id == job_id, _OPEN)
+        if keys is not None:
+            change = change.where(sa.or_(jobs.c.setup_key.in_(keys), jobs.c.setup_key.is_(None)))
         started = sa.func.coalesce(jobs.c.started_at, sa.literal(datetime.now(UTC), jobs.c.started_at.type))
         taken = {"state": "running", "owner": owner, "epoch": jobs.c.epoch + 1, "started_at": started}
         columns = (jobs.c.epoch, jobs.c.options, jobs.c.num_rows, jobs.c.fingerprint)
@@ -167,16 +223,30 @@ class SqlJobs:
             await connection.execute(row.values(draws=codec.encode_draws(draws), complete=complete))
 
     async def succeed(
-        self, lease: Lease, calibration: Calibration, report: dict[str, Any], num_rows: int, *, activate: bool
+        self,
+        lease: Lease,
+        calibration: Calibration,
+        report: dict[str, Any],
+        num_rows: int,
+        *,
+        activate: bool,
+        compared_with: str | None = None,
     ) -> None:
         """Store calibration and report, activate it if told to, and end the job, in one transaction."""
         end = {"state": "succeeded", "finished_at": datetime.now(UTC), "eta_s": None, "note": ""}
-        async with self._database.write() as connection:
-            done = {"done": jobs.c.total, "calibration_id": calibration.id}
-            await self._fenced(connection, lease, **done, **end)
-            await insert_calibration(connection, calibration, report, lease.job_id, num_rows)
-            if activate:
-                await make_current(connection, calibration.id, calibration.fingerprint.key())
+        key = calibration.fingerprint.key()
+        try:
+            async with self._database.write() as connection:
+                done = {"done": jobs.c.total, "calibration_id": calibration.id}
+                await self._fenced(connection, lease, **done, **end)
+                if activate:
+                    await _still(compared_with, connection, key)
+                await insert_calibration(connection, calibration, report, lease.job_id, num_rows)
+                if activate:
+                    await make_current(connection, calibration.id, key)
+        except ActiveChangedError:
+            await self._active.refresh()
+            raise
         if activate:
             await self._active.refresh()
 
@@ -196,8 +266,11 @@ class SqlJobs:
         return found
 
     async def fail(self, lease: Lease, error: JobError) -> None:
-        """End the job with an error and forget its rows, which nobody can reach any more."""
+        """End the job with an error; rows and answers stay, for it may be retried."""
         end = {"state": "failed", "finished_at": datetime.now(UTC), "eta_s": None, "note": ""}
-        async with self._database.write() as connection:
-            await self._fenced(connection, lease, error_code=error.code, error_detail=error.detail, **end)
-            await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == lease.job_id))
+        await self._write(lease, error_code=error.code, error_detail=error.detail, **end)
+
+
+async def _still(expected: str | None, connection: AsyncConnection, fingerprint_key: str) -> None:
+    if await current_id(connection, fingerprint_key) != expected:
+        raise ActiveChangedError

@@ -15,6 +15,7 @@ from service.adapters.store.tables import dev_rows, jobs
 from service.domain.errors import InvalidDevData
 from service.domain.jobs import MIN_USABLE_ROWS, CalibrateOptions, DevRow
 from service.domain.outcomes import supplied_draws
+from service.domain.setup import Setup, needs_llm, setup_key
 
 _BATCH = 200
 
@@ -93,8 +94,9 @@ async def insert_rows(
     job_id: str,
     rows: AsyncIterable[DevRow] | Iterable[DevRow],
     options: CalibrateOptions,
+    setup: Setup,
 ) -> None:
-    """Insert the rows in batches, check them, and complete the job with their number and hash."""
+    """Insert the rows in batches, check them, and complete the job with their number, hash and set-up."""
     tally, batch = Tally(options), []
     async for row in each(rows):
         tally.add(row)
@@ -105,8 +107,10 @@ async def insert_rows(
     if batch:
         await connection.execute(sa.insert(dev_rows), batch)
     tally.check()
-    done = sa.update(jobs).where(jobs.c.id == job_id)
-    await connection.execute(done.values(num_rows=tally.rows, total=tally.rows, content_hash=tally.digest()))
+    parts = setup.parts(draws=needs_llm(options, missing=tally.rows - tally.supplied))
+    bound = {"setup": parts, "setup_key": setup_key(parts)}
+    counted = {"num_rows": tally.rows, "total": tally.rows, "content_hash": tally.digest()}
+    await connection.execute(sa.update(jobs).where(jobs.c.id == job_id).values(counted | bound))
 
 
 async def digest_of(rows: AsyncIterable[DevRow] | Iterable[DevRow], options: CalibrateOptions) -> str:

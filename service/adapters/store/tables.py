@@ -37,6 +37,8 @@ jobs = sa.Table(
     sa.Column("kind", sa.String(20), nullable=False),
     sa.Column("state", sa.String(20), nullable=False, index=True),
     sa.Column("options", sa.JSON, nullable=False),
+    sa.Column("setup", sa.JSON(none_as_null=True)),
+    sa.Column("setup_key", sa.String(32)),
     sa.Column("fingerprint", sa.JSON(none_as_null=True)),
     sa.Column("num_rows", sa.Integer, nullable=False),
     sa.Column("content_hash", sa.String(64), nullable=False),

@@ -1,6 +1,7 @@
 """The queue of jobs: outcomes, cancelling, events, leases; on an engine of plain tasks, and on DBOS."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,8 +14,9 @@ from service.adapters.job_engine import JobEngine, TaskEngine
 from service.adapters.store import ActiveCalibrations, Database, SqlJobs
 from service.adapters.store.urls import jobs_url
 from service.domain.errors import Conflict, ModelNotFound, StoreUnavailable
-from service.domain.job_store import ClaimedJob, Lease
+from service.domain.job_store import ClaimedJob, Lease, LeaseLostError
 from service.domain.jobs import CalibrateOptions, Job, JobError
+from service.domain.setup import Setup
 from tests.support.calibrations import calibration, rows
 
 pytestmark = pytest.mark.anyio
@@ -83,7 +85,7 @@ def plain(database: Database) -> JobEngine:
 
 
 def dbos(database: Database) -> JobEngine:
-    return DbosEngine(jobs_url(database.url), executor_id="me")
+    return DbosEngine(jobs_url(database.url), executor_id="me", lanes=Setup().keys())
 
 
 @pytest.fixture(params=[plain, dbos])
@@ -197,6 +199,31 @@ async def test_cancelling_stops_the_work(queue: Queue) -> None:
     assert [state async for state in queue.jobs.events("job_none")] == []
 
 
+async def test_work_that_fails_while_it_is_cancelled_logs_nothing(queue: Queue) -> None:
+    """A write that is under way finds the job cancelled: nobody is left to hear of it."""
+    begun, stopped, said = asyncio.Event(), asyncio.Event(), []
+
+    async def hang(job: ClaimedJob) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.set()
+            raise LeaseLostError(job.lease.job_id) from None
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+    queue.pipeline.drawing = hang
+    job = await queue.submit()
+    async with asyncio.timeout(30):
+        await begun.wait()
+        await queue.jobs.cancel(job.id)
+        await stopped.wait()
+    queue.pipeline.drawing = None
+    await queue.ended(await queue.submit())
+    gc.collect()
+    assert said == []
+
+
 async def test_a_store_that_fails_for_a_while_fails_no_job(queue: Queue) -> None:
     failures = iter([StoreUnavailable("down")] * 3)
 
@@ -283,3 +310,28 @@ async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
     async with opened(tmp_path / "one.db", dbos) as queue:
         with pytest.raises(RuntimeError, match="one engine"):
             await dbos(queue.database).start(queue.jobs._run)
+
+
+async def test_an_engine_that_lost_its_file_is_started_anew(tmp_path: Path) -> None:
+    """What it kept is lost with the file; the store knows which jobs are open."""
+    begun = asyncio.Event()
+
+    async def hang(job: ClaimedJob) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with opened(tmp_path / "store.db", dbos) as queue:
+        queue.pipeline.drawing = hang
+        running = await queue.submit()
+        waiting = await queue.submit()
+        async with asyncio.timeout(30):
+            await begun.wait()
+            queue.pipeline.drawing = None
+            (tmp_path / "store.db.jobs").unlink()
+            with pytest.raises(StoreUnavailable, match="job engine"):
+                await queue.jobs.check()
+            while not (tmp_path / "store.db.jobs").exists():
+                await asyncio.sleep(0.02)
+        for job in (running, waiting):
+            assert (await queue.ended(job))[-1].state == "succeeded"
+        assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"

@@ -15,9 +15,10 @@ from service.adapters.store.active import make_current
 from service.adapters.store.tables import activations, calibrations, dev_rows, jobs, metadata
 from service.adapters.store.urls import jobs_url, store_url, sync_url
 from service.domain.errors import Conflict, InvalidDevData, StoreUnavailable
-from service.domain.job_store import LeaseLostError
+from service.domain.job_store import ActiveChangedError, LeaseLostError
 from service.domain.jobs import CalibrateOptions, DevRow, JobError
 from service.domain.models import Draw
+from service.domain.setup import Setup
 from tests.support.calibrations import NASTY, calibration, fingerprint, rows
 from tests.support.postgres import Cluster, cluster
 
@@ -210,18 +211,104 @@ class TestStore:
             assert await store.jobs.claim(job.id, "me") is None
             assert await store.jobs.cancel("job_none") is None
 
-    async def test_a_finished_job_cannot_be_cancelled(self, url: str) -> None:
+    async def test_a_failed_job_keeps_its_answers_until_it_is_given_up(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             claimed = await store.jobs.claim(job.id, "me")
             assert claimed is not None
+            await store.jobs.keep_draws(claimed.lease, 1, [Draw("drawn")], complete=True)
             await store.jobs.fail(claimed.lease, JobError("model_not_found", "No such model."))
-            with pytest.raises(Conflict, match="failed"):
-                await store.jobs.cancel(job.id)
             failed = await store.jobs.get(job.id)
             assert failed is not None
             assert failed.error == JobError("model_not_found", "No such model.")
             assert [j.id for j in await store.jobs.latest()] == [job.id]
+            kept = [one.draws async for one in store.jobs.stored_rows(job.id)]
+            assert (kept[0], len(kept)) == ((Draw("drawn"),), 40)
+            given_up = await store.jobs.cancel(job.id)
+            assert given_up is not None
+            assert (given_up.state, await count(store, dev_rows)) == ("cancelled", 0)
+            with pytest.raises(Conflict, match="cancelled"):
+                await store.jobs.retry(job.id)
+
+    async def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
+            claimed = await store.jobs.claim(job.id, "me")
+            assert claimed is not None
+            await store.jobs.succeed(claimed.lease, calibration(), {}, 40, activate=False)
+            for refused in (store.jobs.cancel, store.jobs.retry):
+                with pytest.raises(Conflict, match="succeeded"):
+                    await refused(job.id)
+            assert await store.jobs.retry("job_none") is None
+
+    async def test_a_failed_job_is_retried_under_the_settings_of_its_answers(self, url: str) -> None:
+        async def failed(store: Store, *, drawn: bool) -> str:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+            claimed = await store.jobs.claim(job.id, "me")
+            assert claimed is not None
+            if drawn:
+                await store.jobs.bind(claimed.lease, fingerprint())
+            await store.jobs.fail(claimed.lease, JobError("model_not_found", "No such model."))
+            return job.id
+
+        async with opened(url) as store:
+            store.jobs.setup = before = Setup({"embedder": "e"}, {"model": "m", "top_k": 0})
+            drawn, bare = await failed(store, drawn=True), await failed(store, drawn=False)
+            store.jobs.setup = now = Setup({"embedder": "e"}, {"model": "m2", "top_k": 0})
+            with pytest.raises(Conflict, match="differ: model"):
+                await store.jobs.retry(drawn)
+            queued = await store.jobs.retry(bare)
+            assert queued is not None
+            assert queued.setup_key == now.keys()[0]
+            assert await store.jobs.claim(bare, "other", keys=before.keys()) is None
+            store.jobs.setup = before
+            assert await store.jobs.retry(drawn) is not None
+            again = await store.jobs.claim(drawn, "me", keys=before.keys())
+            assert again is not None
+            assert again.fingerprint == fingerprint()
+
+    async def test_a_job_of_an_older_release_runs_anywhere(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+            async with store.database.write() as connection:
+                await connection.execute(sa.update(jobs).values(setup=None, setup_key=None))
+            assert [one.setup_key for one in await store.jobs.open_jobs()] == [None]
+            claimed = await store.jobs.claim(job.id, "me", keys=Setup({"embedder": "e"}).keys())
+            assert claimed is not None
+            await store.jobs.fail(claimed.lease, JobError("internal", "No."))
+            assert await store.jobs.retry(job.id) is not None
+
+    async def test_rows_that_an_older_release_deleted_cannot_be_retried(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+            claimed = await store.jobs.claim(job.id, "me")
+            assert claimed is not None
+            await store.jobs.fail(claimed.lease, JobError("internal", "No."))
+            async with store.database.write() as connection:
+                await connection.execute(sa.delete(dev_rows))
+            with pytest.raises(Conflict, match="not kept"):
+                await store.jobs.retry(job.id)
+            failed = await store.jobs.get(job.id)
+            assert failed is not None
+            assert failed.state == "failed"
+
+    async def test_what_was_compared_with_another_is_not_activated(self, url: str) -> None:
+        """Another job, or an operator, may activate one between the comparison and the end."""
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
+            claimed = await store.jobs.claim(job.id, "me")
+            assert claimed is not None
+            theirs, mine = calibration(), calibration(temperature=3.0)
+            key = mine.fingerprint.key()
+            await store.calibrations.add(theirs, {})
+            async with store.database.write() as connection:  # as on another replica
+                await make_current(connection, theirs.id, key)
+            with pytest.raises(ActiveChangedError):
+                await store.jobs.succeed(claimed.lease, mine, {}, 40, activate=True, compared_with=None)
+            assert store.calibrations.active(key) == theirs, "known at once, to be compared with"
+            assert await store.calibrations.get(mine.id) is None
+            await store.jobs.succeed(claimed.lease, mine, {}, 40, activate=True, compared_with=theirs.id)
+            assert store.calibrations.active(key) == mine
 
     async def test_success_stores_everything_at_once(self, url: str) -> None:
         async with opened(url) as store:

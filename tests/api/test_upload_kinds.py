@@ -1,0 +1,80 @@
+"""Rows that would be drawn in several ways, posted to the whole application with its real store."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.adapters.fakes import FakeEmbedder
+from service.app import create_app
+from service.settings import Settings
+
+pytestmark = pytest.mark.anyio
+Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+PROMPTS = [{"prompt": f"question {i}", "reference": "a"} for i in range(30)]
+TALKS = [{"messages": [{"role": "user", "content": f"question {i}"}], "reference": "a"} for i in range(30)]
+LED = {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}], "reference": "a"}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    """Return a factory of clients; its arguments are settings. No LLM server is there."""
+
+    @asynccontextmanager
+    async def make(**given: Any) -> AsyncIterator[httpx.AsyncClient]:
+        settings = Settings(data_dir=tmp_path, llm_backend="vllm", llm_url="http://127.0.0.1:9/v1", **given)
+        app = create_app(settings, embedder=FakeEmbedder(8))
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+                yield http
+
+    return make
+
+
+async def post(http: httpx.AsyncClient, rows: list[Any], **options: Any) -> httpx.Response:
+    return await http.post("/calibrate", json={"examples": rows, **options})
+
+
+async def test_prompts_and_conversations_that_differ_are_refused(client: Client) -> None:
+    async with client(few_shot="Q: a\nA: b\n") as http:
+        refused = await post(http, [*PROMPTS, *TALKS])
+        assert refused.status_code == 422
+        body = refused.json()
+        assert body["code"] == "invalid_dev_data"
+        assert "30 prompts (the first on line 1)" in body["detail"]
+        assert "30 conversations without a system message (the first on line 31)" in body["detail"]
+        assert [(one["line"], one["field"]) for one in body["errors"]] == [(1, "prompt"), (31, "messages")]
+        assert (await http.get("/jobs")).json() == []
+        for alone in (PROMPTS, TALKS):
+            assert (await post(http, alone)).status_code == 202
+
+
+async def test_those_that_are_drawn_alike_share_a_calibration(client: Client) -> None:
+    async with client() as http:
+        assert (await post(http, [*PROMPTS, *TALKS])).status_code == 202
+
+
+async def test_a_system_message_of_their_own_tells_conversations_apart(client: Client) -> None:
+    async with client(system_prompt="Be brief.") as http:
+        refused = await post(http, [*TALKS, LED])
+        assert refused.status_code == 422
+        assert "1 conversations with a system message (the first on line 31)" in refused.json()["detail"]
+
+
+async def test_answers_that_a_caller_drew_may_be_mixed(client: Client) -> None:
+    rows = [{**row, "samples": ["a", "b"]} for row in [*PROMPTS, *TALKS]]
+    async with client(few_shot="Q: a\nA: b\n") as http:
+        assert (await post(http, rows)).status_code == 202
+        assert (await post(http, rows, drawn_by="service")).status_code == 422
+
+
+async def test_both_files_of_an_evaluation_must_be_alike(client: Client) -> None:
+    async with client(few_shot="Q: a\nA: b\n") as http:
+        refused = await http.post("/evaluate", json={"dev": PROMPTS, "test": TALKS})
+        assert refused.status_code == 422
+        assert "(the first on row 1 of test)" in refused.json()["detail"]
+        assert [one["loc"][:2] for one in refused.json()["errors"]] == [["dev", 1], ["test", 1]]

@@ -1,0 +1,123 @@
+"""Whole services on one SQLite file: jobs that fail, wait, meet other settings, or a service that is busy."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread, status
+from tests.support.services import asked, cities, llm_and_embedder, questions, service
+
+ROWS, SLOTS = 40, 2
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+def test_a_job_that_failed_goes_on_with_its_answers(url: str, tmp_path: Path) -> None:
+    refuse = status(401, {"error": "Unauthorized"})
+    answered: Counter[str] = Counter()
+
+    async def until_refused(exchange: Exchange) -> None:
+        if broken.is_set() and len(answered) >= ROWS // 2:
+            await refuse(exchange)
+            return
+        await cities(exchange)
+        answered[exchange.body["messages"][-1]["content"]] += 1
+
+    broken = threading.Event()
+    broken.set()
+    server = OpenAIServer(default=llm_and_embedder(until_refused))
+    with serving_in_thread(server), service(url, server, tmp_path) as only:
+        posted = only.post(questions(ROWS), "mine").raise_for_status().json()
+        failed = only.ended(posted["id"])
+        assert (failed["state"], failed["error"]["code"]) == ("failed", "llm_error")
+        same = only.post(questions(ROWS), "mine")
+        assert (same.status_code, same.json()["id"], same.json()["state"]) == (202, posted["id"], "failed")
+        broken.clear()
+        again = only.http.post(f"/jobs/{posted['id']}/retry")
+        assert (again.status_code, again.headers["location"]) == (202, f"/jobs/{posted['id']}")
+        assert (again.json()["state"], again.json()["error"]) == ("queued", None)
+        assert only.ended(posted["id"])["state"] == "succeeded"
+        assert set(answered) == {f"question {i}" for i in range(ROWS)}
+        assert answered.total() < ROWS + SLOTS  # what was in flight when it failed
+        refused = only.http.post(f"/jobs/{posted['id']}/retry")
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+
+
+def test_a_service_with_other_settings_leaves_a_job_alone(url: str, tmp_path: Path) -> None:
+    """No replica is named: two processes of one host on one database."""
+    server = OpenAIServer(default=llm_and_embedder(cities, slow_s=0.1))
+    with serving_in_thread(server), service(url, server, tmp_path, sampling_temperature="0.7") as first:
+        with service(url, server, tmp_path, sampling_temperature="0.9") as other:
+            job = first.post(questions(ROWS)).raise_for_status().json()["id"]
+            first.until(job, lambda state: state["done"] >= ROWS // 4)
+            first.process.kill()
+            first.process.wait()
+            before = len(asked(server))
+            waits = other.until(job, lambda state: "Waits for a service with the settings" in state["note"])
+            assert waits["state"] == "running"
+            assert "differ: sampling.temperature." in waits["note"]
+            assert len(asked(server)) == before
+            with service(url, server, tmp_path, sampling_temperature="0.7") as third:
+                ended = third.ended(job)
+            assert ended["state"] == "succeeded", ended
+            made = other.http.get(f"/calibrations/{ended['calibration_id']}").json()
+    assert made["fingerprint"]["sampling.temperature"] == 0.7
+    assert len(asked(server)) <= ROWS + SLOTS  # what was in flight
+    assert {body["temperature"] for body in server.bodies if "messages" in body} == {0.7}
+
+
+def test_a_job_that_waits_for_the_llm_holds_up_none_that_brings_its_answers(url: str, tmp_path: Path) -> None:
+    down = status(500, {"error": {"message": "down", "type": "server_error", "code": 500}})
+    server = OpenAIServer(default=llm_and_embedder(down))
+    with serving_in_thread(server), service(url, server, tmp_path) as only:
+        waiting = only.post(questions(ROWS)).raise_for_status().json()["id"]
+        only.until(waiting, lambda state: "Waiting" in state["note"])
+        brought = [{**row, "samples": ["Paris", "Lyon", "Nice"]} for row in questions(ROWS)]
+        own = only.post(brought).raise_for_status().json()["id"]
+        assert only.ended(own)["state"] == "succeeded"
+        assert only.job(waiting)["state"] == "running"
+
+
+@contextmanager
+def live_load(port: int, callers: int) -> Iterator[list[float]]:
+    """Score all the time from so many callers; yield when the scores were answered."""
+    stop, times = threading.Event(), list[float]()
+
+    def call(number: int) -> None:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
+            end = time.monotonic() + 150
+            while not stop.is_set() and time.monotonic() < end:
+                http.post("/score", json={"prompt": f"question {1000 + number}"}).raise_for_status()
+                times.append(time.monotonic())
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(callers)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield times
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_busy_service_calibrates_slowly_but_gets_on(url: str, tmp_path: Path) -> None:
+    server = OpenAIServer(default=llm_and_embedder(cities, slow_s=0.3))
+    with serving_in_thread(server), service(url, server, tmp_path, llm_slots="16") as only:
+        with live_load(only.port, 8) as scores:
+            job = only.post(questions(64)).raise_for_status().json()["id"]
+            began = time.monotonic()
+            ended = only.ended(job)
+            took = time.monotonic() - began
+        assert ended["state"] == "succeeded", ended
+        assert len([at for at in scores if began <= at <= began + took]) > 100  # it was busy all the time
+        assert took < 110  # 64 draws of 0.3 s, and as long again between them: 38 s
