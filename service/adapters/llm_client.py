@@ -12,6 +12,7 @@ from typing import Any, Literal
 import httpx
 import stamina
 
+from service.adapters.http_clients import tls
 from service.adapters.llm_errors import RETRIED, bad_json, error_in_stream, error_of
 from service.adapters.llm_wire import Completion, StreamCollector, parse_completion, prompt_texts
 from service.domain.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable
@@ -53,6 +54,7 @@ class CompletionClient:
         connect_timeout_s: float = 5.0,
         max_retries: int = 3,
         max_concurrency: int = 64,
+        proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.base_url = _api_base(base_url)
@@ -68,6 +70,8 @@ class CompletionClient:
                 keepalive_expiry=KEEPALIVE_S,
             ),
             transport=transport,
+            trust_env=proxies_from_env,
+            verify=tls(),
         )
 
     async def close(self) -> None:

@@ -14,12 +14,12 @@ from service.adapters.llm_client import CompletionClient, Outcome
 from service.adapters.llm_errors import refused_parameter
 from service.adapters.llm_wire import Choice, WireOptions, build_body
 from service.adapters.prompting import PromptShape
+from service.adapters.shared_check import SharedCheck
 from service.domain.errors import DeadlineExceeded, EigencalError, LLMUnavailable, ModelNotFound
 from service.domain.models import Draw, Generation, GenerationRequest, LLMIdentity, Usage
 
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 CHECK_TIMEOUT_S = 5.0
-CHECK_KEPT_S = 1.0
 NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})
 
 
@@ -31,6 +31,7 @@ class HttpLanguageModel:
     with it the answer is streamed, and what has been finished by then is returned. A sampling temperature
     of 0 makes all answers equal: one is drawn and repeated. A seed is hashed per call (see `spread_seed`).
     Connect errors, 429, 502, 503 and 504 are tried again `max_retries` times, Retry-After up to 5 s honoured.
+    `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class HttpLanguageModel:
         max_concurrency: int = 64,
         use_priority: bool = False,
         logprobs: bool = False,
+        proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._client = CompletionClient(
@@ -56,14 +58,15 @@ class HttpLanguageModel:
             connect_timeout_s=connect_timeout_s,
             max_retries=max_retries,
             max_concurrency=max_concurrency,
+            proxies_from_env=proxies_from_env,
             transport=transport,
         )
         self._shape = shape or PromptShape()
         self._model = self._configured_model = model or ""
         self._options = WireOptions(api, logprobs, use_priority)
         self._choices_per_call: dict[str, int] = {}
-        self._check_lock = asyncio.Lock()
-        self._checked: tuple[float, LLMUnavailable | None] | None = None
+        no_answer = LLMUnavailable("The LLM server does not answer in time.")
+        self._check = SharedCheck(self._ask_health, longest_s=2 * CHECK_TIMEOUT_S, too_late=no_answer)
 
     async def start(self) -> None:
         """Ask for the model's name when none is configured; a server that is not up yet is asked later."""
@@ -74,6 +77,7 @@ class HttpLanguageModel:
 
     async def stop(self) -> None:
         """Close all connections."""
+        await self._check.stop()
         await self._client.close()
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
@@ -96,26 +100,16 @@ class HttpLanguageModel:
 
     async def check(self) -> None:
         """Ask the server's health, at most once a second; raises LLMUnavailable."""
-        async with self._check_lock:
-            now = asyncio.get_running_loop().time()
-            if self._checked is None or now - self._checked[0] > CHECK_KEPT_S:
-                self._checked = (now, await self._ask_health())
-            failure = self._checked[1]
-        if failure is not None:
-            raise LLMUnavailable(failure.detail)
+        await self._check()
 
-    async def _ask_health(self) -> LLMUnavailable | None:
-        try:
-            root = self._client.base_url.removesuffix("/v1")
-            status, _ = await self._client.get(f"{root}/health", CHECK_TIMEOUT_S)
-            if status in NO_HEALTH_ROUTE:
-                status, _ = await self._client.get(f"{self._client.base_url}/models", CHECK_TIMEOUT_S)
-            if status != 200:
-                return LLMUnavailable("The LLM server says that it is not well.")
-            await self._resolve_model()
-        except LLMUnavailable as failure:
-            return failure
-        return None
+    async def _ask_health(self) -> None:
+        root = self._client.base_url.removesuffix("/v1")
+        status, _ = await self._client.get(f"{root}/health", CHECK_TIMEOUT_S)
+        if status in NO_HEALTH_ROUTE:
+            status, _ = await self._client.get(f"{self._client.base_url}/models", CHECK_TIMEOUT_S)
+        if status != 200:
+            raise LLMUnavailable("The LLM server says that it is not well.")
+        await self._resolve_model()
 
     async def _resolve_model(self) -> str:
         if not self._model:

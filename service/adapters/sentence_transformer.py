@@ -17,9 +17,10 @@ from service.adapters.sentence_models import (
     load_model,
     resolve,
 )
-from service.adapters.vector_cache import Rows, VectorCache, unit_rows
+from service.adapters.vector_cache import Made, Maker, Rows, VectorCache, unit_rows
 from service.domain.errors import EmbedderUnavailable
 from service.domain.models import EmbedderIdentity
+from service.domain.ports import Embedded
 
 
 class SentenceTransformerEmbedder:
@@ -56,15 +57,13 @@ class SentenceTransformerEmbedder:
         self._load_model = load
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=max_queue)
         self._worker: ThreadPoolExecutor | None = None
-        self._identity: EmbedderIdentity | None = None
+        self._maker: Maker | None = None
         self._model: Model | None = None
 
     @property
     def identity(self) -> EmbedderIdentity:
         """Return name, revision (`sha256:` and 16 hex digits, or a hub commit), dimension and precision."""
-        if self._identity is None:
-            raise EmbedderUnavailable("The embedder is not loaded.")
-        return self._identity
+        return self._require().identity
 
     async def start(self) -> None:
         """Load the model and embed once. Raises WeightsError (for the operator) when it cannot be had."""
@@ -83,11 +82,11 @@ class SentenceTransformerEmbedder:
         if worker is not None:
             await asyncio.to_thread(worker.shutdown, wait=True, cancel_futures=True)
 
-    async def embed(self, texts: Sequence[str]) -> Rows:
+    async def embed(self, texts: Sequence[str]) -> Embedded:
         """Return unit rows, shape (len(texts), dimension). Raises EmbedderUnavailable, Overloaded."""
         await self.check()
         if not texts:
-            return np.empty((0, self.identity.dimension), dtype=np.float32)
+            return Embedded(np.empty((0, self.identity.dimension), dtype=np.float32), self.identity)
         return await self._vectors.rows(texts)
 
     async def check(self) -> None:
@@ -95,13 +94,19 @@ class SentenceTransformerEmbedder:
         if self._model is None:
             raise EmbedderUnavailable("The embedder is not loaded.")
 
-    async def _compute(self, texts: list[str]) -> Rows:
+    def _require(self) -> Maker:
+        if self._maker is None:
+            raise EmbedderUnavailable("The embedder is not loaded.")
+        return self._maker
+
+    async def _compute(self, texts: list[str]) -> Made:
         """Embed in chunks of like length, so that padding is small and large calls let others in between."""
-        rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
+        maker = self._require()
+        rows = np.empty((len(texts), maker.identity.dimension), dtype=np.float32)
         longest = getattr(self._model, "max_seq_length", None)
         for chosen in chunks(texts, longest, budget_on(getattr(self._model, "device", "cpu"))):
             rows[chosen] = await self._in_worker([texts[i] for i in chosen])
-        return rows
+        return Made(rows, maker)
 
     async def _in_worker(self, texts: list[str]) -> Rows:
         model = self._model
@@ -115,7 +120,7 @@ class SentenceTransformerEmbedder:
         dimension = _encode(model, ["warm up"]).shape[1]
         revision = source.revision or hub_commit(model) or self._options.hub_revision or ""
         precision = self._options.precision
-        self._identity = EmbedderIdentity(source.name, revision, dimension, precision, self.embeds_empty)
+        self._maker = Maker(EmbedderIdentity(source.name, revision, dimension, precision, self.embeds_empty))
         self._model = model
 
 
