@@ -96,7 +96,7 @@ class HttpLanguageModel:
             self._model = (
                 self._configured_model
             )  # the server has changed: one that was learnt is asked for again
-        return self._generation(request, model, outcomes, failure, copies)
+        return await self._generation(request, model, outcomes, failure, copies)
 
     async def check(self) -> None:
         """Ask the server's health, at most once a second; raises LLMUnavailable."""
@@ -193,7 +193,7 @@ class HttpLanguageModel:
         self._choices_per_call[request.model or ""] = 1
         return outcome
 
-    def _generation(
+    async def _generation(
         self,
         request: GenerationRequest,
         model: str,
@@ -204,7 +204,7 @@ class HttpLanguageModel:
         choices = [choice for outcome in outcomes for choice in outcome.completion.choices]
         if not choices:
             raise failure or LLMUnavailable("The LLM server brought no answer.")
-        draws = tuple(self._read(choice) for choice in choices)[: request.num_samples] * copies
+        draws = (await self._read(choices))[: request.num_samples] * copies
         told = next((o.completion.model for o in outcomes if o.completion.model), model)
         reasons = {outcome.missing_reason for outcome in outcomes} | _reason_of(failure)
         whole = len(draws) >= request.num_samples
@@ -218,8 +218,9 @@ class HttpLanguageModel:
             queued_s=outcomes[0].queued_s,
         )
 
-    def _read(self, choice: Choice) -> Draw:
-        return Draw(self._shape.answer(choice.output), choice.truncated, choice.logprob)
+    async def _read(self, choices: list[Choice]) -> tuple[Draw, ...]:
+        answers = await self._shape.answers([choice.output for choice in choices])
+        return tuple(Draw(a, c.truncated, c.logprob) for a, c in zip(answers, choices, strict=True))
 
 
 def _reason_of(failure: EigencalError | None) -> set[str | None]:
