@@ -1,13 +1,15 @@
 """The embedder in process, through sentence-transformers."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from service.adapters.chunks import MOST_TEXTS, budget_on, chunks
+from service.adapters.chunks import MOST_TEXTS, budget_on, chunks, tokens_of
+from service.adapters.fair_turns import FairTurns, Share
 from service.adapters.sentence_models import (
     Load,
     LoadOptions,
@@ -17,10 +19,15 @@ from service.adapters.sentence_models import (
     load_model,
     resolve,
 )
+from service.adapters.text_cut import TextCut, cut_of
 from service.adapters.vector_cache import Made, Maker, Rows, VectorCache, unit_rows
 from service.domain.errors import EmbedderUnavailable
 from service.domain.models import EmbedderIdentity
 from service.domain.ports import Embedded
+
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+CHARACTERS_PER_SIZE = 1000  # looked through for a cut in the time that a token takes to be embedded, about
 
 
 class SentenceTransformerEmbedder:
@@ -28,8 +35,9 @@ class SentenceTransformerEmbedder:
 
     `name_or_folder` is a folder in the sentence-transformers layout, the name of packaged weights (in
     `cache_dir` or installed), or a name on the model hub (`hub_revision` pins it; HF_HUB_OFFLINE is
-    respected). A text longer than the model's `max_seq_length` is cut by the model. Vectors do not depend
-    on what else is embedded at the time, up to float32 rounding (about 1e-6).
+    respected). A text longer than the model's `max_seq_length` is cut by the model, and before that, roughly,
+    here. Vectors do not depend on what else is embedded at the time, up to float32 rounding (about 1e-6).
+    Calls take turns at the worker, small ones first among those that came at once.
 
     `cache_size`: vectors kept (mpnet: 3 KB each). `max_queue`: calls waiting or at work before Overloaded.
     `threads`: CPU threads of the model; None leaves torch's default. `precision` is the model's; the
@@ -59,6 +67,8 @@ class SentenceTransformerEmbedder:
         self._worker: ThreadPoolExecutor | None = None
         self._maker: Maker | None = None
         self._model: Model | None = None
+        self._cut: TextCut | None = None
+        self._turns = FairTurns()
 
     @property
     def identity(self) -> EmbedderIdentity:
@@ -100,19 +110,33 @@ class SentenceTransformerEmbedder:
         return self._maker
 
     async def _compute(self, texts: list[str]) -> Made:
-        """Embed in chunks of like length, so that padding is small and large calls let others in between."""
-        maker = self._require()
+        """Embed in chunks of like length, so that padding is small and other calls get in between."""
+        maker, share = self._require(), Share()
         rows = np.empty((len(texts), maker.identity.dimension), dtype=np.float32)
+        texts = [await self._cut_to_fit(text, share) for text in texts]
         longest = getattr(self._model, "max_seq_length", None)
-        for chosen in chunks(texts, longest, budget_on(getattr(self._model, "device", "cpu"))):
-            rows[chosen] = await self._in_worker([texts[i] for i in chosen])
+        budget = budget_on(getattr(self._model, "device", "cpu"))
+        for chosen in chunks(texts, longest, budget):
+            size = len(chosen) * tokens_of(texts[chosen[-1]], longest)  # the longest comes last
+            rows[chosen] = await self._in_worker(size, share, _encode, [texts[i] for i in chosen])
         return Made(rows, maker)
 
-    async def _in_worker(self, texts: list[str]) -> Rows:
-        model = self._model
-        if model is None:
-            raise EmbedderUnavailable("The embedder has been stopped.")
-        return await asyncio.get_running_loop().run_in_executor(self._worker, _encode, model, texts)
+    async def _cut_to_fit(self, text: str, share: Share) -> str:
+        cut = self._cut
+        if cut is None or len(text) <= cut.untouched:
+            return text
+        size = len(text) / CHARACTERS_PER_SIZE
+        return await self._in_worker(size, share, lambda _, text: cut(text), text)
+
+    async def _in_worker(
+        self, size: float, share: Share, work: Callable[[Model, Given], Result], given: Given
+    ) -> Result:
+        """Return what the work makes of the model and of what is given; `size` in tokens embedded."""
+        async with self._turns.turn(size, share):
+            model = self._model
+            if model is None:
+                raise EmbedderUnavailable("The embedder has been stopped.")
+            return await asyncio.get_running_loop().run_in_executor(self._worker, work, model, given)
 
     def _load(self) -> None:
         source = resolve(self._wanted, self._cache_dir)
@@ -121,6 +145,7 @@ class SentenceTransformerEmbedder:
         revision = source.revision or hub_commit(model) or self._options.hub_revision or ""
         precision = self._options.precision
         self._maker = Maker(EmbedderIdentity(source.name, revision, dimension, precision, self.embeds_empty))
+        self._cut = cut_of(model)
         self._model = model
 
 

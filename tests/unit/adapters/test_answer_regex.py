@@ -24,7 +24,7 @@ PATTERNS = [
     r"(?s)</reason>(.*)\Z",
     r"(?P<name>[^\W\d_]+)\s+(?P=name)",
     r"(a)|b",
-    r"[[]x",
+    r"\[x",
     r"x{,3}y",
     "ß",
 ]

@@ -203,6 +203,25 @@ def test_long_texts_let_another_caller_in_between(folder: Path, tmp_path: Path) 
     with_embedder(scenario, folder, tmp_path, load=model)
 
 
+def test_one_small_call_among_many_large_ones_is_next(folder: Path, tmp_path: Path) -> None:
+    """However many have brought much: the model finishes what it is at, and takes the small call."""
+    model = TinyModel()
+
+    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+        model.batches.clear()
+        model.gate.clear()
+        long = [[f"{i} {j} " + "word " * 400 for j in range(12)] for i in range(10)]
+        large = [asyncio.create_task(embedder.embed(texts)) for texts in long]
+        await asyncio.to_thread(model.entered.wait)
+        small = asyncio.create_task(embedder.embed(["small"]))
+        await asyncio.sleep(0)
+        model.gate.set()
+        await asyncio.gather(small, *large)
+        assert [batch == ["small"] for batch in model.batches].index(True) <= 1
+
+    with_embedder(scenario, folder, tmp_path, load=model)
+
+
 def test_chunks_hold_every_text_once_and_keep_their_budget() -> None:
     texts = ["", "x" * 40, *("y" * (i * 37 % 900) for i in range(300)), "漢" * 5000, "\udcff"]
     for longest in (None, 128, 384):
