@@ -120,6 +120,7 @@ def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
         max_waiting=settings.resolved_llm_queue(),
         use_priority=settings.llm_priority,
         logprobs=logprobs,
+        proxies_from_env=settings.proxies_from_env,
     )
 
 
@@ -133,7 +134,9 @@ def build_embedder(settings: Settings) -> Embedder:
             settings.embedder,
             api_key=settings.embedder_api_key.get_secret_value(),
             cache_size=settings.embedder_cache,
+            max_queue=settings.embedder_queue,
             embeds_empty=settings.empty_answers == "embedded",
+            proxies_from_env=settings.proxies_from_env,
         )
     from service.adapters.sentence_transformer import SentenceTransformerEmbedder
 

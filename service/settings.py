@@ -140,6 +140,12 @@ class Settings(BaseSettings):
         ge=32 * 2**20,
         description="Most bytes of bodies in memory at once, but for the first 64 kB of each; past it: 503.",
     )
+    proxies_from_env: bool = Field(
+        False,
+        description="Reach the LLM and embeddings servers through the proxies that HTTP_PROXY, HTTPS_PROXY, "
+        "ALL_PROXY and NO_PROXY name.",
+    )
+
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Largest request body, uploads excepted.")
     max_upload_bytes: int = Field(64 * 2**20, ge=1024, description="Largest upload to /calibrate, unpacked.")
     max_calibration_texts: int = Field(

@@ -20,7 +20,7 @@ def chunks(texts: Sequence[str], longest: int | None, budget: int) -> Iterator[l
 
     `longest`: tokens at which the model cuts a text; None: never. Shortest first, so that padding is small.
     """
-    tokens = [_tokens(text, longest) for text in texts]
+    tokens = [tokens_of(text, longest) for text in texts]
     chunk: list[int] = []
     for i in sorted(range(len(texts)), key=lambda i: (tokens[i], len(texts[i]))):
         if chunk and (len(chunk) == MOST_TEXTS or (len(chunk) + 1) * tokens[i] > budget):
@@ -31,7 +31,7 @@ def chunks(texts: Sequence[str], longest: int | None, budget: int) -> Iterator[l
         yield chunk
 
 
-def _tokens(text: str, longest: int | None) -> int:
-    """Return about how many tokens a text has after the cut."""
+def tokens_of(text: str, longest: int | None) -> int:
+    """Return about how many tokens a text has after the cut at `longest`."""
     about = 2 + len(text.encode(errors="replace")) // BYTES_PER_TOKEN
     return about if longest is None else min(about, longest)

@@ -17,6 +17,7 @@ from service.domain.models import (
     Usage,
     shape_hash,
 )
+from service.domain.ports import Embedded
 
 DEFAULT_ANSWERS = ("Paris", "Paris", "Lyon", "paris", "Marseille")
 
@@ -145,15 +146,14 @@ class FakeEmbedder:
     async def stop(self) -> None:
         """Nothing to release."""
 
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str]) -> Embedded:
         """Return unit rows, shape (len(texts), dimension), float32."""
         self.calls.append(tuple(texts))
         if self._gate is not None:
             await self._gate.wait()
         await self.check()
-        if not texts:
-            return np.empty((0, self.dimension), dtype=np.float32)
-        return np.stack([self._vector(text) for text in texts])
+        empty = np.empty((0, self.dimension), dtype=np.float32)
+        return Embedded(np.stack([self._vector(text) for text in texts]) if texts else empty, self.identity)
 
     async def check(self) -> None:
         """Raise EmbedderUnavailable while `available` is false."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.material import check_made_by
 from service.domain.models import EmbedderIdentity
 from service.domain.ports import Embedder
 
@@ -23,27 +24,33 @@ class KeptVectors:
 
     def __init__(self, embedder: Embedder, folder: Path, *, shard: int = SHARD) -> None:
         self._embedder = embedder
-        self._folder = folder / identity_key(embedder.identity)
+        self._identity = embedder.identity
+        self._folder = folder / identity_key(self._identity)
         self._shard = shard
-        self._dtype = shard_type(embedder.identity.dimension)
+        self._dtype = shard_type(self._identity.dimension)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._known: dict[bytes, Rows] = {}
         self._load()
 
     async def vectors(self, texts: Sequence[str], advance: Callable[[int], None]) -> Rows:
-        """Return unit rows (n, d) of the texts. `advance` is told how many more are there."""
+        """Return unit rows (n, d) of the texts. `advance` is told how many more are there.
+
+        Raises Conflict when the embedder is another by now: its vectors belong elsewhere.
+        """
         missing = [text for text in dict.fromkeys(texts) if text_key(text) not in self._known]
         advance(len(texts) - len(missing))
         for start in range(0, len(missing), self._shard):
             await self._embed(missing[start : start + self._shard], advance)
-        empty = np.empty((0, self._embedder.identity.dimension), dtype=np.float32)
+        empty = np.empty((0, self._identity.dimension), dtype=np.float32)
         return np.stack([self._known[text_key(text)] for text in texts]) if texts else empty
 
     async def _embed(self, texts: Sequence[str], advance: Callable[[int], None]) -> None:
         made = np.empty(len(texts), dtype=self._dtype)
         for start in range(0, len(texts), CHUNK):
             chunk = texts[start : start + CHUNK]
-            made["vector"][start : start + len(chunk)] = await self._embedder.embed(chunk)
+            embedded = await self._embedder.embed(chunk)
+            check_made_by(self._identity, embedded.made_by)
+            made["vector"][start : start + len(chunk)] = embedded.vectors
             made["key"][start : start + len(chunk)] = [text_key(text) for text in chunk]
             advance(len(chunk))
         self._keep(made)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import httpx
 import stamina
 
+from service.adapters.http_clients import tls
 from service.adapters.llm_bodies import (
     ACCEPTED,
     LIST_BYTES,
@@ -67,6 +68,7 @@ class CompletionClient:
         max_retries: int = 3,
         max_concurrency: int = 64,
         max_waiting: int = 16,
+        proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.base_url = _api_base(base_url)
@@ -78,8 +80,9 @@ class CompletionClient:
             httpx.AsyncClient,
             headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
             timeout=httpx.Timeout(None, connect=connect_timeout_s),
-            verify=httpx.create_ssl_context(),  # one for all: it takes 20 ms to make
+            verify=tls(),  # one for all: it takes 20 ms to make
             transport=transport,
+            trust_env=proxies_from_env,
         )
         self._connections = Connections(make, kept_s=KEEPALIVE_S)
 

@@ -18,6 +18,7 @@ from service.adapters.llm_line import Ticket
 from service.adapters.llm_wire import DECIDES_ANSWERS, Choice, WireOptions, build_body, model_name
 from service.adapters.lru import LRU
 from service.adapters.prompting import PromptShape
+from service.adapters.shared_check import SharedCheck
 from service.domain.errors import (
     DeadlineExceeded,
     EigencalError,
@@ -29,7 +30,6 @@ from service.domain.models import Draw, Generation, GenerationRequest, LLMIdenti
 
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 CHECK_TIMEOUT_S = 5.0
-CHECK_KEPT_S = 1.0
 NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})
 MAX_MODELS = 256  # whose answering model is remembered: callers name them
 
@@ -64,6 +64,7 @@ class HttpLanguageModel:
     of 0 makes all answers equal: one is drawn and repeated. A seed is hashed per call (see `spread_seed`).
     Answers of two models are never mixed: they are drawn once more, and then it is a LLMBadResponse.
     Connect errors, 429, 502, 503 and 504 are tried again `max_retries` times, Retry-After up to 5 s honoured.
+    `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class HttpLanguageModel:
         max_waiting: int = 16,
         use_priority: bool = False,
         logprobs: bool = False,
+        proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._client = CompletionClient(
@@ -91,6 +93,7 @@ class HttpLanguageModel:
             max_retries=max_retries,
             max_concurrency=max_concurrency,
             max_waiting=max_waiting,
+            proxies_from_env=proxies_from_env,
             transport=transport,
         )
         self._shape = shape or PromptShape()
@@ -98,8 +101,8 @@ class HttpLanguageModel:
         self._options = WireOptions(api, logprobs, use_priority)
         self._habits = Habits()
         self._drawn_by: LRU[str, tuple[str, tuple[str, ...]]] = LRU(MAX_MODELS)
-        self._check_lock = asyncio.Lock()
-        self._checked: tuple[float, LLMUnavailable | None] | None = None
+        no_answer = LLMUnavailable("The LLM server does not answer in time.")
+        self._check = SharedCheck(self._ask_health, longest_s=2 * CHECK_TIMEOUT_S, too_late=no_answer)
 
     async def start(self) -> None:
         """Ask for the model's name when none is configured; a server that is not up yet is asked later."""
@@ -110,6 +113,7 @@ class HttpLanguageModel:
 
     async def stop(self) -> None:
         """Close all connections."""
+        await self._check.stop()
         await self._client.close()
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
@@ -142,7 +146,7 @@ class HttpLanguageModel:
         if isinstance(failure, ModelNotFound) and not request.model:
             # The server has changed: a model that was learnt is asked for again.
             self._model = self._configured_model
-        generation = self._generation(request, replies, failure, copies)
+        generation = await self._generation(request, replies, failure, copies)
         usage = _total_usage([*mixed, *replies])
         self._learn(model, generation, request)
         return replace(generation, usage=usage)
@@ -156,26 +160,16 @@ class HttpLanguageModel:
 
     async def check(self) -> None:
         """Ask the server's health, at most once a second; raises LLMUnavailable."""
-        async with self._check_lock:
-            now = asyncio.get_running_loop().time()
-            if self._checked is None or now - self._checked[0] > CHECK_KEPT_S:
-                self._checked = (now, await self._ask_health())
-            failure = self._checked[1]
-        if failure is not None:
-            raise LLMUnavailable(failure.detail)
+        await self._check()
 
-    async def _ask_health(self) -> LLMUnavailable | None:
-        try:
-            root = self._client.base_url.removesuffix("/v1")
-            status, _ = await self._client.get(f"{root}/health", CHECK_TIMEOUT_S)
-            if status in NO_HEALTH_ROUTE:
-                status, _ = await self._client.get(f"{self._client.base_url}/models", CHECK_TIMEOUT_S)
-            if status != 200:
-                return LLMUnavailable("The LLM server says that it is not well.")
-            await self._resolve_model()
-        except LLMUnavailable as failure:
-            return failure
-        return None
+    async def _ask_health(self) -> None:
+        root = self._client.base_url.removesuffix("/v1")
+        status, _ = await self._client.get(f"{root}/health", CHECK_TIMEOUT_S)
+        if status in NO_HEALTH_ROUTE:
+            status, _ = await self._client.get(f"{self._client.base_url}/models", CHECK_TIMEOUT_S)
+        if status != 200:
+            raise LLMUnavailable("The LLM server says that it is not well.")
+        await self._resolve_model()
 
     async def _resolve_model(self) -> str:
         if not self._model:
@@ -260,7 +254,7 @@ class HttpLanguageModel:
             self._habits.saw_choices(model, asked=n, brought=reply.brought, began=began)
         return reply
 
-    def _generation(
+    async def _generation(
         self,
         request: GenerationRequest,
         replies: list[_Reply],
@@ -272,7 +266,7 @@ class HttpLanguageModel:
             raise failure or LLMUnavailable("The LLM server brought no answer.")
         if _is_mixed(replies):
             raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
-        draws = tuple(self._read(choice) for choice in choices)[: request.num_samples] * copies
+        draws = (await self._read(choices))[: request.num_samples] * copies
         reasons = {reply.outcome.missing_reason for reply in replies} | _reason_of(failure)
         whole = len(draws) >= request.num_samples
         reason: Literal["deadline", "error"] = "deadline" if "deadline" in reasons else "error"
@@ -285,8 +279,9 @@ class HttpLanguageModel:
             omitted=replies[0].omitted,
         )
 
-    def _read(self, choice: Choice) -> Draw:
-        return Draw(self._shape.answer(choice.output), choice.truncated, choice.logprob)
+    async def _read(self, choices: list[Choice]) -> tuple[Draw, ...]:
+        answers = await self._shape.answers([choice.output for choice in choices])
+        return tuple(Draw(a, c.truncated, c.logprob) for a, c in zip(answers, choices, strict=True))
 
 
 def _reason_of(failure: EigencalError | None) -> set[str | None]:

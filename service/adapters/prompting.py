@@ -1,8 +1,10 @@
 """What is put around a prompt, and how the answer is taken out of the output. Shared by both LLM adapters."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.adapters import answer_regex
 from service.domain.models import GenerationRequest, LLMIdentity, Message, shape_hash
 
 PLAIN = "{prompt}"
@@ -64,10 +66,7 @@ class PromptShape:
     def __post_init__(self) -> None:
         if self.template and PLAIN not in self.template:
             raise ValueError("The prompt template must contain {prompt}.")
-        try:
-            re.compile(self.answer_regex)
-        except re.error as error:
-            raise ValueError(f"The answer regex does not compile: {error}") from None
+        answer_regex.check(self.answer_regex)
 
     def question(self, prompt: str) -> str:
         """Return few-shot text and templated prompt: the user message of a chat."""
@@ -96,14 +95,16 @@ class PromptShape:
         """Return the answer in the output: reasoning left out, stripped, passed through the answer regex.
 
         The regex takes its group 1, or the whole match when it has no group; no match is an empty answer.
+        Raises LLMBadResponse when it takes too long; that is up to a second: see `answers`.
         """
         text = strip_reasoning(whole_text(output)).strip()
+        return answer_regex.extract(self.answer_regex, text).strip() if self.answer_regex else text
+
+    async def answers(self, outputs: Sequence[str]) -> list[str]:
+        """Return the answer in each output, the regex kept off the event loop. Raises as `answer` does."""
         if not self.answer_regex:
-            return text
-        match = re.search(self.answer_regex, text)
-        if match is None:
-            return ""
-        return (match.group(1 if match.re.groups else 0) or "").strip()
+            return [self.answer(output) for output in outputs]
+        return await answer_regex.beside_the_loop(self.answer, outputs)
 
     def identity(self, request: GenerationRequest, *, model: str, api: str) -> LLMIdentity:
         """Return the identity of the answers to this request.

@@ -1,13 +1,15 @@
 """The embedder in process, through sentence-transformers."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from service.adapters.chunks import MOST_TEXTS, budget_on, chunks
+from service.adapters.chunks import MOST_TEXTS, budget_on, chunks, tokens_of
+from service.adapters.fair_turns import FairTurns, Share
 from service.adapters.sentence_models import (
     Load,
     LoadOptions,
@@ -17,9 +19,15 @@ from service.adapters.sentence_models import (
     load_model,
     resolve,
 )
-from service.adapters.vector_cache import Rows, VectorCache, unit_rows
+from service.adapters.text_cut import TextCut, cut_of
+from service.adapters.vector_cache import Made, Maker, Rows, VectorCache, unit_rows
 from service.domain.errors import EmbedderUnavailable
 from service.domain.models import EmbedderIdentity
+from service.domain.ports import Embedded
+
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+CHARACTERS_PER_SIZE = 1000  # looked through for a cut in the time that a token takes to be embedded, about
 
 
 class SentenceTransformerEmbedder:
@@ -27,8 +35,9 @@ class SentenceTransformerEmbedder:
 
     `name_or_folder` is a folder in the sentence-transformers layout, the name of packaged weights (in
     `cache_dir` or installed), or a name on the model hub (`hub_revision` pins it; HF_HUB_OFFLINE is
-    respected). A text longer than the model's `max_seq_length` is cut by the model. Vectors do not depend
-    on what else is embedded at the time, up to float32 rounding (about 1e-6).
+    respected). A text longer than the model's `max_seq_length` is cut by the model, and before that, roughly,
+    here. Vectors do not depend on what else is embedded at the time, up to float32 rounding (about 1e-6).
+    Calls take turns at the worker, small ones first among those that came at once.
 
     `cache_size`: vectors kept (mpnet: 3 KB each). `max_queue`: calls waiting or at work before Overloaded.
     `threads`: CPU threads of the model; None leaves torch's default. `precision` is the model's; the
@@ -56,15 +65,15 @@ class SentenceTransformerEmbedder:
         self._load_model = load
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=max_queue)
         self._worker: ThreadPoolExecutor | None = None
-        self._identity: EmbedderIdentity | None = None
+        self._maker: Maker | None = None
         self._model: Model | None = None
+        self._cut: TextCut | None = None
+        self._turns = FairTurns()
 
     @property
     def identity(self) -> EmbedderIdentity:
         """Return name, revision (`sha256:` and 16 hex digits, or a hub commit), dimension and precision."""
-        if self._identity is None:
-            raise EmbedderUnavailable("The embedder is not loaded.")
-        return self._identity
+        return self._require().identity
 
     @property
     def device(self) -> str:
@@ -88,11 +97,11 @@ class SentenceTransformerEmbedder:
         if worker is not None:
             await asyncio.to_thread(worker.shutdown, wait=True, cancel_futures=True)
 
-    async def embed(self, texts: Sequence[str]) -> Rows:
+    async def embed(self, texts: Sequence[str]) -> Embedded:
         """Return unit rows, shape (len(texts), dimension). Raises EmbedderUnavailable, Overloaded."""
         await self.check()
         if not texts:
-            return np.empty((0, self.identity.dimension), dtype=np.float32)
+            return Embedded(np.empty((0, self.identity.dimension), dtype=np.float32), self.identity)
         return await self._vectors.rows(texts)
 
     async def check(self) -> None:
@@ -100,19 +109,39 @@ class SentenceTransformerEmbedder:
         if self._model is None:
             raise EmbedderUnavailable("The embedder is not loaded.")
 
-    async def _compute(self, texts: list[str]) -> Rows:
-        """Embed in chunks of like length, so that padding is small and large calls let others in between."""
-        rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
-        longest = getattr(self._model, "max_seq_length", None)
-        for chosen in chunks(texts, longest, budget_on(getattr(self._model, "device", "cpu"))):
-            rows[chosen] = await self._in_worker([texts[i] for i in chosen])
-        return rows
+    def _require(self) -> Maker:
+        if self._maker is None:
+            raise EmbedderUnavailable("The embedder is not loaded.")
+        return self._maker
 
-    async def _in_worker(self, texts: list[str]) -> Rows:
-        model = self._model
-        if model is None:
-            raise EmbedderUnavailable("The embedder has been stopped.")
-        return await asyncio.get_running_loop().run_in_executor(self._worker, _encode, model, texts)
+    async def _compute(self, texts: list[str]) -> Made:
+        """Embed in chunks of like length, so that padding is small and other calls get in between."""
+        maker, share = self._require(), Share()
+        rows = np.empty((len(texts), maker.identity.dimension), dtype=np.float32)
+        texts = [await self._cut_to_fit(text, share) for text in texts]
+        longest = getattr(self._model, "max_seq_length", None)
+        budget = budget_on(getattr(self._model, "device", "cpu"))
+        for chosen in chunks(texts, longest, budget):
+            size = len(chosen) * tokens_of(texts[chosen[-1]], longest)  # the longest comes last
+            rows[chosen] = await self._in_worker(size, share, _encode, [texts[i] for i in chosen])
+        return Made(rows, maker)
+
+    async def _cut_to_fit(self, text: str, share: Share) -> str:
+        cut = self._cut
+        if cut is None or len(text) <= cut.untouched:
+            return text
+        size = len(text) / CHARACTERS_PER_SIZE
+        return await self._in_worker(size, share, lambda _, text: cut(text), text)
+
+    async def _in_worker(
+        self, size: float, share: Share, work: Callable[[Model, Given], Result], given: Given
+    ) -> Result:
+        """Return what the work makes of the model and of what is given; `size` in tokens embedded."""
+        async with self._turns.turn(size, share):
+            model = self._model
+            if model is None:
+                raise EmbedderUnavailable("The embedder has been stopped.")
+            return await asyncio.get_running_loop().run_in_executor(self._worker, work, model, given)
 
     def _load(self) -> None:
         source = resolve(self._wanted, self._cache_dir)
@@ -120,7 +149,8 @@ class SentenceTransformerEmbedder:
         dimension = _encode(model, ["warm up"]).shape[1]
         revision = source.revision or hub_commit(model) or self._options.hub_revision or ""
         precision = self._options.precision
-        self._identity = EmbedderIdentity(source.name, revision, dimension, precision, self.embeds_empty)
+        self._maker = Maker(EmbedderIdentity(source.name, revision, dimension, precision, self.embeds_empty))
+        self._cut = cut_of(model)
         self._model = model
 
 

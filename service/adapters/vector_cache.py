@@ -11,14 +11,43 @@ from numpy.typing import NDArray
 
 from service.adapters.lru import LRU
 from service.domain.errors import EmbedderUnavailable, Overloaded
+from service.domain.models import EmbedderIdentity
+from service.domain.ports import Embedded
 
 Rows = NDArray[np.float32]
-Compute = Callable[[list[str]], Awaitable[Rows]]
 
 SMALLEST_NORM = 1e-12
 HUGE = 1e100  # a number whose square may be too large for a float64; a server may send any
 SMOOTHING = 0.2
 LONGEST_KEY = 200  # characters
+STARTS = 3  # of a call that meets two makers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Maker:
+    """What made vectors. Two may have one identity: other weights behind the same name.
+
+    `mark`: its vector of a text that is known, by which a server is told apart; None: not asked for.
+    """
+
+    identity: EmbedderIdentity
+    mark: Rows | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """Unit rows, one per text, and what made all of them."""
+
+    rows: Rows
+    maker: Maker
+
+
+class TwoMakersError(Exception):
+    """Vectors of two models came for one call."""
+
+
+Compute = Callable[[list[str]], Awaitable[Made]]
+"""Embeds texts; raises TwoMakersError, or what the caller is told."""
 
 
 def unit_rows(raw: NDArray[np.generic], count: int) -> Rows:
@@ -44,7 +73,7 @@ class _Batch:
     """Texts being embedded, and how many callers wait for them."""
 
     texts: list[str]
-    task: asyncio.Task[dict[str, Rows]]
+    task: asyncio.Task[Made]
     waiters: int = 0
 
 
@@ -52,7 +81,8 @@ class VectorCache:
     """Embeds what is missing, keeps at most `max_entries` vectors, runs at most `max_queue` batches at once.
 
     A text that is being embedded for one caller is not embedded again for another. When every caller of a
-    batch has gone, the batch is cancelled. Vectors take 4 bytes per dimension each.
+    batch has gone, the batch is cancelled. Vectors take 4 bytes per dimension each. All that are kept are of
+    one maker, the last seen, and so are those of a call: one that meets two starts again.
     """
 
     def __init__(self, compute: Compute, *, max_entries: int, max_queue: int) -> None:
@@ -62,26 +92,40 @@ class VectorCache:
         self._running: dict[str, _Batch] = {}
         self._batches: set[_Batch] = set()
         self._mean_s = 0.0
+        self._maker: Maker | None = None
 
-    async def rows(self, texts: Sequence[str]) -> Rows:
+    async def rows(self, texts: Sequence[str]) -> Embedded:
         """Return one row per text, shape (len(texts), dimension); `texts` is not empty.
 
-        Raises Overloaded when the queue is full, and what `compute` raises.
+        Raises Overloaded when the queue is full, EmbedderUnavailable when the maker changes again and again,
+        and what `compute` raises.
         """
+        for _ in range(STARTS):
+            try:
+                return await self._rows(texts)
+            except TwoMakersError:
+                continue
+        raise EmbedderUnavailable("The embedder answers as two models by turns; ask again.")
+
+    async def _rows(self, texts: Sequence[str]) -> Embedded:
+        maker = self._maker
         rows, batches = self._look_up(texts)
+        makers = {maker} if rows else set()
         for batch in batches:
             batch.waiters += 1
         try:
             for batch in batches:
-                rows.update(await _result(batch))
+                made = await _result(batch)
+                makers.add(made.maker)
+                rows.update(zip(batch.texts, made.rows, strict=True))
         finally:
             for batch in batches:
                 self._release(batch)
-        return _stacked([rows[text] for text in texts])
-
-    def clear(self) -> None:
-        """Forget every vector kept."""
-        self._kept.clear()
+        if len(makers) > 1:
+            raise TwoMakersError
+        (one,) = makers
+        assert one is not None
+        return Embedded(np.stack([rows[text] for text in texts]), one.identity)
 
     def _look_up(self, texts: Sequence[str]) -> tuple[dict[str, Rows], list[_Batch]]:
         rows: dict[str, Rows] = {}
@@ -108,20 +152,25 @@ class VectorCache:
         batch.task.add_done_callback(lambda task: self._done(batch))
         return batch
 
-    async def _embed(self, texts: list[str]) -> dict[str, Rows]:
+    async def _embed(self, texts: list[str]) -> Made:
         began = time.monotonic()
         # A lone surrogate, which JSON can carry, is no text that a tokenizer or a socket takes.
-        clean = [text.encode("utf-8", "replace").decode() for text in texts]
-        matrix = await self._compute(clean)
+        made = await self._compute([text.encode("utf-8", "replace").decode() for text in texts])
         self._mean_s += SMOOTHING * (time.monotonic() - began - self._mean_s)
-        # Copies: a view would keep its whole batch in memory.
-        return {text: row.copy() for text, row in zip(texts, matrix, strict=True)}
+        return made
 
     def _done(self, batch: _Batch) -> None:
         self._forget(batch)
         if not batch.task.cancelled() and batch.task.exception() is None:
-            for text, row in batch.task.result().items():
-                self._kept.put(_key(text), row)
+            made = batch.task.result()
+            self._keep_those_of(made.maker)
+            for text, row in zip(batch.texts, made.rows, strict=True):
+                self._kept.put(_key(text), row.copy())  # a view would keep its whole batch in memory
+
+    def _keep_those_of(self, maker: Maker) -> None:
+        if maker is not self._maker:
+            self._kept.clear()
+            self._maker = maker
 
     def _release(self, batch: _Batch) -> None:
         batch.waiters -= 1
@@ -143,7 +192,7 @@ def _key(text: str) -> str | bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
-async def _result(batch: _Batch) -> dict[str, Rows]:
+async def _result(batch: _Batch) -> Made:
     try:
         return await asyncio.shield(batch.task)
     except asyncio.CancelledError:
@@ -151,9 +200,3 @@ async def _result(batch: _Batch) -> dict[str, Rows]:
         if batch.task.cancelled() and not (task is not None and task.cancelling()):
             raise EmbedderUnavailable("The embedder has been stopped.") from None
         raise
-
-
-def _stacked(rows: list[Rows]) -> Rows:
-    if len({row.size for row in rows}) > 1:
-        raise EmbedderUnavailable("The embedder has changed its dimension; ask again.")
-    return np.stack(rows)

@@ -18,7 +18,7 @@ from service.domain.evaluation.sampling_temperature import not_drawn
 from service.domain.evaluation.split import make_split
 from service.domain.job_store import ClaimedJob, JobStore, StoredRow
 from service.domain.jobs import JobStage
-from service.domain.material import Embedding, Material, full_number, usable_rows
+from service.domain.material import Embedding, Material, check_made_by, full_number, usable_rows
 from service.domain.models import Fingerprint
 from service.domain.ports import Embedder
 from service.domain.progress import Progress
@@ -55,6 +55,7 @@ class Evaluator:
         facts = _facts(dev, job), _facts(test, job)
         m = min(one.answers for one in facts)
         materials = [await self._material(job, rows, m) for rows in (dev, test)]
+        check_made_by(*(one.made_by for one in materials))
         origin = await self._provenance(job, dev, test)
         results = await self._run(job, materials, facts, origin)
         await self._jobs.keep_evaluation(job.lease, cast("dict[str, Any]", results))

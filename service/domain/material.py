@@ -1,19 +1,19 @@
 """The embedding stage, and what the fit is given: answers as vectors, and who was right."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.errors import InvalidDevData
+from service.domain.errors import Conflict, InvalidDevData
 from service.domain.job_store import StoredRow
 from service.domain.jobs import MIN_USABLE_ROWS
 from service.domain.models import EmbedderIdentity
 from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
 from service.domain.patience import Patience
-from service.domain.ports import Embedder
+from service.domain.ports import Embedded, Embedder
 from service.domain.progress import Progress
 from service.domain.yielding import LiveFirst
 from service.spectral.batch import Answers
@@ -29,7 +29,8 @@ class Material:
 
     answers: one per row; full: positions of the rows that have `num_samples` answers; texts: the distinct
     answers of each row, in the order of its vectors; rows: as stored, answers cut to `num_samples`.
-    dimension: d of the embedder; vectors have one more coordinate where any answer is empty.
+    dimension: d of the embedder; vectors have one more coordinate where any answer is empty. made_by: the
+    embedder of every vector, where it is known.
     """
 
     rows: Sequence[StoredRow]
@@ -38,6 +39,7 @@ class Material:
     full: NDArray[np.int_]
     num_samples: int
     dimension: int
+    made_by: EmbedderIdentity | None = None
 
 
 def full_number(sizes: Sequence[int], asked: int | None) -> int:
@@ -90,27 +92,43 @@ class Embedding:
         return await self._patience.keep_trying(ask, progress.note)
 
     async def material(self, rows: Sequence[StoredRow], num_samples: int, start: StartProgress) -> Material:
-        """Return the rows as vectors. Raises EmbedderUnavailable once patience ends, LeaseLostError."""
+        """Return the rows as vectors, all of one embedder.
+
+        Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, LeaseLostError.
+        """
         texts = all_texts(rows)
         progress = start(len(texts))
         await progress.begin()
         embedded = texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
-        vectors = outcome_vectors(texts, await self._embed(embedded, progress))
+        identity = await self.identity(progress)
+        vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress))
         place = {text: i for i, text in enumerate(texts)}
-        return assemble(rows, num_samples, vectors, place, self._embedder.identity.dimension)
+        return replace(assemble(rows, num_samples, vectors, place, identity.dimension), made_by=identity)
 
-    async def _embed(self, texts: Sequence[str], progress: Progress) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), self._embedder.identity.dimension), dtype=np.float32)
+    async def _embed(
+        self, texts: Sequence[str], identity: EmbedderIdentity, progress: Progress
+    ) -> NDArray[np.float32]:
+        vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
         for begin in range(0, len(texts), self._chunk):
             chunk = texts[begin : begin + self._chunk]
             got = await self._patience.keep_trying(partial(self._in_turn, chunk), progress.note)
-            vectors[begin : begin + len(chunk)] = got
+            check_made_by(identity, got.made_by)
+            vectors[begin : begin + len(chunk)] = got.vectors
             await progress.advance(len(chunk))
         return vectors
 
-    async def _in_turn(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    async def _in_turn(self, texts: Sequence[str]) -> Embedded:
         async with self._live_first.turn():
             return await self._embedder.embed(texts)
+
+
+def check_made_by(*identities: EmbedderIdentity | None) -> None:
+    """Raise Conflict unless all are one embedder: vectors of two do not compare."""
+    names = [field.name for field in fields(EmbedderIdentity)]
+    differs = [name for name in names if len({getattr(one, name, None) for one in identities}) > 1]
+    if differs:
+        parts = ", ".join(f"embedder_{name}" for name in differs)
+        raise Conflict(f"The embedder changed while texts were embedded ({parts}); run it again.")
 
 
 def all_texts(rows: Sequence[StoredRow]) -> list[str]:

@@ -1,6 +1,7 @@
 """Ports: what the domain asks of the outside world. Real adapters and fakes pass the same tests."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +32,14 @@ class LanguageModel(Protocol):
         """Return when the model can serve; raise LLMUnavailable when it cannot."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedded:
+    """Unit vectors, shape (n, dimension), one per text, all of the one embedder that `made_by` names."""
+
+    vectors: NDArray[np.float32]
+    made_by: EmbedderIdentity
+
+
 class Embedder(Protocol):
     """Maps texts to unit vectors."""
 
@@ -40,7 +49,7 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """Return what decides the vectors; known once started."""
+        """Return what decides the vectors; known once started; another once a server changes its model."""
 
     async def start(self) -> None:
         """Load the model."""
@@ -48,8 +57,8 @@ class Embedder(Protocol):
     async def stop(self) -> None:
         """Release everything; idempotent."""
 
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return unit rows, shape (len(texts), dimension), for distinct texts: "" only if `embeds_empty`.
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """Return the vectors of distinct texts, never those of two embedders: "" only if `embeds_empty`.
 
         Raises EmbedderUnavailable, Overloaded.
         """

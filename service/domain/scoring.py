@@ -12,6 +12,7 @@ from service.domain.calibration import Calibration, CalibrationSource, NoCalibra
 from service.domain.errors import DeadlineExceeded, LLMBadResponse, NotFound, TooFewSamples
 from service.domain.ids import new_id
 from service.domain.models import (
+    EmbedderIdentity,
     Fingerprint,
     Generation,
     GenerationRequest,
@@ -134,13 +135,14 @@ class Scorer:
         marks.lap("generate")
         marks.move("generate", "queue", generation.queued_s)
         texts, index = distinct([draw.text for draw in generation.draws])
-        embedded = texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
-        vectors = outcome_vectors(texts, await self._embedder.embed(embedded))
+        to_embed = texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
+        embedded = await self._embedder.embed(to_embed)
+        vectors = outcome_vectors(texts, embedded.vectors)
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
-        spectrum_ = await self._spectrum(vectors, counts)
-        applied, warnings = self._applied(command, chosen, generation)
-        score = self._assemble(spectrum_, texts, counts, generation, applied)
+        spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
+        applied, warnings = self._applied(command, chosen, generation, embedded.made_by)
+        score = self._assemble(spectrum_, texts, counts, generation, applied, embedded.made_by)
         marks.lap("spectrum")
         about_answers = [*_partial(generation), *_truncated(generation, command)]
         return _finish(score, [*about_answers, *warnings], command, marks)
@@ -167,31 +169,41 @@ class Scorer:
             )
         raise LLMBadResponse(f"The LLM server gave only {came} of {asked} answers; a score takes two.")
 
-    async def _spectrum(self, vectors: NDArray[np.float32], counts: Counts) -> Spectrum:
-        dimension = self._embedder.identity.dimension
+    async def _spectrum(self, vectors: NDArray[np.float32], counts: Counts, dimension: int) -> Spectrum:
         if len(counts) <= INLINE_DISTINCT:
             return spectrum(vectors, counts, dimension=dimension)
         return await asyncio.to_thread(spectrum, vectors, counts, dimension=dimension)
 
-    def fingerprint(self, command: ScoreCommand, generation: Generation | None = None) -> Fingerprint:
+    def fingerprint(
+        self,
+        command: ScoreCommand,
+        generation: Generation | None = None,
+        made_by: EmbedderIdentity | None = None,
+    ) -> Fingerprint:
         """Return what a calibration must have been fitted with to fit this request.
 
-        Without the answers, the model is the one that answered such a request last.
+        Without the answers, the model is the one that answered such a request last; without `made_by`, who
+        made their vectors, the embedder is the present one.
         """
+        embedder = made_by or self._embedder.identity
         if command.generation is None:
-            return caller_fingerprint(command.source_label, self._embedder.identity)
+            return caller_fingerprint(command.source_label, embedder)
         request = command.generation
         identity = self._llm.identity(request)
         drawn_by = identity.of(generation) if generation else identity
-        return service_fingerprint(drawn_by, request.sampling, self._embedder.identity)
+        return service_fingerprint(drawn_by, request.sampling, embedder)
 
     def _applied(
-        self, command: ScoreCommand, chosen: Calibration | None, generation: Generation
+        self,
+        command: ScoreCommand,
+        chosen: Calibration | None,
+        generation: Generation,
+        made_by: EmbedderIdentity,
     ) -> tuple[Applied | None, list[Warning]]:
         if command.calibration == "none":
             return None, []
         # Only now: which model answered is known only once it has.
-        wanted = self.fingerprint(command, generation)
+        wanted = self.fingerprint(command, generation, made_by)
         return choose(wanted, len(generation.draws), chosen, self.calibrations)
 
     def _assemble(
@@ -201,6 +213,7 @@ class Scorer:
         counts: Counts,
         generation: Generation,
         applied: Applied | None,
+        made_by: EmbedderIdentity,
     ) -> Score:
         raw = Identity().serve(found.eigenvalues, found.dimension)
         served = raw
@@ -217,7 +230,7 @@ class Scorer:
             applied=applied,
             warnings=(),
             model=generation.model or None,
-            embedder=self._embedder.identity.name,
+            embedder=made_by.name,
             samples=texts_drawn,
             num_distinct=len(texts),
             num_truncated=sum(draw.truncated for draw in generation.draws),

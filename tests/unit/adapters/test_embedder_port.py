@@ -17,7 +17,7 @@ from service.adapters.http_embedder import HttpEmbedder
 from service.adapters.sentence_transformer import SentenceTransformerEmbedder
 from service.adapters.weights import find
 from service.adapters.weights_table import MINILM
-from service.domain.ports import Embedder
+from service.domain.ports import Embedded, Embedder
 
 WEIGHTS = Path(
     os.environ.get("EIGENCAL_TEST_WEIGHTS_DIR", Path(__file__).resolve().parents[3] / "data/weights")
@@ -62,41 +62,46 @@ def embedder(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator
 
 class TestPort:
     def test_rows_are_unit_float32_and_contiguous(self, embedder: Embedder, runner: asyncio.Runner) -> None:
-        rows = runner.run(embedder.embed(["Paris", "Rome", "I do not know."]))
+        rows = runner.run(embedder.embed(["Paris", "Rome", "I do not know."])).vectors
         assert rows.shape == (3, embedder.identity.dimension)
         assert (rows.dtype, rows.flags.c_contiguous) == (np.float32, True)
         np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
 
     def test_rows_follow_the_texts(self, embedder: Embedder, runner: asyncio.Runner) -> None:
-        rows = runner.run(embedder.embed(["Oslo", "Bern", "Oslo"]))
-        back = runner.run(embedder.embed(["Bern", "Oslo"]))
+        rows = runner.run(embedder.embed(["Oslo", "Bern", "Oslo"])).vectors
+        back = runner.run(embedder.embed(["Bern", "Oslo"])).vectors
         np.testing.assert_allclose(rows[[1, 0, 2]], back[[0, 1, 1]], atol=1e-5)
         assert np.abs(rows[0] - rows[1]).max() > 0.01
 
     def test_company_changes_nothing(self, embedder: Embedder, runner: asyncio.Runner) -> None:
-        alone = runner.run(embedder.embed(["Ankara is the capital."]))
-        among = runner.run(embedder.embed(["x", "Ankara is the capital.", "a much longer text " * 20]))
+        alone = runner.run(embedder.embed(["Ankara is the capital."])).vectors
+        texts = ["x", "Ankara is the capital.", "a much longer text " * 20]
+        among = runner.run(embedder.embed(texts)).vectors
         np.testing.assert_allclose(among[1], alone[0], atol=1e-5)
 
     def test_callers_at_once(self, embedder: Embedder, runner: asyncio.Runner) -> None:
-        async def together() -> list[np.ndarray]:
+        async def together() -> list[Embedded]:
             texts = [[f"answer {i}", f"answer {i + 1}"] for i in range(8)]
             return await asyncio.gather(*(embedder.embed(pair) for pair in texts))
 
-        rows = runner.run(together())
+        rows = [found.vectors for found in runner.run(together())]
         for left, right in pairwise(rows):
             np.testing.assert_allclose(left[1], right[0], atol=1e-5)
 
     def test_no_texts_give_no_rows(self, embedder: Embedder, runner: asyncio.Runner) -> None:
-        assert runner.run(embedder.embed([])).shape == (0, embedder.identity.dimension)
+        assert runner.run(embedder.embed([])).vectors.shape == (0, embedder.identity.dimension)
 
     def test_unusual_texts_are_texts(self, embedder: Embedder, runner: asyncio.Runner) -> None:
-        rows = runner.run(embedder.embed(["\u0000", "日本", "🙂", "a\nb", "z" * 5000]))
+        rows = runner.run(embedder.embed(["\u0000", "日本", "🙂", "a\nb", "z" * 5000])).vectors
         assert np.isfinite(rows).all()
 
     def test_rows_may_be_changed_by_their_owner(self, embedder: Embedder, runner: asyncio.Runner) -> None:
-        runner.run(embedder.embed(["Lima"]))[:] = 0
-        assert np.linalg.norm(runner.run(embedder.embed(["Lima"]))) == pytest.approx(1, abs=1e-6)
+        runner.run(embedder.embed(["Lima"])).vectors[:] = 0
+        assert np.linalg.norm(runner.run(embedder.embed(["Lima"])).vectors) == pytest.approx(1, abs=1e-6)
+
+    def test_vectors_tell_what_made_them(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+        assert runner.run(embedder.embed(["Quito"])).made_by == embedder.identity
+        assert runner.run(embedder.embed([])).made_by == embedder.identity
 
     def test_started_embedder_is_well_and_known(self, embedder: Embedder, runner: asyncio.Runner) -> None:
         runner.run(embedder.check())

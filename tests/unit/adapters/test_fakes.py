@@ -57,13 +57,13 @@ def test_gate_holds_until_deadline_and_cancellation_is_counted() -> None:
 
 def test_embedder_unit_rows_casefolded_and_overridden() -> None:
     embedder = FakeEmbedder(32, vectors={"up": [2.0] + [0.0] * 31})
-    rows = run(embedder.embed(["Paris", "paris", "Lyon", "up"]))
+    rows = run(embedder.embed(["Paris", "paris", "Lyon", "up"])).vectors
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
     np.testing.assert_array_equal(rows[0], rows[1])
     assert abs(float(rows[0] @ rows[2])) < 0.9
     assert rows[3][0] == 1.0
     assert rows.dtype == np.float32
-    assert run(embedder.embed([])).shape == (0, 32)
+    assert run(embedder.embed([])).vectors.shape == (0, 32)
 
 
 def test_embedder_unavailable() -> None:

@@ -22,7 +22,7 @@ def vectors(embedder, folder, texts=TEXTS, **options):
 def test_vectors_are_the_embedders(tmp_path):
     found, told = vectors(FakeEmbedder(8), tmp_path, shard=3)
     assert told == len(TEXTS)
-    assert np.array_equal(found, asyncio.run(FakeEmbedder(8).embed(TEXTS)))
+    assert np.array_equal(found, asyncio.run(FakeEmbedder(8).embed(TEXTS)).vectors)
 
 
 def test_a_second_run_embeds_what_is_new_alone(tmp_path):
@@ -31,7 +31,7 @@ def test_a_second_run_embeds_what_is_new_alone(tmp_path):
     found, told = vectors(again, tmp_path, ["new", *TEXTS])
     assert again.calls == [("new",)]
     assert told == 11
-    assert np.array_equal(found[1:], asyncio.run(FakeEmbedder(8).embed(TEXTS)))
+    assert np.array_equal(found[1:], asyncio.run(FakeEmbedder(8).embed(TEXTS)).vectors)
 
 
 def test_equal_texts_are_embedded_once(tmp_path):

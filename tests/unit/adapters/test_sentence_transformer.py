@@ -126,7 +126,7 @@ def test_worker_thread_alone_runs_the_model_and_the_loop_stays_free(folder: Path
         await asyncio.to_thread(model.entered.wait)
         assert not held.done()  # and this line is reached while the model is at work
         model.gate.set()
-        assert (await held).shape == (1, 3)
+        assert (await held).vectors.shape == (1, 3)
         assert len(model.threads) == 1
         assert threading.current_thread().name not in model.threads
 
@@ -144,7 +144,7 @@ def test_full_queue_refuses(folder: Path, tmp_path: Path) -> None:
             await embedder.embed(["c"])
         model.gate.set()
         await asyncio.gather(*held)
-        assert (await embedder.embed(["c"])).shape == (1, 3)
+        assert (await embedder.embed(["c"])).vectors.shape == (1, 3)
 
     with_embedder(scenario, folder, tmp_path, load=model, max_queue=2)
 
@@ -161,7 +161,7 @@ def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path
         waiting.cancel()
         await asyncio.gather(running, waiting, return_exceptions=True)
         model.gate.set()
-        assert (await embedder.embed(["next"])).shape == (1, 3)
+        assert (await embedder.embed(["next"])).vectors.shape == (1, 3)
         assert ["waiting"] not in model.batches
 
     with_embedder(scenario, folder, tmp_path, load=model)
@@ -172,7 +172,7 @@ def test_large_call_is_cut_into_chunks_of_like_length(folder: Path, tmp_path: Pa
     texts = [f"{'x' * (i % 7)}{i}" for i in range(MOST_TEXTS + 10)]
 
     async def scenario(embedder: SentenceTransformerEmbedder) -> None:
-        rows = await embedder.embed(texts)
+        rows = (await embedder.embed(texts)).vectors
         np.testing.assert_allclose(rows[:, 0] / rows[:, 1], [len(text) for text in texts], rtol=1e-5)
         first, second = model.batches[1:]
         assert len(first) == MOST_TEXTS
@@ -199,6 +199,25 @@ def test_long_texts_let_another_caller_in_between(folder: Path, tmp_path: Path) 
         assert rest.index(["short"]) == 0
         assert sum(map(len, [first, *rest])) == 257
         assert all(len(batch) * model.max_seq_length <= BUDGET["cpu"] for batch in [first, *rest])
+
+    with_embedder(scenario, folder, tmp_path, load=model)
+
+
+def test_one_small_call_among_many_large_ones_is_next(folder: Path, tmp_path: Path) -> None:
+    """However many have brought much: the model finishes what it is at, and takes the small call."""
+    model = TinyModel()
+
+    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+        model.batches.clear()
+        model.gate.clear()
+        long = [[f"{i} {j} " + "word " * 400 for j in range(12)] for i in range(10)]
+        large = [asyncio.create_task(embedder.embed(texts)) for texts in long]
+        await asyncio.to_thread(model.entered.wait)
+        small = asyncio.create_task(embedder.embed(["small"]))
+        await asyncio.sleep(0)
+        model.gate.set()
+        await asyncio.gather(small, *large)
+        assert [batch == ["small"] for batch in model.batches].index(True) <= 1
 
     with_embedder(scenario, folder, tmp_path, load=model)
 
@@ -235,7 +254,7 @@ def test_failure_of_the_model_is_named_without_its_words(folder: Path, tmp_path:
             await embedder.embed(["a"])
         assert "secret" not in raised.value.detail
         model.fails = None
-        assert (await embedder.embed(["a"])).shape == (1, 3)
+        assert (await embedder.embed(["a"])).vectors.shape == (1, 3)
 
     with_embedder(scenario, folder, tmp_path, load=model)
 
@@ -271,7 +290,7 @@ def test_failed_start_may_be_tried_again(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(WeightsError):
             await embedder.start()
         await embedder.start()
-        assert (await embedder.embed(["a"])).shape == (1, 3)
+        assert (await embedder.embed(["a"])).vectors.shape == (1, 3)
         await embedder.stop()
 
     asyncio.run(scenario())
@@ -326,12 +345,12 @@ def test_minilm_knows_meaning_and_batches_do_not_matter(minilm: Path) -> None:
     texts = ["Paris", "The capital of France", "A bicycle has two wheels", "", "word " * 2000]
 
     async def scenario(embedder: SentenceTransformerEmbedder) -> np.ndarray:
-        return await embedder.embed(texts)
+        return (await embedder.embed(texts)).vectors
 
     together = with_embedder(scenario, MINILM, weights_dir(), threads=1)
 
     async def one_by_one(embedder: SentenceTransformerEmbedder) -> np.ndarray:
-        return np.concatenate([await embedder.embed([text]) for text in texts])
+        return np.concatenate([(await embedder.embed([text])).vectors for text in texts])
 
     alone = with_embedder(one_by_one, MINILM, weights_dir(), threads=1)
     np.testing.assert_allclose(together, alone, atol=2e-6)
@@ -345,7 +364,7 @@ def test_mpnet_reproduces_the_recorded_vectors(recorded: tuple[list[str], np.nda
 
     async def scenario(embedder: SentenceTransformerEmbedder) -> np.ndarray:
         assert embedder.identity == EmbedderIdentity(MPNET, "sha256:78c0197b6159d926", 768, "float32")
-        return await embedder.embed(texts)
+        return (await embedder.embed(texts)).vectors
 
     rows = with_embedder(scenario, MPNET, weights_dir(), device="cpu", threads=1)
     assert len(texts) > 20

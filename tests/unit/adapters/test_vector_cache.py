@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from service.adapters.lru import LRU
-from service.adapters.vector_cache import VectorCache, unit_rows
+from service.adapters.vector_cache import Made, Maker, TwoMakersError, VectorCache, unit_rows
 from service.domain.errors import EmbedderUnavailable, Overloaded
+from service.domain.models import EmbedderIdentity
+
+
+def maker(revision: str = "1") -> Maker:
+    return Maker(EmbedderIdentity("model", revision, 2, "float32"))
 
 
 class Model:
@@ -18,8 +23,9 @@ class Model:
         self.gate: asyncio.Event | None = None
         self.fails: Exception | None = None
         self.cancelled = 0
+        self.maker = maker()
 
-    async def __call__(self, texts: list[str]) -> np.ndarray:
+    async def __call__(self, texts: list[str]) -> Made:
         self.batches.append(texts)
         try:
             if self.gate is not None:
@@ -29,7 +35,7 @@ class Model:
             raise
         if self.fails is not None:
             raise self.fails
-        return np.array([[len(text), 1] for text in texts], dtype=np.float32)
+        return Made(np.array([[len(text), 1] for text in texts], dtype=np.float32), self.maker)
 
 
 async def settle() -> None:
@@ -45,7 +51,7 @@ def test_rows_follow_the_texts_and_each_is_embedded_once() -> None:
     async def scenario() -> None:
         model = Model()
         cache = cached(model)
-        rows = await cache.rows(["aa", "b", "aa"])
+        rows = (await cache.rows(["aa", "b", "aa"])).vectors
         assert rows[:, 0].tolist() == [2, 1, 2]
         assert rows.flags.c_contiguous
         await cache.rows(["b", "ccc"])
@@ -58,8 +64,8 @@ def test_long_texts_are_remembered_without_being_kept() -> None:
     async def scenario() -> None:
         model, long = Model(), ["x" * 5000, "x" * 4999 + "\ud800", "y" * 5000]
         cache = cached(model)
-        first = await cache.rows(long)
-        assert (await cache.rows(long)).tolist() == first.tolist()
+        first = (await cache.rows(long)).vectors
+        assert (await cache.rows(long)).vectors.tolist() == first.tolist()
         assert len(model.batches) == 1
         assert max(len(key) for key in cache._kept._entries) < 100
 
@@ -79,7 +85,7 @@ def test_oldest_vector_is_forgotten() -> None:
 
 def test_larger_call_than_the_cache_is_still_answered() -> None:
     async def scenario() -> None:
-        rows = await cached(Model(), max_entries=1).rows(["a", "bb", "ccc"])
+        rows = (await cached(Model(), max_entries=1).rows(["a", "bb", "ccc"])).vectors
         assert rows[:, 0].tolist() == [1, 2, 3]
 
     asyncio.run(scenario())
@@ -93,7 +99,7 @@ def test_text_under_way_is_shared() -> None:
         calls = [asyncio.create_task(cache.rows(texts)) for texts in (["a", "b"], ["b", "c"], ["a"])]
         await settle()
         model.gate.set()
-        assert [len(rows) for rows in await asyncio.gather(*calls)] == [2, 2, 1]
+        assert [len(found.vectors) for found in await asyncio.gather(*calls)] == [2, 2, 1]
         assert model.batches == [["a", "b"], ["c"]]
 
     asyncio.run(scenario())
@@ -110,10 +116,10 @@ def test_queue_refuses_past_its_bound_but_serves_what_is_kept() -> None:
         with pytest.raises(Overloaded) as refused:
             await cache.rows(["b"])
         assert refused.value.retry_after_s >= 1
-        assert len(await cache.rows(["kept"])) == 1
+        assert len((await cache.rows(["kept"])).vectors) == 1
         model.gate.set()
         await waiting
-        assert len(await cache.rows(["b"])) == 1
+        assert len((await cache.rows(["b"])).vectors) == 1
 
     asyncio.run(scenario())
 
@@ -128,7 +134,7 @@ def test_caller_that_leaves_harms_nobody_else() -> None:
         leaves.cancel()
         await settle()
         model.gate.set()
-        assert len(await stays) == 1
+        assert len((await stays).vectors) == 1
         assert leaves.cancelled()
         assert model.cancelled == 0
 
@@ -146,7 +152,7 @@ def test_batch_that_nobody_waits_for_is_cancelled_and_frees_its_place() -> None:
         await settle()
         assert model.cancelled == 1
         model.gate.set()
-        assert len(await cache.rows(["a"])) == 1
+        assert len((await cache.rows(["a"])).vectors) == 1
 
     asyncio.run(scenario())
 
@@ -162,7 +168,7 @@ def test_failure_reaches_every_caller_and_is_not_kept() -> None:
         found = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(item) for item in found] == [EmbedderUnavailable] * 2
         model.fails = None
-        assert len(await cache.rows(["a"])) == 1
+        assert len((await cache.rows(["a"])).vectors) == 1
 
     asyncio.run(scenario())
 
@@ -181,23 +187,67 @@ def test_model_that_stops_is_an_error_not_a_cancellation() -> None:
 def test_lone_surrogate_reaches_the_model_as_text() -> None:
     async def scenario() -> None:
         model = Model()
-        assert len(await cached(model).rows(["caf\ud800"])) == 1
+        assert len((await cached(model).rows(["caf\ud800"])).vectors) == 1
         assert model.batches == [["caf?"]]
 
     asyncio.run(scenario())
 
 
-def test_dimension_that_changes_under_way_is_refused() -> None:
-    async def grows(texts: list[str]) -> np.ndarray:
-        return np.ones((len(texts), len(texts[0])), dtype=np.float32)
+def test_vectors_of_two_makers_are_never_mixed() -> None:
+    """A call that has one vector kept and gets the other from another maker starts again."""
 
     async def scenario() -> None:
-        cache = VectorCache(grows, max_entries=9, max_queue=1)
+        model = Model()
+        cache = cached(model)
+        assert (await cache.rows(["a"])).made_by.revision == "1"
+        model.maker = maker("2")
+        found = await cache.rows(["a", "bb"])
+        assert found.made_by.revision == "2"
+        assert model.batches == [["a"], ["bb"], ["a"]]
+
+    asyncio.run(scenario())
+
+
+def test_a_late_vector_of_the_old_maker_is_not_served_beside_the_new_ones() -> None:
+    async def scenario() -> None:
+        model, old = Model(), maker("1")
+        cache = cached(model)
+        model.gate, model.maker = asyncio.Event(), old
+        late = asyncio.create_task(cache.rows(["late"]))
+        await settle()
+        gate, model.gate, model.maker = model.gate, None, maker("2")
+        assert (await cache.rows(["new"])).made_by.revision == "2"
+        model.maker = old
+        gate.set()
+        assert (await late).made_by.revision == "1"
+        model.maker = maker("2")
+        assert (await cache.rows(["late", "new", "third"])).made_by.revision == "2"
+
+    asyncio.run(scenario())
+
+
+def test_makers_by_turns_are_an_error_after_a_few_starts() -> None:
+    async def by_turns(texts: list[str]) -> Made:
+        turns.append(texts)
+        raise TwoMakersError
+
+    async def scenario() -> None:
+        with pytest.raises(EmbedderUnavailable, match="two models by turns"):
+            await VectorCache(by_turns, max_entries=9, max_queue=1).rows(["a"])
+        assert len(turns) == 3
+
+    turns: list[list[str]] = []
+    asyncio.run(scenario())
+
+
+def test_two_makers_of_one_identity_are_two() -> None:
+    async def scenario() -> None:
+        model = Model()
+        cache = cached(model)
         await cache.rows(["a"])
-        with pytest.raises(EmbedderUnavailable, match="dimension"):
-            await cache.rows(["a", "bb"])
-        cache.clear()
-        assert (await cache.rows(["a"])).shape == (1, 1)
+        model.maker = maker()
+        await cache.rows(["a", "b"])
+        assert model.batches == [["a"], ["b"], ["a"]]
 
     asyncio.run(scenario())
 

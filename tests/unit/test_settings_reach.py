@@ -1,0 +1,172 @@
+"""Every setting reaches what it is for: changed in the environment, it changes what `serve` builds.
+
+A new setting needs a line in OTHER, and in one of the two sets when it is for one kind of part alone.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from service import app as wiring
+from service import listening
+from service.adapters import embedded_llm, http_embedder, llm_client, llm_http, persistence
+from service.adapters import sentence_transformer as local
+from service.cli import cli
+from service.settings import PREFIX, Settings
+
+# A value that is not the default, as in the environment.
+OTHER = {
+    "host": "127.0.0.2",
+    "port": "8123",
+    "data_dir": "elsewhere",
+    "database_url": "sqlite:///other.db",
+    "replica_id": "another-replica",
+    "admin_key": "an-admin-key",
+    "score_key": "a-score-key",
+    "log_level": "error",
+    "llm_backend": "vllm",
+    "llm_url": "http://127.0.0.1:9001/v1",
+    "llm_model": "a-model",
+    "llm_api": "completions",
+    "llm_api_key": "an-llm-key",
+    "llm_timeout_s": "77",
+    "llm_slots": "31",
+    "llm_priority": "true",
+    "llm_threads": "3",
+    "llm_queue": "5",
+    "system_prompt": "Be brief.",
+    "few_shot": "Q: One?\nA: 1",
+    "prompt_template": "Ask: {prompt}",
+    "answer_regex": "a+",
+    "num_samples": "9",
+    "sampling_temperature": "0.9",
+    "top_p": "0.8",
+    "top_k": "7",
+    "max_tokens": "33",
+    "stop": '["."]',
+    "embedder": "all-MiniLM-L6-v2",
+    "empty_answers": "embedded",
+    "embedder_url": "http://127.0.0.1:9002/v1",
+    "embedder_api_key": "an-embedder-key",
+    "embedder_device": "cpu",
+    "embedder_threads": "3",
+    "embedder_cache": "123",
+    "embedder_queue": "17",
+    "proxies_from_env": "true",
+    "max_body_bytes": "4096",
+    "max_upload_bytes": "8192",
+    "max_calibration_texts": "2000",
+    "batch_concurrency": "3",
+    "calibration_share": "0.5",
+}
+BASES = {
+    "in process": {"llm_backend": "embedded"},
+    "servers": {"llm_backend": "vllm", "embedder_url": "http://127.0.0.1:8002/v1"},
+}
+IN_PROCESS_ONLY = {"llm_threads", "llm_queue", "embedder_device", "embedder_threads"}
+SERVERS_ONLY = {
+    "llm_url",
+    "llm_model",
+    "llm_api",
+    "llm_api_key",
+    "llm_timeout_s",
+    "llm_slots",
+    "llm_priority",
+    "embedder_api_key",
+    "proxies_from_env",
+    "calibration_share",  # of one slot, any share is one
+}
+IN_NO_SERVERS = IN_PROCESS_ONLY | {"llm_backend"}  # the base itself has the other value
+
+BUILT = [
+    llm_http.HttpLanguageModel,
+    llm_http.PromptShape,
+    llm_client.CompletionClient,
+    embedded_llm.EmbeddedLanguageModel,
+    http_embedder.HttpEmbedder,
+    local.SentenceTransformerEmbedder,
+    persistence.Persistence,
+    wiring.Defaults,
+    wiring.Keys,
+    wiring.Services,
+    wiring.UploadLimits,
+]
+Picture = dict[str, Any]
+
+
+def plain(value: Any) -> Any:
+    """Return a value in a form that compares between runs; of what has a life of its own, its kind."""
+    if value is None or isinstance(value, str | int | float | Path):
+        return value
+    if isinstance(value, tuple | list | set | frozenset):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return type(value).__name__
+
+
+def recorded(init: Callable[..., None], name: str, picture: Picture) -> Callable[..., None]:
+    def recording(self: object, *args: Any, **kwargs: Any) -> None:
+        given = inspect.signature(init).bind(self, *args, **kwargs).arguments
+        picture.setdefault(name, []).append({k: plain(v) for k, v in given.items() if k != "self"})
+        init(self, *args, **kwargs)
+
+    return recording
+
+
+def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, str]) -> Picture:
+    """Return what `serve` builds in this environment, up to where it would begin to listen."""
+    picture: Picture = {}
+
+    @contextmanager
+    def bound(*where: object) -> Iterator[list[object]]:
+        picture["bound"] = where
+        yield []
+
+    def run(config: Any, *_: object) -> None:
+        picture["uvicorn"] = config.log_level
+        picture["middleware"] = [(one.cls.__name__, plain(one.kwargs)) for one in config.app.user_middleware]
+
+    with monkeypatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(listening, "bound", bound)
+        patch.setattr(listening, "run", run)
+        for one in BUILT:
+            patch.setattr(one, "__init__", recorded(one.__init__, one.__name__, picture))
+        for name, value in set_.items():
+            patch.setenv(f"{PREFIX}{name.upper()}", value)
+        result = CliRunner().invoke(cli, ["serve"])
+    assert result.exit_code == 0, result.output
+    assert picture["uvicorn"]
+    return picture
+
+
+def test_every_setting_is_here() -> None:
+    assert OTHER.keys() == Settings.model_fields.keys()
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_every_setting_changes_what_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, base: str
+) -> None:
+    for name in Settings.model_fields:  # nothing of the machine's own
+        monkeypatch.delenv(f"{PREFIX}{name.upper()}", raising=False)
+    monkeypatch.setenv(f"{PREFIX}REPLICA_ID", "a-replica")
+    unchanged = served_with(monkeypatch, tmp_path, BASES[base])
+    assert served_with(monkeypatch, tmp_path, BASES[base]) == unchanged
+    idle = SERVERS_ONLY if base == "in process" else IN_NO_SERVERS
+    for name, value in OTHER.items():
+        changed = served_with(monkeypatch, tmp_path, {**BASES[base], name: value}) != unchanged
+        assert changed == (name not in idle), f"{name} {'changes' if changed else 'does not reach'} anything"
+
+
+def test_no_setting_is_idle_everywhere() -> None:
+    assert not SERVERS_ONLY & IN_NO_SERVERS
