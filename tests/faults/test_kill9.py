@@ -34,7 +34,8 @@ def anyio_backend() -> str:
 async def outcome(made: Replica, job: Job) -> dict[str, Any]:
     """Return what a job found, without the id and the time of it."""
     if job.kind == "evaluate":
-        return await final_results(made, job)
+        results = await final_results(made, job)
+        return {**results, "provenance": {**results["provenance"], "created_at": ""}}
     found = await final(made, job)
     return {"parameters": found.parameters, "method": found.method, "fingerprint": found.fingerprint}
 

@@ -14,10 +14,11 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import service.report
 from service.domain.report_model import Report
-from service.report import render
+from service.report import plots, render
 from service.report.comparison import compare
 from service.report.plots import half_width
 from service.report.words import fingerprint_rows, number, share, visible, when
@@ -301,6 +302,18 @@ def test_the_decision_leads_with_what_needs_no_eps_and_gives_each_difference_onc
         < text.index("8.732 nats (−9.042 to −8.422)")
     )
     assert "depends on the eps" in text
+
+
+def test_markers_at_the_ends_of_the_rejection_curves_are_whole(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty rows: the curves end at 0.80, where the axis does."""
+    drawn = Figure()
+    monkeypatch.setattr(plots, "draw", lambda _, paint: paint(drawn))
+    plots.rejection(report["curves"]["rejection"], 50)
+    [axes] = drawn.axes
+    assert axes.get_xlim()[1] == pytest.approx(0.8, abs=0.03)
+    assert not any(line.get_clip_on() for line in axes.lines)
 
 
 def test_a_report_of_before_brier_was_compared_is_still_a_page(report: Report) -> None:
