@@ -2,10 +2,10 @@
 
 A stub of an LLM server that takes a second for every request, the service before it with a fake embedder, and
 callers at 1.25, 4, 10 and 30 times the service's slots, each a process, all over real sockets. Callers come
-spread over some seconds. One asks again as soon as he has an answer; refused, he waits for Retry-After and up to
-as long again. Rounds without and with `deadline_ms`. Per round: scores per second once it has settled; p50 and
-p99 of the scored (200) and of the refused (503), in milliseconds; how many came late (504), and how many had no
-answer within half a minute.
+spread over some seconds. One asks again as soon as he has an answer; refused, he waits for Retry-After and up
+to as long again. Rounds without and with `deadline_ms`. Per round, once it has settled: scores per second;
+p50 and p99 of the scored (200) and of the refused (503), in milliseconds; how many came late (504), and how many
+waited half a minute for nothing.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def service(port: int, llm_port: int, slots: int) -> None:
 
 
 class Round:
-    """Callers for some seconds; `times` of their answers in seconds, by status (0: none came)."""
+    """Callers for some seconds; `times` of the answers (s) once it has settled, by status (0: none came)."""
 
     def __init__(self, port: int, body: dict[str, object], seconds: float) -> None:
         self.port = port
@@ -88,7 +88,6 @@ class Round:
         self.seconds = seconds
         self.begun = time.perf_counter()
         self.times: dict[int, list[float]] = defaultdict(list)
-        self.settled = 0
 
     async def run(self, callers: int) -> None:
         """Let so many callers ask."""
@@ -99,9 +98,8 @@ class Round:
         while time.perf_counter() - self.begun < self.seconds:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             try:
-                async with asyncio.timeout(HUNG_S):
-                    while time.perf_counter() - self.begun < self.seconds:
-                        await self.ask(reader, writer)
+                while time.perf_counter() - self.begun < self.seconds:
+                    await self.ask(reader, writer)
             except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
                 self.times[0].append(HUNG_S)
             finally:
@@ -109,18 +107,20 @@ class Round:
 
     async def ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         start = time.perf_counter()
-        writer.write(self.raw)
-        head = await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(header(head, b"content-length", 0))
+        async with asyncio.timeout(HUNG_S):
+            writer.write(self.raw)
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(header(head, b"content-length", 0))
         status, now = int(head.split(b" ", 2)[1]), time.perf_counter()
-        self.times[status].append(now - start)
-        self.settled += status == 200 and SETTLING_S < now - self.begun < self.seconds
+        if SETTLING_S < now - self.begun < self.seconds:
+            self.times[status].append(now - start)
         if status == 503:
-            await asyncio.sleep(header(head, b"retry-after", 1) * random.uniform(1, 2))
+            wait_s = header(head, b"retry-after", 1) * random.uniform(1, 2)
+            await asyncio.sleep(min(wait_s, max(0.0, self.begun + self.seconds - now)))
 
     def row(self, name: str, callers: int) -> str:
         """Return the figures of the round."""
-        good = self.settled / (self.seconds - SETTLING_S)
+        good = len(self.times[200]) / (self.seconds - SETTLING_S)
         late, hung = len(self.times[504]), len(self.times[0])
         return ROW.format(name, callers, f"{good:.1f}", self.cuts(200), self.cuts(503), late, hung)
 

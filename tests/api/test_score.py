@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from anyio import fail_after, to_thread
 
 from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.domain.calibration import Calibration, NoCalibrations, Parameters
@@ -243,3 +244,12 @@ async def test_a_deadline_without_answers_is_a_504(client: Client, llm: FakeLLM)
     async with client() as http:
         response = await http.post("/score", json={"prompt": "p", "deadline_ms": 20})
     assert (response.status_code, response.json()["code"]) == (504, "deadline_exceeded")
+
+
+async def test_a_score_needs_no_thread_of_those_that_all_share(client: Client) -> None:
+    threads = to_thread.current_default_thread_limiter()
+    for i in range(int(threads.total_tokens)):
+        threads.acquire_on_behalf_of_nowait(i)
+    async with client() as http:
+        with fail_after(10):
+            assert (await http.post("/score", json={"prompt": "p"})).status_code == 200
