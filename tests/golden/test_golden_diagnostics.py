@@ -12,7 +12,7 @@ from service.spectral.correctness import auroc
 from service.spectral.density import DensityStack, frobenius_cosines
 from service.spectral.gram import reference_alignment, spectrum
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
-from service.spectral.reliability import projection_band, projection_brier, projection_reliability
+from service.spectral.reliability import label_band, projection_brier, projection_reliability
 from service.spectral.rouge import correct
 
 NAME = "triviaqa_test_smollm2_m20"
@@ -118,7 +118,7 @@ def test_the_depolarized_map_is_consistent_with_calibration_and_raw_is_not(recor
     for name, consistent in (("depolarized", True), ("raw", False)):
         map_, golden = recorded.map_and_golden(name)
         predicted = largest([map_.serve(s.eigenvalues, 768) for s in recorded.spectra])
-        band = projection_band(predicted, rng)
+        band = label_band(predicted, rng)
         assert (golden["projection_ece"] <= band.ece_high) is consistent
 
 

@@ -12,7 +12,7 @@ from service.domain.evaluation.reliability import (
 )
 from service.spectral.reliability import (
     ReliabilityDiagram,
-    projection_band,
+    label_band,
     projection_brier,
     projection_reliability,
     reliability_diagram,
@@ -48,7 +48,7 @@ def projection(bench: Bench) -> Experiment:
     headline: Row = {}
     for name, served in bench.served.items():
         diagram = projection_reliability(served.lambda_max, bench.test.c1)
-        band = projection_band(served.lambda_max, bench.rng(7))
+        band = label_band(served.lambda_max, bench.rng(7))
         points += diagram_rows(name, diagram, len(bench.test), band)
         headline |= ece_columns(name, diagram.ece, band)
         headline[f"{name}_brier"] = projection_brier(served.lambda_max, bench.test.c1)
@@ -61,7 +61,7 @@ def correctness(bench: Bench) -> Experiment:
     headline: Row = {"accuracy": float(bench.test.labels.right.mean())}
     for name, served in bench.served.items():
         diagram = _correctness(bench, served)
-        band = projection_band(served.lambda_max, bench.rng(8))
+        band = label_band(served.lambda_max, bench.rng(8))
         points += diagram_rows(name, diagram, len(bench.test), band)
         headline |= ece_columns(name, diagram.ece, band)
     return ran("correctness_diagram", "Correctness diagram, before and after", headline, points)
