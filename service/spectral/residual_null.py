@@ -30,6 +30,7 @@ Ints = NDArray[np.intp]
 # worlds are called miscalibrated at 5 %); more, and the spread of unlike prompts is mixed in.
 NEIGHBOURS = 40
 BLOCK_ENTRIES = 2_000_000  # of one block of draws: 16 MB
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +46,10 @@ class Null:
 
 
 def upper_p_value(drawn: Floats, observed: float) -> float:
-    """Return (1 + number of draws (D,) >= observed) / (1 + D); NaN where the figure is NaN."""
+    """Return (1 + number of draws (D,) >= observed, but for rounding) / (1 + D); NaN for a NaN figure."""
     if np.isnan(observed):
         return float("nan")
-    return float((1 + np.count_nonzero(drawn >= observed)) / (1 + drawn.size))
+    return float((1 + np.count_nonzero(drawn >= observed - ROUNDING)) / (1 + drawn.size))
 
 
 def neighbourhoods(lambda_max: Floats, rng: np.random.Generator, neighbours: int = NEIGHBOURS) -> Ints:
