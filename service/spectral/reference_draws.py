@@ -124,8 +124,9 @@ def rescaled_shares(shares: Floats, expected: Floats) -> Floats:
     """Return f_g s_g / sum_h f_h s_h for shares s (n, k, G), with a mean over k as expected (n, G).
 
     Rows (G,) of both sum to 1. That is what squared coordinates become when they are multiplied by factors f
-    (one set for k rows) and the vector is scaled back to length 1. The factors minimise mean log sum_g f_g s_g
-    - sum_g expected_g log f_g; a step replaces f_g by f_g expected_g / mean_g, which never increases it.
+    (one set for k rows) and the vector is scaled back to length 1. The factors minimise
+    mean log sum_g f_g s_g - sum_g expected_g log f_g; a step replaces f_g by f_g expected_g / mean_g, which
+    never increases it.
     """
     found = np.maximum(shares, NEVER)
     found /= found.sum(axis=2, keepdims=True)
