@@ -5,7 +5,9 @@ Numbers are floats; what cannot be computed is null, never NaN. Names of maps: "
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
+
+from service.domain.report_model import PlainWarning
 
 Value = float | int | str | bool | None
 Row = dict[str, Value]
@@ -39,7 +41,11 @@ class SplitPart(TypedDict):
 
 
 class Results(TypedDict):
-    """The whole evaluation. num_samples: answers per prompt that scores and fits use."""
+    """The whole evaluation. num_samples: answers per prompt that scores and fits use.
+
+    verdict: three sentences for the top of the page. cautions: those of `warnings` that have a code. Results
+    of earlier releases lack both.
+    """
 
     version: Literal[1]
     num_samples: int
@@ -50,6 +56,8 @@ class Results(TypedDict):
     test: SplitPart
     experiments: list[Experiment]
     warnings: list[str]
+    verdict: NotRequired[list[str]]
+    cautions: NotRequired[list[PlainWarning]]
 
 
 def ran(
