@@ -18,7 +18,7 @@ from service.spectral.residual_null import NEIGHBOURS, neighbourhoods
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-BLOCK_ENTRIES = 4_000_000  # of one block of drawn references: 32 MB
+BLOCK_ENTRIES = 8_000_000  # of one block of drawn references: 64 MB
 NO_LENGTH = 1e-12  # squared length, relative to 1, that is rounding
 NEVER = 1e-9  # least share of squared length that rescaling starts from: 0 cannot be rescaled
 CLOSE = 1e-6  # of a mean share to what is expected
