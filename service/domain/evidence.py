@@ -15,12 +15,13 @@ from service.domain.report_model import (
     Bin,
     Curves,
     Estimate,
+    NullPart,
     RejectionCurve,
     SamplesAt,
     ServedRow,
     TemperatureCurve,
 )
-from service.spectral.algorithm1 import Clustering, algorithm1, cluster_prompts, null_band
+from service.spectral.algorithm1 import Clustering, algorithm1, cluster_prompts, nulls
 from service.spectral.batch import overlaps
 from service.spectral.correctness import Auroc, accuracy_rejection, bootstrap_auroc
 from service.spectral.density import DensityStack
@@ -29,10 +30,12 @@ from service.spectral.maps import DEFAULT_EPS, CalibrationMap, ServedSpectrum, T
 from service.spectral.reliability import (
     ConsistencyBand,
     ReliabilityDiagram,
+    label_band,
     projection_brier,
     projection_reliability,
     reliability_diagram,
 )
+from service.spectral.residual_null import Null, projection_null
 from service.spectral.risk import DevSet, mean_entropy, risk
 from service.spectral.sample_size import lambda_max_by_size
 
@@ -97,36 +100,47 @@ class Bench:
     def row(self, name: str, held: HeldOut, clusters: Clustering, seed: int) -> ServedRow:
         """Return the figures of one map."""
         right = self._labels.right
-        band = null_band(clusters, self._stack, self._spectra, held.served, np.random.default_rng([seed, 4]))
+        rng = np.random.default_rng([seed, 4])
+        [both] = nulls([clusters], self._stack, self._spectra, held.served, self._targets, rng)
         return {
             "map": name,
             "risk": float(self._fitted.held_out.risks[name].mean()),
             "projection_ece": projection_reliability(held.lambda_max, self._c1).ece,
             "projection_brier": projection_brier(held.lambda_max, self._c1),
             "algorithm1_ece": finite(algorithm1(clusters, self._targets).ece),
-            "algorithm1_band": _band(band),
+            "algorithm1_band": _band(both.drawn.band),
             "auroc_lambda_max": _auroc(held.lambda_max, right, seed),
             "auroc_entropy": _auroc(-held.entropy, right, seed),
             "rejection_area": finite(accuracy_rejection(held.lambda_max, right).area),
             "mean_lambda_max": float(held.lambda_max.mean()),
             "mean_entropy": float(held.entropy.mean()),
+            "projection_null": _null(self._projection_null(held, seed)),
+            "algorithm1_drawn": _null(both.drawn),
+            "algorithm1_rescaled": _null(both.rescaled),
+            "cluster_sizes": clusters.cluster_sizes.tolist(),
+            "singletons": clusters.singletons,
         }
 
     def squared_gaps(self, held: HeldOut) -> Floats:
         """Return (lambda_max - u_1^T Y u_1)^2 (n,), whose mean is the projection Brier score."""
         return np.asarray(np.square(held.lambda_max - self._c1))
 
-    def projection(self, held: HeldOut) -> list[Bin]:
-        """Return the projection diagram."""
-        return _bins(projection_reliability(held.lambda_max, self._c1), len(self._dev))
+    def _projection_null(self, held: HeldOut, seed: int) -> Null:
+        return projection_null(held.lambda_max, self._c1, np.random.default_rng([seed, 7]))
+
+    def projection(self, held: HeldOut, seed: int) -> list[Bin]:
+        """Return the projection diagram with the band of its null."""
+        diagram = projection_reliability(held.lambda_max, self._c1)
+        return _bins(diagram, len(self._dev), self._projection_null(held, seed).band)
 
     def algorithm1(self, clusters: Clustering) -> list[Bin]:
         """Return the diagram of Algorithm 1."""
         return _bins(algorithm1(clusters, self._targets), len(self._dev))
 
-    def correctness(self, held: HeldOut) -> list[Bin]:
-        """Return the correctness diagram."""
-        return _bins(reliability_diagram(held.lambda_max, self._labels.right), len(self._dev))
+    def correctness(self, held: HeldOut, seed: int) -> list[Bin]:
+        """Return the correctness diagram with the band of right and wrong answers."""
+        diagram = reliability_diagram(held.lambda_max, self._labels.right)
+        return _bins(diagram, len(self._dev), label_band(held.lambda_max, np.random.default_rng([seed, 8])))
 
     def rejection(self, name: str, held: HeldOut) -> RejectionCurve:
         """Return the accuracy-rejection curve, at 41 points at most."""
@@ -186,9 +200,9 @@ def _curves(
 ) -> Curves:
     return {
         "temperature": bench.temperature(),
-        "projection": {name: bench.projection(one) for name, one in held.items()},
+        "projection": {name: bench.projection(one, seed) for name, one in held.items()},
         "algorithm1": {name: bench.algorithm1(one) for name, one in clusters.items()},
-        "correctness": {name: bench.correctness(one) for name, one in held.items()},
+        "correctness": {name: bench.correctness(one, seed) for name, one in held.items()},
         "rejection": [bench.rejection(name, one) for name, one in held.items()],
         "samples": bench.samples(seed),
     }
@@ -198,15 +212,21 @@ def _band(band: ConsistencyBand) -> Band:
     return {"mean": finite(band.ece_mean), "low": finite(band.ece_low), "high": finite(band.ece_high)}
 
 
+def _null(null: Null) -> NullPart:
+    return {**_band(null.band), "p_value": finite(null.p_value), "draws": null.band.num_draws}
+
+
 def _auroc(scores: Floats, right: Iterable[bool], seed: int) -> Estimate:
     found: Auroc = bootstrap_auroc(scores, list(right), np.random.default_rng([seed, 6]))
     return estimate(found.value, found.low, found.high)
 
 
-def _bins(diagram: ReliabilityDiagram, size: int) -> list[Bin]:
-    """Return the bins that have a target."""
+def _bins(diagram: ReliabilityDiagram, size: int, band: ConsistencyBand | None = None) -> list[Bin]:
+    """Return the bins that have a target; without a band its ends are null."""
+    unknown = np.full(diagram.mass.size, np.nan)
+    ends = zip(*((band.low, band.high) if band else (unknown, unknown)), strict=True)
     edges = zip(diagram.edges[:-1], diagram.edges[1:], strict=True)
-    columns = zip(edges, diagram.mass, diagram.mean_predicted, diagram.mean_target, strict=True)
+    columns = zip(edges, diagram.mass, diagram.mean_predicted, diagram.mean_target, ends, strict=True)
     return [
         {
             "lower": float(lower),
@@ -214,7 +234,9 @@ def _bins(diagram: ReliabilityDiagram, size: int) -> list[Bin]:
             "count": round(float(mass) * size),
             "predicted": float(predicted),
             "observed": float(observed),
+            "band_low": finite(low),
+            "band_high": finite(high),
         }
-        for (lower, upper), mass, predicted, observed in columns
+        for (lower, upper), mass, predicted, observed, (low, high) in columns
         if math.isfinite(observed)
     ]

@@ -24,14 +24,34 @@ class Band(TypedDict):
     high: float | None
 
 
+class NullPart(TypedDict):
+    """What a figure reads under calibration: mean and 95 % band over `draws` worlds.
+
+    p_value: share of worlds that read as much as was observed, (1 + those) / (1 + draws). Null where the
+    figure is.
+    """
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    draws: int
+
+
 class Bin(TypedDict):
-    """One bin of a reliability diagram: [lower, upper], count, mean predicted and mean observed."""
+    """One bin of a reliability diagram: [lower, upper], count, mean predicted and mean observed.
+
+    band_low, band_high: where the observed mean lies under calibration (95 %), as the diagram's null has it.
+    In reports of earlier releases they are absent.
+    """
 
     lower: float
     upper: float
     count: int
     predicted: float
     observed: float
+    band_low: NotRequired[float | None]
+    band_high: NotRequired[float | None]
 
 
 class CalibrationPart(TypedDict):
@@ -98,8 +118,15 @@ class ServedRow(TypedDict):
     """One map on prompts it was not fitted on (5 folds). Lower is better but for the AUROCs and the area.
 
     risk: nats; that of "raw" is charged with null eigenvalues of eps, since it gives them 0, which would make
-    it infinite. brier, ece: see the method, section 4. auroc_*: right against wrong answers. rejection_area:
-    area under the accuracy-rejection curve, higher is better.
+    it infinite. auroc_*: right against wrong answers. rejection_area: area under the accuracy-rejection
+    curve, higher is better.
+
+    An ECE is above 0 under calibration, too: it counts by its null alone. projection_null: residuals of like
+    prompts resampled. algorithm1_drawn: references drawn from the served spectrum (algorithm1_band is its
+    band); distance from it is mostly what no map of eigenvalues can mend. algorithm1_rescaled: real
+    references with squared coordinates rescaled to the served spectrum; distance from it is the map's.
+    cluster_sizes: of the clusters that Algorithm 1 used; singletons: prompts that it ignored. Reports of
+    earlier releases lack these.
     """
 
     map: str
@@ -113,6 +140,11 @@ class ServedRow(TypedDict):
     rejection_area: float | None
     mean_lambda_max: float
     mean_entropy: float
+    projection_null: NotRequired[NullPart]
+    algorithm1_drawn: NotRequired[NullPart]
+    algorithm1_rescaled: NotRequired[NullPart]
+    cluster_sizes: NotRequired[list[int]]
+    singletons: NotRequired[int]
 
 
 class Decision(TypedDict):

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibration import Calibration, Method
+from service.domain.cautions import few_of_a_kind
 from service.domain.evidence import estimate, evidence
 from service.domain.fitting import Fitted, mean_difference
 from service.domain.jobs import FEW_ROWS, CalibrateOptions
@@ -193,6 +194,7 @@ def _about_data(outcome: Outcome, labels: Labels) -> Iterator[PlainWarning]:
     if labels.right.all() or not labels.right.any():
         which = "right" if labels.right.all() else "wrong"
         yield _warning("one_class", f"All answers are {which}: AUROC cannot be computed.")
+    yield from few_of_a_kind(labels.right)
     if data["truncated"] > MANY:
         yield _warning("truncated", f"{data['truncated']:.0%} of the answers were cut by max_tokens.")
     if data["empty"] > MANY:

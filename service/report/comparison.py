@@ -50,7 +50,7 @@ FIGURES = (
     _Figure("Risk, in nats", "lower", lambda r: r["risk"]),
     _Figure("Projection ECE", "lower", lambda r: r["projection_ece"]),
     _Figure("Projection Brier", "lower", lambda r: r["projection_brier"]),
-    _Figure("Algorithm 1 ECE", "lower", lambda r: r["algorithm1_ece"], _band, NO_CLUSTERS),
+    _Figure("Algorithm 1 ECE", "", lambda r: r["algorithm1_ece"], _band, NO_CLUSTERS),
     _Figure(
         "AUROC of λmax",
         "higher",

@@ -33,9 +33,10 @@ READ = {
     ),
     "projection_reliability": (
         "The mean share of the reference along the dominant direction, against λmax, by bins of "
-        "λmax. A calibrated map lies on the diagonal, within the grey band but for chance.",
-        "Anything about the other eigenvalues. The band is for references that lie wholly along one "
-        "eigenvector, which vary most: being below the upper end is no proof of calibration.",
+        "λmax. A calibrated map lies on the diagonal, within the grey band but for chance. An ECE is "
+        "above 0 by chance alone: the band keeps the spread that references of like prompts have here.",
+        "Anything about the other eigenvalues. An ECE inside its band cannot be told from calibration "
+        "with so many prompts; it is no proof of it.",
     ),
     "naive_diagram": (
         "Largest eigenvalue of the mean reference matrix of a whole bin, against λmax.",
@@ -46,7 +47,9 @@ READ = {
     "algorithm1_diagram": (
         "The paper's diagram: the same within clusters of like density matrices, B = 8 bins, C = 5 clusters.",
         "A few references have a large largest eigenvalue by chance: even perfect calibration reads "
-        "far from 0. Only the distance from the grey band counts, never the ECE itself.",
+        "far from 0, so the ECE itself says nothing. The grey band draws references from what is "
+        "served; real ones that no answer comes near are alike (short English names), and lie above it "
+        "whatever the map: compare with the band of real references, rescaled.",
     ),
     "sensitivity": (
         "The eigenvalue ECE for other numbers of bins and clusters (dots), and what it reads under "
@@ -121,6 +124,25 @@ def _eces(experiment: Experiment) -> str:
     return f"ECE: {', '.join(told)}."
 
 
+def _projection(experiment: Experiment) -> str:
+    told = (
+        f"{MAPS[n]} {_of(experiment, f'{n}_ece')} (if calibrated {_of(experiment, f'{n}_band_low')} to "
+        f"{_of(experiment, f'{n}_band_high')}, p = {_of(experiment, f'{n}_p_value')})"
+        for n in MAP_NAMES
+    )
+    return f"ECE: {', '.join(told)}."
+
+
+def _both_nulls(experiment: Experiment) -> str:
+    told = (
+        f"{MAPS[n]} {_of(experiment, f'{n}_ece')} (references drawn {_of(experiment, f'{n}_band_low')} to "
+        f"{_of(experiment, f'{n}_band_high')}, rescaled {_of(experiment, f'{n}_rescaled_low')} to "
+        f"{_of(experiment, f'{n}_rescaled_high')}; {_of(experiment, f'{n}_singletons', 0)} prompts ignored)"
+        for n in MAP_NAMES
+    )
+    return f"ECE: {', '.join(told)}."
+
+
 def _convergence(e: Experiment) -> str:
     ends = f"{_of(e, 'from_num_samples', 0)} to {_of(e, 'to_num_samples', 0)}"
     return (
@@ -131,7 +153,8 @@ def _convergence(e: Experiment) -> str:
 def _co_minimised(e: Experiment) -> str:
     names = {"cal_s": "Cal_S", "risk": "risk", "eigenvalue_ece": "eigenvalue ECE"}
     told = ", ".join(f"{name} {_of(e, f'{key}_lowest_at', 2)}" for key, name in names.items())
-    return f"Lowest at T: {told}. {_by_map(e, '{}_cal_s', 'Cal_S in nats')}"
+    claimed = f" {e['headline']['claim']}" if e["headline"].get("claim") else ""
+    return f"Lowest at T: {told}. {_by_map(e, '{}_cal_s', 'Cal_S in nats')}{claimed}"
 
 
 def _depolarized(e: Experiment) -> str:
@@ -171,9 +194,9 @@ _SENTENCES: dict[str, Callable[[Experiment], str]] = {
         f"test risk {_of(e, 'test_risk')} nats."
     ),
     "depolarized_map": _depolarized,
-    "projection_reliability": _eces,
-    "naive_diagram": _eces,
-    "algorithm1_diagram": _eces,
+    "projection_reliability": _projection,
+    "naive_diagram": _both_nulls,
+    "algorithm1_diagram": _both_nulls,
     "sensitivity": lambda e: f"{_by_map(e, '{}_least', 'Least ECE')} {_by_map(e, '{}_most', 'Most ECE')}",
     "similarity": lambda e: (
         f"All pairs {_of(e, 'all_pairs')}. {_by_map(e, '{}_within_bin', 'Within bins')} "

@@ -85,7 +85,7 @@ def algorithm1_bands(rows: Sequence[ServedRow]) -> str:
             _ece_and_band(axes, place, row)
         axes.set_yticks(range(len(rows)), [MAPS[r["map"]] for r in rows])
         axes.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, 1.08 * axes.get_xlim()[1]))
-        axes.set(xlabel="ECE of Algorithm 1 (lower is better)")
+        axes.set(xlabel="ECE of Algorithm 1, beside its band")
 
     return draw(plot, paint)
 

@@ -1,13 +1,13 @@
-"""Algorithm 1, the paper's eigenvalue reliability diagram (method, section 4), and its band.
+"""Algorithm 1, the paper's eigenvalue reliability diagram (method, section 4), and its nulls.
 
 Its target is the largest eigenvalue of a mean of few references, which is biased upwards: even a calibrated
-world reads an ECE of 0.1 to 0.2. So a figure means little without `null_band` beside it.
+world reads an ECE of 0.1 to 0.2. So a figure means nothing without its `nulls` beside it.
 
 Source: Gruber, Walha, Bach, Buettner, *Eigenvalue Calibration for Semantic Embeddings of Large Language
 Models*, UAI 2026.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from service.spectral.density import DensityStack, frobenius_cosines
 from service.spectral.gram import Spectrum
 from service.spectral.maps import ServedSpectrum
-from service.spectral.reference_draws import draw_references
+from service.spectral.reference_draws import ReferenceBlock, drawn_blocks, rescaled_blocks
 from service.spectral.reliability import (
     ConsistencyBand,
     ReliabilityDiagram,
@@ -26,10 +26,13 @@ from service.spectral.reliability import (
     equal_mass_bins,
     expected_calibration_error,
 )
+from service.spectral.residual_null import Null, upper_p_value
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Groups = tuple[tuple[Ints, ...], ...]
+
+NUM_DRAWS = 100  # worlds behind a null
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +52,16 @@ class Clustering:
     clusters: Groups
     bin_similarity: Floats
     cluster_similarity: Floats
+
+    @property
+    def cluster_sizes(self) -> Ints:
+        """Prompts in each usable cluster, bin by bin."""
+        return np.array([members.size for groups in self.clusters for members in groups], dtype=np.intp)
+
+    @property
+    def singletons(self) -> int:
+        """Prompts in no usable cluster: alone in theirs, and so ignored by the diagram's targets."""
+        return int(self.bins.size - self.cluster_sizes.sum())
 
 
 def cluster_labels(cosines: Floats, num_clusters: int) -> Ints:
@@ -114,7 +127,7 @@ def bin_targets(clustering: Clustering, references: DensityStack) -> Floats:
 
 
 def algorithm1(clustering: Clustering, references: DensityStack) -> ReliabilityDiagram:
-    """Return the diagram of Algorithm 1. Its `ece` is the eigenvalue ECE; lower = better, beside `null_band`.
+    """Return the diagram of Algorithm 1. Its `ece` is the eigenvalue ECE; to be read beside its `nulls` only.
 
     A bin without a usable cluster has a NaN target, and the ECE is over the mass of the other bins.
     Raises ValueError when there is not one target per prompt.
@@ -126,6 +139,38 @@ def algorithm1(clustering: Clustering, references: DensityStack) -> ReliabilityD
     return ReliabilityDiagram(clustering.edges, clustering.mean_predicted, target, clustering.mass, ece)
 
 
+def _members(bounds: Ints, prompts: Ints) -> Ints:
+    return np.concatenate([np.arange(bounds[i], bounds[i + 1]) for i in prompts])
+
+
+def _largest_of_means(block: ReferenceBlock, prompts: Ints) -> Floats:
+    """Return lambda_max (worlds,) of the mean Y over the prompts (p,), in each world of a block."""
+    rows = _members(block.bounds, prompts)
+    factor = block.vectors[:, rows] * np.sqrt(block.weights[rows] / prompts.size)[:, None]
+    turned = factor.swapaxes(1, 2)
+    small = factor @ turned if rows.size <= factor.shape[2] else turned @ factor
+    return np.asarray(np.linalg.eigvalsh(small)[:, -1])
+
+
+def block_targets(clustering: Clustering, block: ReferenceBlock) -> Floats:
+    """Return `bin_targets` (worlds, B) of every world of a block."""
+    missing = np.full(len(block.vectors), np.nan)
+    targets = [
+        np.mean([_largest_of_means(block, c) for c in clusters], axis=0) if clusters else missing
+        for clusters in clustering.clusters
+    ]
+    return np.stack(targets, axis=1)
+
+
+def null_of(clustering: Clustering, targets: Floats, observed: float) -> Null:
+    """Return the null of an ECE from the targets (worlds, B) of many worlds, at least 20."""
+    usable = ~np.isnan(targets).any(axis=0)
+    gaps = np.abs(targets - clustering.mean_predicted)[:, usable]
+    unknown = np.full(len(targets), np.nan)
+    eces = np.average(gaps, axis=1, weights=clustering.mass[usable]) if usable.any() else unknown
+    return Null(consistency_band(targets, eces), upper_p_value(eces, observed))
+
+
 def null_band(
     clustering: Clustering,
     stack: DensityStack,
@@ -133,14 +178,57 @@ def null_band(
     served: Sequence[ServedSpectrum],
     rng: np.random.Generator,
     *,
-    num_draws: int = 20,
+    num_draws: int = NUM_DRAWS,
 ) -> ConsistencyBand:
     """Return what Algorithm 1 reads when references are drawn from the served spectra (ours).
 
     Eigenvector u_i is drawn with probability p_i; null draws go to random directions orthogonal to the span.
     spectra, served: of the n prompts in the order of the stack. The clusters are those of `clustering`.
     """
-    drawn = (draw_references(stack, spectra, served, rng) for _ in range(num_draws))
-    diagrams = [algorithm1(clustering, references) for references in drawn]
-    targets = np.stack([diagram.mean_target for diagram in diagrams])
-    return consistency_band(targets, np.array([diagram.ece for diagram in diagrams]))
+    blocks = drawn_blocks(stack, spectra, served, rng, num_draws)
+    targets = np.concatenate([block_targets(clustering, block) for block in blocks])
+    return null_of(clustering, targets, float("nan")).band
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nulls:
+    """Both nulls of Algorithm 1.
+
+    drawn: references drawn from the served spectrum as eigenvectors, null draws in random directions. Real
+    ones outside the span lie in the narrow cone of the embedder; distance from this null is mostly that, and
+    no map of eigenvalues can mend it. rescaled: the real references with their squared coordinates rescaled
+    to the served spectrum; distance from this null is what a map can be blamed for.
+    """
+
+    drawn: Null
+    rescaled: Null
+
+
+def nulls(
+    clusterings: Sequence[Clustering],
+    stack: DensityStack,
+    spectra: Sequence[Spectrum],
+    served: Sequence[ServedSpectrum],
+    targets: DensityStack,
+    rng: np.random.Generator,
+    *,
+    num_draws: int = NUM_DRAWS,
+) -> list[Nulls]:
+    """Return both nulls of each clustering of the same prompts; all share the drawn worlds.
+
+    spectra, served, targets (the real references): of the n prompts in the order of the stack. See
+    `reference_draws.drawn_blocks` and `reference_draws.rescaled_blocks` for what is drawn.
+    """
+    drawn = drawn_blocks(stack, spectra, served, rng, num_draws)
+    rescaled = rescaled_blocks(stack, spectra, served, targets, rng, num_draws)
+    read = [_read(clusterings, blocks) for blocks in (drawn, rescaled)]
+    eces = [algorithm1(one, targets).ece for one in clusterings]
+    return [
+        Nulls(*(null_of(one, found, ece) for found in pair))
+        for one, ece, *pair in zip(clusterings, eces, *read, strict=True)
+    ]
+
+
+def _read(clusterings: Sequence[Clustering], blocks: Iterator[ReferenceBlock]) -> list[Floats]:
+    parts = [[block_targets(one, block) for one in clusterings] for block in blocks]
+    return [np.concatenate(one) for one in zip(*parts, strict=True)]

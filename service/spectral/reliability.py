@@ -1,8 +1,9 @@
-"""Reliability diagrams (method, section 4): equal-mass bins, projection reliability and its consistency band.
+"""Reliability diagrams (method, section 4): equal-mass bins, projection reliability, bands of labels.
 
 If a density matrix D is calibrated for the target Y, then E[u_1^T Y u_1 | lambda_max] = lambda_max. So the
-plain mean of c_1 = u_1^T Y u_1 in a bin should be the mean of lambda_max there: no clusters, no small-sample
-bias.
+plain mean of c_1 = u_1^T Y u_1 in a bin should be the mean of lambda_max there. The mean of a bin is unbiased
+(it needs no clusters); the ECE, a sum of absolute gaps, is above 0 under perfect calibration, too. It goes
+with its null: `residual_null.projection_null`.
 
 Sources: Nixon et al., *Measuring Calibration in Deep Learning*, 2019 (equal-mass bins); Bröcker and Smith,
 *Increasing the Reliability of Reliability Diagrams*, 2007 (consistency bands).
@@ -135,7 +136,8 @@ def reliability_diagram(predicted: ArrayLike, target: ArrayLike, num_bins: int =
 def projection_reliability(lambda_max: ArrayLike, c1: ArrayLike, num_bins: int = 8) -> ReliabilityDiagram:
     """Return the projection diagram: lambda_max (n,) against c_1 = u_1^T Y u_1 (n,), both in [0, 1].
 
-    Its `ece` is the projection ECE. Source: method, section 4 (ours).
+    Its `ece` is the projection ECE, above 0 by chance alone: see `residual_null.projection_null`.
+    Source: method, section 4 (ours).
     """
     return reliability_diagram(lambda_max, c1, num_bins)
 
@@ -164,16 +166,14 @@ def consistency_band(targets: Floats, eces: Floats, level: float = 0.95) -> Cons
     return ConsistencyBand(mean, lows, highs, float(eces.mean()), float(low), float(high), eces.size, level)
 
 
-def projection_band(
+def label_band(
     lambda_max: ArrayLike, rng: np.random.Generator, *, num_bins: int = 8, num_draws: int = 1000
 ) -> ConsistencyBand:
-    """Return the band of the projection diagram in a world that is calibrated by construction.
+    """Return the band of a diagram of labels: 1 with probability lambda_max (n,), else 0.
 
-    There the reference is a draw from the served spectrum: eigenvector u_i with probability p_i, or a null
-    direction. Its c_1 is 1 for u_1 and 0 for all else, so c_1 is 1 with probability lambda_max (n,).
-    Calibration fixes the mean of c_1 only; of all laws on [0, 1] with that mean this one varies most. So an
-    ECE above the band shows miscalibration, and one below it shows only that real references vary less. For
-    labels (correctness) the band is exact.
+    For right and wrong answers it is exact. It is not for c_1: calibration fixes the mean of c_1 only, and of
+    all laws on [0, 1] with that mean labels vary most, about twice as much as the c_1 of real references. For
+    those see `residual_null.projection_null`.
     """
     predicted = np.asarray(lambda_max, dtype=np.float64)
     edges = equal_mass_bins(predicted, num_bins)

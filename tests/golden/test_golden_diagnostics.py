@@ -6,13 +6,20 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts, null_band
+from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts, null_band, nulls
 from service.spectral.calibration_error import calibration_error
 from service.spectral.correctness import auroc
 from service.spectral.density import DensityStack, frobenius_cosines
 from service.spectral.gram import reference_alignment, spectrum
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
-from service.spectral.reliability import projection_band, projection_brier, projection_reliability
+from service.spectral.reliability import (
+    bin_index,
+    equal_mass_bins,
+    label_band,
+    projection_brier,
+    projection_reliability,
+)
+from service.spectral.residual_null import neighbourhoods, projection_null
 from service.spectral.rouge import correct
 
 NAME = "triviaqa_test_smollm2_m20"
@@ -113,13 +120,64 @@ def test_auroc_figures(recorded, case):
     assert auroc(-entropies, right) == pytest.approx(golden["auroc_entropy"], abs=1e-4)
 
 
-def test_the_depolarized_map_is_consistent_with_calibration_and_raw_is_not(recorded):
+def projections(recorded, name):
+    """Return lambda_max (n,) served, and the recorded projection ECE."""
+    map_, golden = recorded.map_and_golden(name)
+    return largest([map_.serve(s.eigenvalues, 768) for s in recorded.spectra]), golden["projection_ece"]
+
+
+@pytest.mark.parametrize(
+    ("name", "calibrated"), [("raw", False), ("temperature", False), ("depolarized", True)]
+)
+def test_ours_lies_inside_the_null_the_papers_map_and_raw_scores_outside(recorded, name, calibrated):
+    predicted, ece = projections(recorded, name)
+    null = projection_null(predicted, recorded.c1, np.random.default_rng(0))
+    assert null.band.holds(ece) is calibrated
+    assert (null.p_value > 0.05) is calibrated
+    assert null.band.ece_mean == pytest.approx(0.030, abs=0.002)
+    assert (null.band.ece_low, null.band.ece_high) == pytest.approx((0.015, 0.047), abs=0.003)
+
+
+def recorded_worlds(recorded, predicted, size, worlds):
+    """Yield calibrated prompts with the recorded spread: lambda_max plus residuals of like prompts."""
     rng = np.random.default_rng(0)
-    for name, consistent in (("depolarized", True), ("raw", False)):
-        map_, golden = recorded.map_and_golden(name)
-        predicted = largest([map_.serve(s.eigenvalues, 768) for s in recorded.spectra])
-        band = projection_band(predicted, rng)
-        assert (golden["projection_ece"] <= band.ece_high) is consistent
+    near = neighbourhoods(predicted, rng)
+    residuals = recorded.c1[near] - recorded.c1[near].mean(axis=1, keepdims=True)
+    for _ in range(worlds):
+        picked = rng.permutation(predicted.size)[:size]
+        yield (
+            predicted[picked],
+            predicted[picked] + residuals[picked, rng.integers(0, near.shape[1], size)],
+            rng,
+        )
+
+
+@pytest.mark.parametrize("name", ["temperature", "depolarized"])
+def test_worlds_with_the_recorded_spread_lie_in_the_band_95_times_of_100(recorded, name):
+    """Within three standard errors; in the band of single eigenvectors they do not."""
+    predicted, _ = projections(recorded, name)
+    inside, inside_labels = [], []
+    for served, c1, rng in recorded_worlds(recorded, predicted, 200, 100):
+        bins = bin_index(served, equal_mass_bins(served, 8))
+        ece = np.abs(np.bincount(bins, weights=c1 - served)).sum() / served.size
+        inside.append(projection_null(served, c1, rng, num_draws=299).band.holds(ece))
+        inside_labels.append(label_band(served, rng, num_draws=299).holds(ece))
+    assert np.mean(inside) >= 0.885
+    assert np.mean(inside_labels) < 0.75
+
+
+@pytest.mark.parametrize(("name", "blamed"), [("raw", True), ("temperature", True), ("depolarized", False)])
+def test_both_nulls_of_algorithm1(recorded, name, blamed):
+    """All lie outside the first null; what a map of eigenvalues can mend, ours has mended."""
+    map_, golden = recorded.map_and_golden(name)
+    served = [map_.serve(s.eigenvalues, 768) for s in recorded.spectra]
+    clustering = cluster_prompts(recorded.stack, largest(served))
+    [both] = nulls(
+        [clustering], recorded.stack, recorded.spectra, served, recorded.targets, np.random.default_rng(0)
+    )
+    ece = golden["algorithm1_ece_B8_C5"]
+    assert ece > both.drawn.band.ece_high
+    assert (ece > both.rescaled.band.ece_high) is blamed
 
 
 def test_algorithm1_reads_far_from_zero_in_a_calibrated_world(recorded):

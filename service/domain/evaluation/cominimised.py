@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from service.domain.evaluation.bench import MAX_COSINES, Bench, serve
 from service.domain.evaluation.model import Experiment, Row, not_run, ran, unless_empty
 from service.domain.evaluation.reliability import NO_CLUSTERS
+from service.domain.evaluation.verdict import claim
 from service.domain.evidence import finite
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
 from service.spectral.calibration_error import calibration_error
@@ -36,7 +37,9 @@ def cominimised(bench: Bench) -> Experiment:
         points.append({"temperature": float(t), **values, **unit})
     lowest: Row = {f"{m}_lowest_at": _lowest_at(found[:, j]) for j, m in enumerate(MEASURES)}
     fitted = bench.fits["temperature"].map.temperature
-    made = ran(NAME, TITLE, {**lowest, "fitted_temperature": fitted, **_by_map(bench, labels)}, points)
+    cal_s_at, risk_at, ece_at = (_lowest_at(column) for column in found.T)
+    headline = {**lowest, "fitted_temperature": fitted, **_by_map(bench, labels)}
+    made = ran(NAME, TITLE, {**headline, "claim": claim(risk_at, ece_at, cal_s_at)}, points)
     return unless_empty(made, NO_CLUSTERS, "cal_s", "eigenvalue_ece")
 
 

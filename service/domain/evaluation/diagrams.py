@@ -8,16 +8,20 @@ from service.domain.evaluation.reliability import (
     STANDARD,
     Readings,
     Setting,
+    cluster_rows,
     diagram_rows,
     ece_columns,
+    null_columns,
+    reading_columns,
 )
 from service.spectral.reliability import (
     ReliabilityDiagram,
-    projection_band,
+    label_band,
     projection_brier,
     projection_reliability,
     reliability_diagram,
 )
+from service.spectral.residual_null import projection_null
 
 NAIVE_TITLE = "Naive reliability diagram, before and after"
 ALGORITHM1_TITLE = "Algorithm 1 reliability diagram, before and after"
@@ -29,7 +33,7 @@ def naive(bench: Bench, readings: Readings) -> Experiment:
 
 
 def algorithm1_diagram(bench: Bench, readings: Readings) -> Experiment:
-    """Return the paper's diagram, B = 8 and C = 5, with its band under perfect calibration."""
+    """Return the paper's diagram, B = 8 and C = 5, with both of its nulls."""
     return _algorithm1("algorithm1_diagram", ALGORITHM1_TITLE, bench, readings, STANDARD)
 
 
@@ -38,22 +42,24 @@ def _algorithm1(name: str, title: str, bench: Bench, readings: Readings, setting
     headline: Row = {"bins": setting[0], "clusters": setting[1]}
     for map_name in bench.served:
         one = readings.get(map_name, setting)
-        points += diagram_rows(map_name, one.diagram, len(bench.test), one.band)
-        headline |= ece_columns(map_name, one.diagram.ece, one.band)
+        rows = diagram_rows(map_name, one.diagram, len(bench.test), one.band)
+        points += [{**row, **more} for row, more in zip(rows, cluster_rows(one), strict=True)]
+        headline |= reading_columns(map_name, one)
     return unless_empty(ran(name, title, headline, points), NO_CLUSTERS, "observed")
 
 
 def projection(bench: Bench) -> Experiment:
-    """Return the projection diagram (ours) with consistency bands."""
+    """Return the projection diagram (ours) with its residual null: bands, and a p-value of the ECE."""
     points: list[Row] = []
     headline: Row = {}
     for name, served in bench.served.items():
         diagram = projection_reliability(served.lambda_max, bench.test.c1)
-        band = projection_band(served.lambda_max, bench.rng(7))
-        points += diagram_rows(name, diagram, len(bench.test), band)
-        headline |= ece_columns(name, diagram.ece, band)
+        null = projection_null(served.lambda_max, bench.test.c1, bench.rng(7))
+        points += diagram_rows(name, diagram, len(bench.test), null.band)
+        headline |= ece_columns(name, diagram.ece, null.band) | null_columns(name, null)
         headline[f"{name}_brier"] = projection_brier(served.lambda_max, bench.test.c1)
-    return ran("projection_reliability", "Projection reliability with consistency bands", headline, points)
+    title = "Projection reliability with its null"
+    return ran("projection_reliability", title, headline, points)
 
 
 def correctness(bench: Bench) -> Experiment:
@@ -62,7 +68,7 @@ def correctness(bench: Bench) -> Experiment:
     headline: Row = {"accuracy": float(bench.test.labels.right.mean())}
     for name, served in bench.served.items():
         diagram = _correctness(bench, served)
-        band = projection_band(served.lambda_max, bench.rng(8))
+        band = label_band(served.lambda_max, bench.rng(8))
         points += diagram_rows(name, diagram, len(bench.test), band)
         headline |= ece_columns(name, diagram.ece, band)
     return ran("correctness_diagram", "Correctness diagram, before and after", headline, points)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypedDict
 
 from service.domain.evaluation.provenance import Provenance
+from service.domain.report_model import PlainWarning
 
 Value = float | int | str | bool | None
 Row = dict[str, Value]
@@ -44,7 +45,8 @@ class SplitPart(TypedDict):
 class Results(TypedDict):
     """The whole evaluation. num_samples: answers per prompt that scores and fits use.
 
-    provenance: absent from results of before it was kept.
+    provenance: absent from results of before it was kept. verdict: three sentences for the top of the page.
+    cautions: those of `warnings` that have a code. Results of earlier releases lack all three.
     """
 
     version: Literal[1]
@@ -57,6 +59,8 @@ class Results(TypedDict):
     experiments: list[Experiment]
     warnings: list[str]
     provenance: NotRequired[Provenance]
+    verdict: NotRequired[list[str]]
+    cautions: NotRequired[list[PlainWarning]]
 
 
 def ran(

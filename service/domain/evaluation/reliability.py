@@ -1,4 +1,4 @@
-"""Algorithm 1 in all its settings, with what each reads under perfect calibration."""
+"""Algorithm 1 in all its settings, with both of its nulls, and the columns that tell a null."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,30 +8,34 @@ import numpy as np
 from service.domain.evaluation.bench import Bench, Served
 from service.domain.evaluation.model import Row
 from service.domain.evidence import finite
-from service.spectral.algorithm1 import Clustering, algorithm1, cluster_prompts
-from service.spectral.reference_draws import draw_references
-from service.spectral.reliability import ConsistencyBand, ReliabilityDiagram, consistency_band
+from service.spectral.algorithm1 import Clustering, Nulls, algorithm1, cluster_prompts, nulls
+from service.spectral.reliability import ConsistencyBand, ReliabilityDiagram
+from service.spectral.residual_null import Null
 
 Setting = tuple[int, int]
 
 STANDARD: Setting = (8, 5)
 NAIVE: Setting = (8, 1)
 GRID: tuple[Setting, ...] = tuple((b, c) for b in (6, 8, 10) for c in (3, 5, 7))
-NUM_DRAWS = 20
 NO_CLUSTERS = "No cluster has two members: too few test prompts, or too few whose answers are alike."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """One setting (bins, clusters): the diagram, its band, and the clusters behind it."""
+    """One setting (bins, clusters): the diagram, both of its nulls, and the clusters behind it."""
 
     clusters: Clustering
     diagram: ReliabilityDiagram
-    band: ConsistencyBand
+    nulls: Nulls
+
+    @property
+    def band(self) -> ConsistencyBand:
+        """The band of the first null: references drawn from the served spectrum as eigenvectors."""
+        return self.nulls.drawn.band
 
 
 class Readings:
-    """Algorithm 1 of every map in every setting; all settings share the references of a calibrated world."""
+    """Algorithm 1 of every map in every setting; all settings share the worlds of the nulls."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -44,9 +48,13 @@ class Readings:
     def _of(self, served: Served) -> Mapping[Setting, Reading]:
         test = self.bench.test
         clusters = {s: self._clusters(served, s) for s in dict.fromkeys((NAIVE, STANDARD, *GRID))}
-        diagrams = {s: algorithm1(one, test.targets) for s, one in clusters.items()}
-        bands = self._bands(served, clusters)
-        return {s: Reading(clusters[s], diagrams[s], bands[s]) for s in clusters}
+        found = nulls(
+            list(clusters.values()), test.stack, test.spectra, served.spectra, test.targets, self.bench.rng(4)
+        )
+        return {
+            s: Reading(one, algorithm1(one, test.targets), null)
+            for (s, one), null in zip(clusters.items(), found, strict=True)
+        }
 
     def _clusters(self, served: Served, setting: Setting) -> Clustering:
         bins, clusters = setting
@@ -57,23 +65,6 @@ class Readings:
             num_clusters=clusters,
             cosines=self.bench.cosines,
         )
-
-    def _bands(
-        self, served: Served, clusters: Mapping[Setting, Clustering]
-    ) -> Mapping[Setting, ConsistencyBand]:
-        """Return the band of every setting; one set of drawn references is in memory at a time."""
-        test, rng = self.bench.test, self.bench.rng(4)
-        read: dict[Setting, list[ReliabilityDiagram]] = {s: [] for s in clusters}
-        for _ in range(NUM_DRAWS):
-            drawn = draw_references(test.stack, test.spectra, served.spectra, rng)
-            for setting, one in clusters.items():
-                read[setting].append(algorithm1(one, drawn))
-        return {s: _band(diagrams) for s, diagrams in read.items()}
-
-
-def _band(diagrams: list[ReliabilityDiagram]) -> ConsistencyBand:
-    targets = np.stack([one.mean_target for one in diagrams])
-    return consistency_band(targets, np.array([one.ece for one in diagrams]))
 
 
 def diagram_rows(
@@ -104,3 +95,44 @@ def ece_columns(prefix: str, ece: float, band: ConsistencyBand) -> Row:
         f"{prefix}_band_low": finite(band.ece_low),
         f"{prefix}_band_high": finite(band.ece_high),
     }
+
+
+def null_columns(prefix: str, null: Null) -> Row:
+    """Return the p-value and the number of draws of a null as columns; its band is in other columns."""
+    return {f"{prefix}_p_value": finite(null.p_value), f"{prefix}_draws": null.band.num_draws}
+
+
+def reading_columns(prefix: str, one: Reading) -> Row:
+    """Return Algorithm 1 as columns: ECE, both nulls, clusters used and their sizes, prompts left alone.
+
+    `_band_*`, `_p_value`: references drawn as eigenvectors. `_rescaled_*`: real references, rescaled.
+    """
+    drawn, rescaled, sizes = one.nulls.drawn, one.nulls.rescaled, one.clusters.cluster_sizes
+    return {
+        **ece_columns(prefix, one.diagram.ece, drawn.band),
+        **null_columns(prefix, drawn),
+        f"{prefix}_rescaled_mean": finite(rescaled.band.ece_mean),
+        f"{prefix}_rescaled_low": finite(rescaled.band.ece_low),
+        f"{prefix}_rescaled_high": finite(rescaled.band.ece_high),
+        **null_columns(f"{prefix}_rescaled", rescaled),
+        f"{prefix}_singletons": one.clusters.singletons,
+        f"{prefix}_clusters": int(sizes.size),
+        f"{prefix}_cluster_size_least": int(sizes.min()) if sizes.size else None,
+        f"{prefix}_cluster_size_median": float(np.median(sizes)) if sizes.size else None,
+        f"{prefix}_cluster_size_most": int(sizes.max()) if sizes.size else None,
+    }
+
+
+def cluster_rows(one: Reading) -> list[Row]:
+    """Return the columns of each bin that diagram rows lack: the second null, cluster sizes, singletons."""
+    band, clusters = one.nulls.rescaled.band, one.clusters
+    in_bin = np.bincount(clusters.bins, minlength=clusters.mass.size)
+    return [
+        {
+            "rescaled_low": finite(band.low[b]),
+            "rescaled_high": finite(band.high[b]),
+            "cluster_sizes": " ".join(str(members.size) for members in groups),
+            "singletons": int(in_bin[b] - sum(members.size for members in groups)),
+        }
+        for b, groups in enumerate(clusters.clusters)
+    ]

@@ -3,13 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from service.domain.cautions import few_of_a_kind, files_differ
 from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.meanings import BY_EMBEDDING
 from service.domain.evaluation.model import Experiment, Results
 from service.domain.evaluation.provenance import Provenance
 from service.domain.evaluation.running import Inputs, Progress, run_all
 from service.domain.evaluation.split import describe
+from service.domain.evaluation.verdict import verdict
 from service.domain.jobs import FEW_ROWS
+from service.domain.report_model import PlainWarning
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ def make_results(
     """Run every experiment on dev and test `files`. Blocking: seconds to minutes."""
     bench, (dev, test) = inputs.first, files
     experiments = run_all(inputs, progress)
+    found = cautions(bench)
     return {
         "version": 1,
         "num_samples": bench.test.material.num_samples,
@@ -38,9 +44,19 @@ def make_results(
         "dev": describe(bench.dev, dev.rows, dev.answers),
         "test": describe(bench.test, test.rows, test.answers),
         "experiments": experiments,
-        "warnings": _warnings(bench, experiments),
         "provenance": provenance,
+        "warnings": [one["text"] for one in found] + _warnings(bench, experiments),
+        "verdict": verdict(experiments),
+        "cautions": found,
     }
+
+
+def cautions(bench: Bench) -> list[PlainWarning]:
+    """Return warnings of few right or wrong answers in the test file, and of files that are not alike."""
+    both = bench.dev, bench.test
+    largest = [np.array([one.eigenvalues[0] for one in split.spectra]) for split in both]
+    accuracy = bench.dev.labels.right, bench.test.labels.right
+    return [*few_of_a_kind(accuracy[1]), *files_differ(accuracy, (largest[0], largest[1]))]
 
 
 def _warnings(bench: Bench, experiments: Sequence[Experiment]) -> list[str]:

@@ -9,7 +9,7 @@ NAME, TITLE = "sensitivity", "Sensitivity of Algorithm 1 to bins B and clusters 
 
 
 def sensitivity(bench: Bench, readings: Readings) -> Experiment:
-    """Return the eigenvalue ECE and its band for every map and setting."""
+    """Return the eigenvalue ECE and the bands of both nulls for every map and setting."""
     points: list[Row] = []
     for name in bench.served:
         for bins, clusters in GRID:
@@ -23,6 +23,8 @@ def sensitivity(bench: Bench, readings: Readings) -> Experiment:
                     "band_mean": finite(one.band.ece_mean),
                     "band_low": finite(one.band.ece_low),
                     "band_high": finite(one.band.ece_high),
+                    "rescaled_low": finite(one.nulls.rescaled.band.ece_low),
+                    "rescaled_high": finite(one.nulls.rescaled.band.ece_high),
                 }
             )
     return unless_empty(ran(NAME, TITLE, _ranges(points), points), NO_CLUSTERS, "ece")

@@ -149,6 +149,33 @@ async def test_headline_and_table_agree_with_the_report(bench: Bench) -> None:
         assert sum(b["count"] for b in diagram) == 40
 
 
+async def test_every_ece_comes_with_its_null(bench: Bench) -> None:
+    _, report = await bench.run(made_rows(90))  # enough for clusters
+    for row in report["served"]:
+        for name, draws in (
+            ("projection_null", 1000),
+            ("algorithm1_drawn", 100),
+            ("algorithm1_rescaled", 100),
+        ):
+            null = row[name]
+            assert null["draws"] == draws
+            assert 0 < null["low"] <= null["mean"] <= null["high"]
+            assert 1 / (draws + 1) <= null["p_value"] <= 1
+        assert row["algorithm1_band"] == {k: row["algorithm1_drawn"][k] for k in ("mean", "low", "high")}
+        assert sum(row["cluster_sizes"]) + row["singletons"] == 90
+        assert min(row["cluster_sizes"]) >= 2
+    for kind in ("projection", "correctness"):
+        for one in report["curves"][kind]["depolarized"]:
+            assert one["band_low"] < one["predicted"] < one["band_high"]
+
+
+async def test_few_answers_of_a_kind_are_warned_of(bench: Bench) -> None:
+    rows = [replace(row, correct=row.line <= 7) for row in made_rows()]
+    _, report = await bench.run(rows)
+    assert {"few_right"} <= codes(report)
+    assert not {"few_wrong", "one_class"} & codes(report)
+
+
 async def test_the_service_draws(bench: Bench) -> None:
     rows = [replace(row, samples=None) for row in made_rows()]
     bench.llm.answers = {f"q{i}": made_rows()[i].samples or () for i in range(40)}

@@ -14,6 +14,7 @@ from service.domain.evaluation.likelihoods import Likelihoods, drawn, recorded
 from service.domain.evaluation.model import MAPS
 from service.domain.evaluation.reading import Recorded
 from service.domain.evaluation.reliability import GRID, NAIVE, STANDARD, Readings
+from service.domain.evaluation.results import FileFacts, make_results
 from service.domain.evaluation.running import Inputs, run_all
 from service.domain.evaluation.sampling_temperature import choose, judge, not_drawn
 from service.report import evaluation_curves as curves
@@ -160,6 +161,48 @@ def test_diagrams_are_those_of_the_algorithm(bench, experiments, name, setting):
         assert headline[f"{map_name}_band_low"] <= headline[f"{map_name}_band_high"]
         counts = column(experiments[name], "count", map=map_name)
         assert sum(counts) == len(bench.test)
+
+
+def test_every_ece_has_its_null(bench, experiments):
+    projection = experiments["projection_reliability"]["headline"]
+    paper = experiments["algorithm1_diagram"]["headline"]
+    for name in MAPS:
+        assert projection[f"{name}_draws"] == 1000
+        assert 0 < projection[f"{name}_band_low"] < projection[f"{name}_band_mean"]
+        assert 0 < projection[f"{name}_p_value"] <= 1
+        assert paper[f"{name}_draws"] == paper[f"{name}_rescaled_draws"] == 100
+        assert paper[f"{name}_rescaled_low"] < paper[f"{name}_rescaled_mean"] < paper[f"{name}_rescaled_high"]
+        assert 0 < paper[f"{name}_rescaled_p_value"] <= 1
+
+
+def test_singletons_and_cluster_sizes_are_told_and_add_up(bench, experiments):
+    found = experiments["algorithm1_diagram"]
+    for name in MAPS:
+        rows = [row for row in found["points"] if row["map"] == name]
+        sizes = [int(size) for row in rows for size in row["cluster_sizes"].split()]
+        alone = sum(row["singletons"] for row in rows)
+        assert alone == found["headline"][f"{name}_singletons"]
+        assert sum(sizes) + alone == len(bench.test)
+        assert len(sizes) == found["headline"][f"{name}_clusters"]
+        assert min(sizes) == found["headline"][f"{name}_cluster_size_least"] >= 2
+
+
+def test_the_claim_is_told_in_words_with_the_figures(experiments):
+    found = experiments["co_minimised"]
+    agree = found["headline"]["risk_lowest_at"] == found["headline"]["eigenvalue_ece_lowest_at"]
+    assert ("fails" in found["headline"]["claim"]) is not agree
+    assert found["headline"]["claim"] in sentence(found)
+
+
+def test_results_have_a_verdict_and_cautions(bench):
+    lopsided = split([{**row, "answer": "zzz"} if i > 6 else row for i, row in enumerate(TEST_ROWS)])
+    one = Bench(bench.dev, lopsided)
+    inputs = Inputs({"one": one}, None, None, not_drawn("no"))
+    found = make_results(inputs, (FileFacts(40, 8), FileFacts(45, 8)))
+    assert len(found["verdict"]) == 3
+    codes = [caution["code"] for caution in found["cautions"]]
+    assert codes == ["few_right", "files_differ_accuracy"]
+    assert all(caution["text"] in found["warnings"] for caution in found["cautions"])
 
 
 def test_sensitivity_covers_the_grid_and_agrees_with_the_diagram(experiments):

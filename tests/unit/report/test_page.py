@@ -234,7 +234,7 @@ def test_clusters_of_one_map_only(report: Report) -> None:
     report["served"][0]["algorithm1_ece"] = None
     report["curves"]["algorithm1"]["raw"] = []
     assert {"algorithm1-raw", "algorithm1-bands"} <= svgs(render(report)).keys()
-    assert "Algorithm 1 ECE lower is better — too few prompts that are alike" in words(render(report))
+    assert "Algorithm 1 ECE — too few prompts that are alike" in words(render(report))
 
 
 def test_the_papers_map_has_no_g() -> None:

@@ -4,10 +4,21 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from service.spectral.algorithm1 import algorithm1, bin_targets, cluster_labels, cluster_prompts, null_band
+from service.spectral.algorithm1 import (
+    NUM_DRAWS,
+    algorithm1,
+    bin_targets,
+    block_targets,
+    cluster_labels,
+    cluster_prompts,
+    null_band,
+    null_of,
+    nulls,
+)
 from service.spectral.density import DensityStack, frobenius_cosines
 from service.spectral.gram import spectrum
 from service.spectral.maps import DepolarizedMap, Identity
+from service.spectral.reference_draws import ReferenceBlock
 
 D = 24
 
@@ -129,7 +140,7 @@ def test_the_band_is_far_from_zero_in_a_calibrated_world():
     """The bias that the band is there for: 'calibrated' does not read 0."""
     stack, spectra, served, clustering = served_world(Identity(), 0)
     band = null_band(clustering, stack, spectra, served, np.random.default_rng(0))
-    assert band.num_draws == 20
+    assert band.num_draws == NUM_DRAWS >= 100
     assert band.ece_low > 0.03
     assert band.mean.shape == clustering.mass.shape
     assert (band.low <= band.mean).all()
@@ -143,3 +154,81 @@ def test_overconfidence_lies_above_the_band():
     true_spectra = [truth.serve(s.eigenvalues, D) for s in spectra]
     world = null_band(clustering, stack, spectra, true_spectra, np.random.default_rng(1))
     assert world.ece_low > band.ece_high
+
+
+def test_a_block_of_worlds_reads_what_each_reads_alone():
+    rng = np.random.default_rng(0)
+    vectors, references = topics(rng, 90)
+    clustering = cluster_prompts(DensityStack.of(vectors), rng.uniform(0.1, 0.9, 90))
+    worlds = [DensityStack.of([rng.standard_normal(r.shape) for r in references]) for _ in range(4)]
+    block = ReferenceBlock(np.stack([w.vectors for w in worlds]), worlds[0].weights, worlds[0].bounds)
+    expected = np.stack([bin_targets(clustering, one) for one in worlds])
+    assert block_targets(clustering, block) == pytest.approx(expected)
+    wide = cluster_prompts(DensityStack.of(vectors), np.full(90, 0.5), num_clusters=1)  # more rows than D
+    expected = np.stack([bin_targets(wide, one) for one in worlds])
+    assert block_targets(wide, block) == pytest.approx(expected)
+
+
+def test_a_null_leaves_out_bins_without_clusters_as_the_diagram_does():
+    vectors = [np.eye(4)[i] for i in (0, 0, 3, 1, 2)]
+    clustering = cluster_prompts(
+        DensityStack.of(vectors), [0.1, 0.1, 0.1, 0.8, 0.8], num_bins=2, num_clusters=2
+    )
+    targets = np.tile([0.5, np.nan], (20, 1))
+    null = null_of(clustering, targets, 0.4)
+    assert null.band.ece_mean == pytest.approx(0.4)
+    assert null.p_value == 1.0
+    none = null_of(clustering, np.full((20, 2), np.nan), float("nan"))
+    assert np.isnan([none.band.ece_mean, none.p_value]).all()
+
+
+def test_singletons_and_cluster_sizes_are_told():
+    basis = np.eye(4)
+    vectors = [basis[:1], basis[1:2], basis[:1], basis[1:2], basis[:1], basis[2:3]]
+    clustering = cluster_prompts(DensityStack.of(vectors), np.full(6, 0.5), num_clusters=3)
+    assert sorted(clustering.cluster_sizes.tolist()) == [2, 3]
+    assert clustering.singletons == 1
+
+
+def cone_world(map_, seed, size=160):
+    """Calibrated as to eigenvalues, with references as real ones: a share of length along every direction,
+    and all that lies outside the span in one narrow cone."""
+    stack, spectra, served, clustering = served_world(map_, seed, size)
+    rng = np.random.default_rng(seed + 100)
+    axis = rng.standard_normal(D)
+    references = []
+    for i, (one, values) in enumerate(zip(spectra, served, strict=True)):
+        basis = one.eigenvectors(stack.vectors[stack.rows(i)])
+        rest = axis + 0.1 * rng.standard_normal(D)
+        rest -= (basis @ rest) @ basis
+        expected = np.append(values.eigenvalues, values.null_count * values.null_value)
+        length = np.sqrt(rng.dirichlet(4 * expected + 1e-12))
+        signs = rng.choice([-1.0, 1.0], len(basis))
+        references.append((length[:-1] * signs) @ basis + length[-1] * rest / np.linalg.norm(rest))
+    return stack, spectra, served, clustering, DensityStack.of(references)
+
+
+def test_a_cone_outside_the_span_leaves_the_first_null_but_not_the_second():
+    """What no map of eigenvalues can mend is not held against the map."""
+    stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
+    [found] = nulls([clustering], stack, spectra, served, targets, np.random.default_rng(0))
+    assert found.drawn.p_value < 0.02
+    assert found.rescaled.p_value > 0.05
+    assert found.drawn.band.num_draws == found.rescaled.band.num_draws == NUM_DRAWS
+
+
+def test_eigenvalues_that_are_off_leave_the_second_null():
+    stack, spectra, _, _, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
+    served = [Identity().serve(s.eigenvalues, D) for s in spectra]
+    clustering = cluster_prompts(stack, [s.lambda_max for s in served])
+    [found] = nulls([clustering], stack, spectra, served, targets, np.random.default_rng(0))
+    assert found.rescaled.p_value < 0.02
+
+
+def test_settings_share_worlds_and_the_seed_decides():
+    stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 1, 60)
+    naive = cluster_prompts(stack, [s.lambda_max for s in served], num_clusters=1)
+    both = nulls([clustering, naive], stack, spectra, served, targets, np.random.default_rng(0))
+    [alone] = nulls([clustering], stack, spectra, served, targets, np.random.default_rng(0))
+    assert both[0].drawn.band.ece_low == alone.drawn.band.ece_low
+    assert both[1].drawn.band.ece_mean != both[0].drawn.band.ece_mean

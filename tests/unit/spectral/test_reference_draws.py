@@ -1,10 +1,20 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from service.spectral import reference_draws
 from service.spectral.density import DensityStack
 from service.spectral.gram import spectrum
 from service.spectral.maps import DepolarizedMap, Identity
-from service.spectral.reference_draws import draw_reference, draw_references, null_direction
+from service.spectral.reference_draws import (
+    draw_reference,
+    draw_references,
+    drawn_blocks,
+    null_directions,
+    rescaled_blocks,
+    rescaled_shares,
+)
 
 
 @pytest.fixture
@@ -16,7 +26,7 @@ def answers():
 def test_eigenvectors_come_with_their_probabilities(answers):
     raw, rng = spectrum(answers, [5, 3, 2]), np.random.default_rng(0)
     served = DepolarizedMap(1.5, 0.4).serve(raw.eigenvalues, 10)
-    drawn = np.stack([draw_reference(answers, raw, served, rng) for _ in range(4000)])
+    drawn = draw_reference(answers, raw, served, rng, 4000)
     assert np.linalg.norm(drawn, axis=1) == pytest.approx(1)
     found = np.square(drawn @ raw.eigenvectors(answers).T)
     assert np.isclose(found, 0, atol=1e-9).sum() + np.isclose(found, 1, atol=1e-9).sum() == found.size
@@ -27,14 +37,14 @@ def test_eigenvectors_come_with_their_probabilities(answers):
 def test_a_sample_spectrum_never_draws_a_null_direction(answers):
     raw, rng = spectrum(answers), np.random.default_rng(0)
     served = Identity().serve(raw.eigenvalues, 10)
-    drawn = np.stack([draw_reference(answers, raw, served, rng) for _ in range(200)])
+    drawn = draw_reference(answers, raw, served, rng, 200)
     assert np.square(drawn @ raw.eigenvectors(answers).T).sum(axis=1) == pytest.approx(1)
 
 
 def test_null_directions_are_random_and_orthogonal(answers):
     rng = np.random.default_rng(0)
     basis = spectrum(answers).eigenvectors(answers)
-    first, second = null_direction(basis, rng), null_direction(basis, rng)
+    first, second = null_directions(basis, rng, 2)
     assert basis @ first == pytest.approx(0, abs=1e-14)
     assert abs(first @ second) < 0.999
 
@@ -46,3 +56,125 @@ def test_one_reference_for_each_prompt_and_the_seed_decides(answers):
     first, second = (draw_references(stack, spectra, served, np.random.default_rng(7)) for _ in range(2))
     assert len(first) == 3
     assert first.vectors.tolist() == second.vectors.tolist()
+
+
+class Prompts:
+    """Prompts whose answers and references lie in a cone, two references to every other prompt."""
+
+    def __init__(self, size, dimension=12, seed=0):
+        rng = np.random.default_rng(seed)
+        vectors = [rng.standard_normal((3, dimension)) + 2 for _ in range(size)]
+        self.stack = DensityStack.of(vectors, [rng.integers(1, 9, 3) for _ in range(size)])
+        pairs = [
+            (self.stack.vectors[self.stack.rows(i)], self.stack.weights[self.stack.rows(i)])
+            for i in range(size)
+        ]
+        self.spectra = [spectrum(v, w) for v, w in pairs]
+        self.bases = [s.eigenvectors(v) for s, (v, _) in zip(self.spectra, pairs, strict=True)]
+        self.targets = DensityStack.of([rng.standard_normal((1 + i % 2, dimension)) + 2 for i in range(size)])
+
+    def served(self, map_):
+        return [map_.serve(s.eigenvalues, self.stack.dimension) for s in self.spectra]
+
+
+def gathered(blocks):
+    return np.concatenate([block.vectors for block in blocks])
+
+
+def test_blocks_hold_every_world_whatever_their_size(monkeypatch):
+    prompts = Prompts(5)
+    served = prompts.served(DepolarizedMap(1, 0.4))
+    monkeypatch.setattr(reference_draws, "BLOCK_ENTRIES", 5 * 12 * 7)
+    rng = np.random.default_rng(0)
+    drawn = gathered(drawn_blocks(prompts.stack, prompts.spectra, served, rng, 20))
+    assert drawn.shape == (20, 5, 12)
+    rescaled = gathered(rescaled_blocks(prompts.stack, prompts.spectra, served, prompts.targets, rng, 20))
+    assert rescaled.shape == (20, 7, 12)
+    for found in (drawn, rescaled):
+        assert np.linalg.norm(found, axis=2) == pytest.approx(1)
+
+
+@given(st.integers(0, 10_000))
+def test_rescaled_shares_have_the_served_mean_and_sum_to_one(seed):
+    rng = np.random.default_rng(seed)
+    shares, expected = rng.dirichlet([2, 1, 3], (6, 20)), rng.dirichlet([2, 2, 2], 6)
+    found = rescaled_shares(shares, expected)
+    assert found.mean(axis=1) == pytest.approx(expected, abs=1e-4)
+    assert found.sum(axis=2) == pytest.approx(1)
+    odds, before = found[..., 0] / found[..., 2], shares[..., 0] / shares[..., 2]
+    assert odds / before == pytest.approx((odds / before)[:, :1].repeat(20, axis=1), rel=1e-3)
+
+
+def test_shares_that_are_calibrated_already_stay():
+    shares = np.random.default_rng(0).dirichlet([1, 1, 1], (1, 30))
+    assert rescaled_shares(shares, shares.mean(axis=1)) == pytest.approx(shares, abs=1e-6)
+
+
+def test_shares_that_are_all_alike_become_what_is_expected_and_what_is_never_served_is_nothing():
+    inside = np.tile([0.0, 1.0, 0.0], (1, 5, 1))
+    assert rescaled_shares(inside, np.array([[0.3, 0.2, 0.5]]))[0, 0] == pytest.approx([0.3, 0.2, 0.5])
+    drawn = np.random.default_rng(0).dirichlet([1, 1, 1], (1, 5))
+    found = rescaled_shares(drawn, np.array([[0.4, 0.6, 0.0]]))
+    assert found[..., 2].max() == 0
+    assert found.mean(axis=1)[0] == pytest.approx([0.4, 0.6, 0.0], abs=1e-5)
+
+
+@pytest.mark.parametrize("map_", [DepolarizedMap(1.2, 0.4), Identity()])
+def test_rescaled_references_have_the_served_spectrum_as_their_expectation(map_):
+    prompts = Prompts(40)
+    served = prompts.served(map_)
+    rng = np.random.default_rng(0)
+    found = gathered(rescaled_blocks(prompts.stack, prompts.spectra, served, prompts.targets, rng, 3000))
+    for row, i in enumerate(np.repeat(np.arange(40), np.diff(prompts.targets.bounds))):
+        squares = np.square(found[:, row] @ prompts.bases[i].T)
+        assert squares.mean(axis=0) == pytest.approx(served[i].eigenvalues, abs=0.02)
+        assert 1 - squares.sum(axis=1).mean() == pytest.approx(
+            served[i].null_count * served[i].null_value, abs=0.02
+        )
+        assert squares[:, 0].std() > 0  # as real ones vary
+
+
+def test_rescaled_references_keep_their_signs_and_their_direction_outside():
+    prompts = Prompts(40)
+    served = prompts.served(DepolarizedMap(1.2, 0.4))
+    rng = np.random.default_rng(0)
+    [block] = rescaled_blocks(prompts.stack, prompts.spectra, served, prompts.targets, rng, 20)
+    assert block.bounds.tolist() == prompts.targets.bounds.tolist()
+    for row, i in enumerate(np.repeat(np.arange(40), np.diff(prompts.targets.bounds))):
+        basis, real = prompts.bases[i], prompts.targets.vectors[row]
+        assert (np.sign(block.vectors[:, row] @ basis.T) == np.sign(basis @ real)).all()
+        own = real - (basis @ real) @ basis
+        outside = block.vectors[:, row] - (block.vectors[:, row] @ basis.T) @ basis
+        cosine = outside @ own / np.linalg.norm(outside, axis=1) / np.linalg.norm(own)
+        assert cosine == pytest.approx(1)
+
+
+def test_a_reference_within_the_span_borrows_a_real_direction_outside():
+    """Not a random one: outside the span real texts lie in a cone."""
+    prompts = Prompts(40, dimension=60)
+    inside = [prompts.stack.vectors[prompts.stack.rows(0)][:1]]
+    others = [prompts.targets.vectors[prompts.targets.rows(i)] for i in range(1, 40)]
+    targets = DensityStack.of(inside + others)
+    served = prompts.served(DepolarizedMap(1, 0.5))
+    [block] = rescaled_blocks(prompts.stack, prompts.spectra, served, targets, np.random.default_rng(0), 20)
+    basis = prompts.bases[0]
+    outside = block.vectors[0, 0] - (basis @ block.vectors[0, 0]) @ basis
+    rests = targets.vectors[1:] - (targets.vectors[1:] @ basis.T) @ basis
+    cosines = rests @ outside / np.linalg.norm(rests, axis=1) / np.linalg.norm(outside)
+    assert cosines.max() == pytest.approx(1)
+
+
+def test_a_spectrum_that_fills_the_space_or_serves_one_direction_alone_is_no_trouble():
+    prompts = Prompts(30, dimension=3)
+    for map_ in (Identity(), DepolarizedMap(1, 0.5)):
+        served = prompts.served(map_)
+        blocks = rescaled_blocks(
+            prompts.stack, prompts.spectra, served, prompts.targets, np.random.default_rng(0), 20
+        )
+        assert np.linalg.norm(gathered(blocks), axis=2) == pytest.approx(1)
+    sure = DensityStack.of([np.eye(4)[:1]] * 30)
+    spectra = [spectrum(np.eye(4)[:1])] * 30
+    served = [Identity().serve(s.eigenvalues, 4) for s in spectra]
+    targets = DensityStack.of([np.ones(4)] * 30)
+    found = gathered(rescaled_blocks(sure, spectra, served, targets, np.random.default_rng(0), 20))
+    assert found[..., 0] == pytest.approx(1)

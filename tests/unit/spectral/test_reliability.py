@@ -9,7 +9,7 @@ from service.spectral.reliability import (
     consistency_band,
     equal_mass_bins,
     expected_calibration_error,
-    projection_band,
+    label_band,
     projection_brier,
     projection_reliability,
     reliability_diagram,
@@ -108,7 +108,7 @@ def test_a_calibrated_world_lies_in_its_band_at_least_90_times_of_100():
     inside = 0
     for _ in range(100):
         predicted, drawn = world(rng)
-        band = projection_band(predicted, rng, num_draws=200)
+        band = label_band(predicted, rng, num_draws=200)
         inside += band.holds(projection_reliability(predicted, drawn).ece)
     assert inside >= 90
 
@@ -117,13 +117,13 @@ def test_a_miscalibrated_world_lies_above_its_band():
     rng = np.random.default_rng(0)
     for _ in range(10):
         predicted, drawn = world(rng, sharpness=2.0)
-        assert projection_reliability(predicted, drawn).ece > projection_band(predicted, rng).ece_high
+        assert projection_reliability(predicted, drawn).ece > label_band(predicted, rng).ece_high
 
 
 def test_the_band_surrounds_the_diagonal():
     rng = np.random.default_rng(0)
     predicted, _ = world(rng)
-    band = projection_band(predicted, rng)
+    band = label_band(predicted, rng)
     expected = projection_reliability(predicted, predicted).mean_predicted
     assert band.mean == pytest.approx(expected, abs=0.02)
     assert (band.low < expected).all()
