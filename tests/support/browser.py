@@ -55,10 +55,14 @@ class Page:
 
     def open(self, path: Path) -> None:
         """Load a file, and wait until nothing more is to come."""
+        self.go(path.as_uri())
+
+    def go(self, url: str) -> None:
+        """Load an address, and wait until nothing more is to come."""
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=url)
         while not self.named("Page.loadEventFired"):
             self.events.append(self._receive())
 
