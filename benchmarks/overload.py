@@ -4,8 +4,8 @@ A stub of an LLM server that takes a second for every request, the service befor
 callers at 1.25, 4, 10 and 30 times the service's slots, each a process, all over real sockets. Callers come
 spread over some seconds. One asks again as soon as he has an answer; refused, he waits for Retry-After and up
 to as long again. Rounds without and with `deadline_ms`. Per round, once it has settled: scores per second;
-p50 and p99 of the scored (200) and of the refused (503), in milliseconds; how many came late (504), and how many
-waited half a minute for nothing.
+p50 and p99 of the scored (200) and of the refused (503), in milliseconds; how many came late (504), and how
+many waited half a minute for nothing.
 """
 
 import argparse

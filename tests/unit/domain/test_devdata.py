@@ -259,6 +259,27 @@ class TestFiles:
             rows_of(jsonl(good(11)), UploadLimits(max_rows=10))
         assert caught.value.extra == {"limit_rows": 10}
 
+    @pytest.mark.parametrize("pack", [bytes, gzip.compress])
+    @pytest.mark.parametrize(
+        "data",
+        [
+            jsonl(good(1)) + b"\n" * 2_000_000,
+            b"prompt,reference\n" + b"\r\n" * 1_000_000,
+            b'prompt,reference\n"' + b"\n" * 600_000 + b'",a\n',
+        ],
+        ids=["empty lines", "empty lines of a CSV", "a field of many lines"],
+    )
+    def test_too_many_lines_whatever_they_hold(self, data, pack):
+        with pytest.raises(BodyTooLarge) as caught:
+            rows_of(pack(data))
+        assert caught.value.extra == {"limit_lines": 500_000}
+
+    def test_lines_up_to_the_bound_are_read(self):
+        lines = UploadLimits(max_lines=60, min_rows=1)
+        assert len(rows_of(b"\n".join(jsonl([row]) for row in good(30)), lines)) == 30  # 59 line ends
+        with pytest.raises(BodyTooLarge):
+            rows_of(b"\n".join(jsonl([row]) for row in good(31)), lines)
+
     def test_a_row_over_the_limit_is_told_by_its_line_and_the_others_are_read(self):
         rows = [*good(3), {"prompt": "x" * 2_000_000, "reference": "a"}, {"prompt": "Q?"}]
         error = refused(jsonl(rows))
@@ -267,6 +288,11 @@ class TestFiles:
 
 
 class TestCsv:
+    def test_fields_without_end_are_not_all_read(self):
+        error = refused(b"prompt,reference\nQ?,a" + b"," * 500_000 + b"\nQ?,\n")
+        found = [(e["line"], e["field"], e["reason"]) for e in error.extra["errors"]]
+        assert found == [(2, None, "has more than 64 fields"), (3, "reference", "is missing")]
+
     def test_quotes_commas_and_newlines_inside_quotes(self):
         text = 'prompt,reference,id\n"Who said ""hi"",\nand\r\nwhen?",she,1\n\n"",x,2\n'
         error = refused(text.encode())

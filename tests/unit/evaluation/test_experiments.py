@@ -12,6 +12,7 @@ from service.domain.evaluation.baselines import baselines
 from service.domain.evaluation.bench import Bench
 from service.domain.evaluation.likelihoods import Likelihoods, drawn, recorded
 from service.domain.evaluation.model import MAPS
+from service.domain.evaluation.provenance import Source, provenance
 from service.domain.evaluation.reading import Recorded
 from service.domain.evaluation.reliability import GRID, NAIVE, STANDARD, Readings
 from service.domain.evaluation.results import FileFacts, make_results
@@ -198,7 +199,8 @@ def test_results_have_a_verdict_and_cautions(bench):
     lopsided = split([{**row, "answer": "zzz"} if i > 6 else row for i, row in enumerate(TEST_ROWS)])
     one = Bench(bench.dev, lopsided)
     inputs = Inputs({"one": one}, None, None, not_drawn("no"))
-    found = make_results(inputs, (FileFacts(40, 8), FileFacts(45, 8)))
+    origin = provenance({"dev": Source(supplied=True), "test": Source(supplied=True)}, None, [], version="1")
+    found = make_results(inputs, (FileFacts(40, 8), FileFacts(45, 8)), origin)
     assert len(found["verdict"]) == 3
     codes = [caution["code"] for caution in found["cautions"]]
     assert codes == ["few_right", "files_differ_accuracy"]

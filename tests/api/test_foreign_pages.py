@@ -1,0 +1,110 @@
+"""What a page of another origin can make a browser on this machine send: over real sockets, never scored."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
+from service.app import create_app
+from service.settings import Settings
+from tests.support.live import served
+
+pytestmark = pytest.mark.anyio
+JSON = {"Content-Type": "application/json"}
+BODY = b'{"prompt":"p"}'
+ROUTES = [("/score", BODY), ("/score/batch", b'{"items":[' + BODY + b"]}")]
+FOREIGN = [
+    {"Origin": "https://attacker.example"},
+    {"Origin": "null"},
+    {"Origin": "http://127.0.0.1.attacker.example"},
+    {"Host": "attacker.example:8000"},  # a name that resolves to loopback, from its own page
+    {"Host": "attacker.example", "Origin": "http://attacker.example"},
+    {"Host": "attacker.example", "Origin": "http://attacker.example", "X-Forwarded-For": "192.0.2.1"},
+    {"Host": ""},
+]
+OURS = [
+    {},
+    {"Host": "localhost:8000"},
+    {"Host": "[::1]", "Origin": "http://[::1]"},
+    {"Origin": "http://127.0.0.1:3000"},
+]
+
+
+class Scoring:
+    """A service, and what its LLM was asked."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.llm = FakeLLM()
+        self.app = create_app(
+            Settings(**settings), llm=self.llm, embedder=FakeEmbedder(), store=MemoryStore()
+        )
+
+    async def post(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
+        async with served(self.app) as port, httpx.AsyncClient(trust_env=False) as http:
+            return await http.post(f"http://127.0.0.1:{port}{path}", content=body, headers=headers)
+
+
+@pytest.mark.parametrize(("path", "body"), ROUTES)
+@pytest.mark.parametrize(
+    "sent", [{}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}]
+)
+async def test_a_body_that_is_not_said_to_be_json_is_refused(
+    path: str, body: bytes, sent: dict[str, str]
+) -> None:
+    scoring = Scoring()
+    answer = await scoring.post(path, body, sent)
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+    assert not scoring.llm.requests
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "application/vnd.x+json"])
+async def test_json_by_any_of_its_names_is_read(kind: str) -> None:
+    assert (await Scoring().post("/score", BODY, {"Content-Type": kind})).status_code == 200
+
+
+@pytest.mark.parametrize(("path", "body"), ROUTES)
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+async def test_a_foreign_page_is_refused_while_no_key_is_set(
+    path: str, body: bytes, headers: dict[str, str]
+) -> None:
+    scoring = Scoring()
+    answer = await scoring.post(path, body, JSON | headers)
+    assert (answer.status_code, answer.json()["code"]) == (403, "scope_required")
+    assert "set a score key" in answer.json()["detail"]
+    assert not scoring.llm.requests
+
+
+@pytest.mark.parametrize("headers", OURS, ids=str)
+async def test_a_caller_that_means_us_is_not(headers: dict[str, str]) -> None:
+    assert (await Scoring().post("/score", BODY, JSON | headers)).status_code == 200
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+async def test_with_a_key_any_name_will_do(headers: dict[str, str]) -> None:
+    sent = JSON | headers | {"Authorization": "Bearer k"}
+    assert (await Scoring(score_key="k").post("/score", BODY, sent)).status_code == 200
+
+
+async def test_a_caller_from_elsewhere_may_use_any_name() -> None:
+    """As in a network of containers, where the service has an address and a name of its own."""
+    transport = httpx.ASGITransport(Scoring().app, client=("172.18.0.5", 40_000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://172.18.0.2") as http:
+        answer = await http.post("/score", content=BODY, headers=JSON | {"Host": "eigencal:8000"})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/docs", "/openapi.json", "/none", "/jobs", "/docs/favicon.png"]
+)
+async def test_every_answer_tells_a_browser_what_it_may_do(path: str) -> None:
+    async with served(Scoring().app) as port, httpx.AsyncClient(trust_env=False) as http:
+        headers = (await http.get(f"http://127.0.0.1:{port}{path}")).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; ") and "frame-ancestors 'none'" in policy
+    assert ("script-src" in policy) == (path == "/docs")
+    assert "script-src 'self' 'unsafe" not in policy

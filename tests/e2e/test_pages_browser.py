@@ -1,0 +1,112 @@
+"""Our pages as a real Chromium gets them from the service, with the policies sent beside them."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from starlette.responses import HTMLResponse
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
+from service.app import create_app
+from service.report import render
+from service.settings import Settings
+from tests.support.browser import Page, browser_page
+from tests.support.live import served
+from tests.support.reports import small_report
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def llm() -> FakeLLM:
+    return FakeLLM()
+
+
+@pytest.fixture(scope="module")
+def url(llm: FakeLLM) -> Iterator[str]:
+    """A service in a thread of its own, with a report under /report."""
+    app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
+    page = render(small_report(with_active=True))
+    app.add_api_route("/report", lambda: HTMLResponse(page))
+    ready, over = threading.Event(), threading.Event()
+    ports: list[int] = []
+    thread = threading.Thread(target=lambda: asyncio.run(_serve(app, ports, ready, over)))
+    thread.start()
+    assert ready.wait(30)
+    yield f"http://127.0.0.1:{ports[0]}"
+    over.set()
+    thread.join()
+
+
+async def _serve(app: FastAPI, ports: list[int], ready: threading.Event, over: threading.Event) -> None:
+    async with served(app) as port:
+        ports.append(port)
+        ready.set()
+        while not over.is_set():
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser_page(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+def until(tab: Page, expression: str) -> None:
+    """Wait until an expression is true on the page."""
+    found = tab.call(
+        "Runtime.evaluate",
+        expression=f"new Promise(done => {{ let n = 0; const t = setInterval(() => {{"
+        f" if (({expression}) || ++n > 200) {{ clearInterval(t); done(n <= 200) }} }}, 50) }})",
+        awaitPromise=True,
+        returnByValue=True,
+    )
+    assert found["result"]["value"], expression
+
+
+def test_the_description_of_the_api_works_under_its_policy(tab: Page, url: str) -> None:
+    tab.visit(f"{url}/docs")
+    until(tab, "document.querySelectorAll('.opblock').length > 5")
+    tab.evaluate("document.querySelector('#operations-health-healthz_healthz_get button').click()")
+    until(tab, "document.querySelector('.try-out__btn')")
+    tab.evaluate("document.querySelector('.try-out__btn').click()")
+    until(tab, "document.querySelector('.execute')")
+    tab.evaluate("document.querySelector('.execute').click()")
+    until(tab, "document.querySelector('.live-responses-table .response-col_status')")
+    assert "200" in tab.evaluate(
+        "document.querySelector('.live-responses-table .response .response-col_status').textContent"
+    )
+    assert tab.complaints() == []
+    assert all(asked.startswith((url, "data:", "blob:")) for asked in tab.requests())
+
+
+def test_a_report_works_under_its_policy(tab: Page, url: str) -> None:
+    tab.visit(f"{url}/report")
+    assert tab.complaints() == []
+    assert tab.evaluate("getComputedStyle(document.body).margin") != "8px"  # its own style is in force
+    assert tab.evaluate("document.querySelectorAll('svg').length") > 5
+
+
+def test_no_page_may_frame_ours(tab: Page, url: str, tmp_path: Path) -> None:
+    page = tmp_path / "frame.html"
+    page.write_text(f"<iframe src={url}/docs></iframe>")
+    tab.open(page)
+    assert any("frame" in str(said).lower() for said in tab.complaints())
+
+
+def test_a_foreign_page_scores_nothing(tab: Page, url: str, llm: FakeLLM, tmp_path: Path) -> None:
+    page = tmp_path / "evil.html"
+    page.write_text("<p>")
+    tab.open(page)
+    for kind in ("undefined", "{'Content-Type': 'text/plain'}", "{'Content-Type': 'application/json'}"):
+        sent = f"{{method: 'POST', mode: 'no-cors', headers: {kind}, body: '{{\"prompt\":\"p\"}}'}}"
+        tab.call(
+            "Runtime.evaluate",
+            expression=f"fetch('{url}/score', {sent}).catch(String)",
+            awaitPromise=True,
+        )
+    assert not llm.requests

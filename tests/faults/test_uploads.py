@@ -1,0 +1,69 @@
+"""Uploads that take long: nothing else waits for them, and there are never too many, over real sockets."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.memory_store import MemoryStore
+from service.api import uploads
+from service.api.upload_threads import UploadThreads
+from service.app import create_app
+from service.settings import Settings
+from tests.support.live import served
+
+pytestmark = pytest.mark.anyio
+FILE = b"".join(b'{"prompt":"Q%d?","reference":"yes"}\n' % i for i in range(40))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Until it is set, every upload is read and read."""
+    event, read = threading.Event(), uploads.read_file
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        assert event.wait(30)
+        return read(*args, **options)
+
+    monkeypatch.setattr(uploads, "read_file", slowly)
+    yield event
+    event.set()
+
+
+async def test_uploads_have_threads_of_their_own_and_a_bound(go_on: threading.Event) -> None:
+    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore())
+    state = app.state
+    state.calibration_services = replace(
+        state.calibration_services, threads=UploadThreads(threads=1, places=3)
+    )
+    shared = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(shared)
+    async with (
+        served(app) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+    ):
+        sent = [asyncio.ensure_future(http.post("/calibrate", files={"file": FILE})) for _ in range(5)]
+        async with asyncio.timeout(20):
+            refused, _ = await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
+            while len(refused) < 2:
+                refused, _ = await asyncio.wait(sent, timeout=0.05)
+            assert await asyncio.to_thread(lambda: "at once") == "at once"
+            scored = await http.post("/score", json={"samples": ["a", "b"]})
+        assert scored.status_code == 200
+        for answer in (one.result() for one in refused):
+            assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+            assert answer.headers["retry-after"]
+        go_on.set()
+        assert sorted([(await one).status_code for one in sent]) == [202, 202, 202, 503, 503]
+        assert (await http.post("/calibrate", files={"file": FILE})).status_code == 202
