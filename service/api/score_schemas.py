@@ -140,7 +140,9 @@ class CalibrationUsed(BaseModel):
 class WarningOut(BaseModel):
     """Something the caller should know."""
 
-    code: str = Field(description="calibration_missing, calibration_mismatch or partial_samples.")
+    code: str = Field(
+        description="calibration_missing, calibration_mismatch, partial_samples, indistinct_answers."
+    )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
 

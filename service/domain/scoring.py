@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from service.domain.calibration import Calibration, CalibrationSource, NoCalibrations, Parameters
 from service.domain.errors import DeadlineExceeded, LLMBadResponse, NotFound, TooFewSamples
 from service.domain.ids import new_id
+from service.domain.indistinct import num_indistinct
 from service.domain.models import (
     EmbedderIdentity,
     Fingerprint,
@@ -32,6 +33,7 @@ MAX_MODES = 5
 EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
 # An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
 INLINE_DISTINCT = 64
+INLINE_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +142,13 @@ class Scorer:
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
         spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
+        alike = await self._alike(texts, vectors)
         applied, warnings = self._applied(command, chosen, len(generation.draws), embedded.made_by)
         score = self._assemble(spectrum_, texts, counts, generation, applied, embedded.made_by)
         marks.lap("spectrum")
-        return _finish(score, [*_partial(generation), *warnings], command, marks)
+        return _finish(
+            score, [*_partial(generation), *_indistinct(alike, len(texts)), *warnings], command, marks
+        )
 
     async def _named_calibration(self, choice: str) -> Calibration | None:
         """Look an explicitly named calibration up before the LLM is put to work."""
@@ -171,6 +176,11 @@ class Scorer:
         if len(counts) <= INLINE_DISTINCT:
             return spectrum(vectors, counts, dimension=dimension)
         return await asyncio.to_thread(spectrum, vectors, counts, dimension=dimension)
+
+    async def _alike(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
+        if _much(texts):
+            return await asyncio.to_thread(num_indistinct, texts, vectors)
+        return num_indistinct(texts, vectors)
 
     def fingerprint(self, command: ScoreCommand, made_by: EmbedderIdentity | None = None) -> Fingerprint:
         """Return what a calibration must have been fitted with to fit this request.
@@ -303,6 +313,21 @@ def _partial(generation: Generation) -> list[Warning]:
         return []
     why = "before the deadline" if generation.missing_reason == "deadline" else "without an error"
     return [Warning("partial_samples", f"{came} of {asked} answers came {why}; the score rests on those.")]
+
+
+def _much(texts: Sequence[str]) -> bool:
+    """Tell whether comparing the texts would hold the event loop up."""
+    return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
+
+
+def _indistinct(alike: int, distinct_: int) -> list[Warning]:
+    if not alike:
+        return []
+    message = (
+        f"The embedder cannot tell {alike} of the {distinct_} distinct answers from others that say something "
+        "else (characters unknown to it, or equal as far as it reads): they count as agreement."
+    )
+    return [Warning("indistinct_answers", message)]
 
 
 def _finish(score: Score, warnings: list[Warning], command: ScoreCommand, marks: Stopwatch) -> Score:
