@@ -147,7 +147,8 @@ class WarningOut(BaseModel):
     """Something the caller should know."""
 
     code: str = Field(
-        description="calibration_missing, calibration_mismatch, partial_samples or truncated_samples."
+        description="calibration_missing, calibration_mismatch, partial_samples, truncated_samples or "
+        "indistinct_answers."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from service.domain.calibration import Calibration, CalibrationSource, NoCalibrations, Parameters
 from service.domain.errors import DeadlineExceeded, LLMBadResponse, NotFound, TooFewSamples
 from service.domain.ids import new_id
+from service.domain.indistinct import num_indistinct
 from service.domain.models import (
     EmbedderIdentity,
     Fingerprint,
@@ -33,6 +34,7 @@ TRUNCATED_SHARE = 0.5  # of the answers cut by max_tokens, from which on a score
 EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
 # An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
 INLINE_DISTINCT = 64
+INLINE_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +143,12 @@ class Scorer:
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
         spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
+        alike = await self._alike(texts, vectors)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by)
         score = self._assemble(spectrum_, texts, counts, generation, applied, embedded.made_by)
         marks.lap("spectrum")
         about_answers = [*_partial(generation), *_truncated(generation, command)]
+        about_answers += _indistinct(alike, len(texts))
         return _finish(score, [*about_answers, *warnings], command, marks)
 
     async def _named_calibration(self, choice: str) -> Calibration | None:
@@ -173,6 +177,11 @@ class Scorer:
         if len(counts) <= INLINE_DISTINCT:
             return spectrum(vectors, counts, dimension=dimension)
         return await asyncio.to_thread(spectrum, vectors, counts, dimension=dimension)
+
+    async def _alike(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
+        if _much(texts):
+            return await asyncio.to_thread(num_indistinct, texts, vectors)
+        return num_indistinct(texts, vectors)
 
     def fingerprint(
         self,
@@ -331,6 +340,21 @@ def _truncated(generation: Generation, command: ScoreCommand) -> list[Warning]:
         "Allow more tokens, or have the model answer more briefly."
     )
     return [Warning("truncated_samples", message)]
+
+
+def _much(texts: Sequence[str]) -> bool:
+    """Tell whether comparing the texts would hold the event loop up."""
+    return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
+
+
+def _indistinct(alike: int, distinct_: int) -> list[Warning]:
+    if not alike:
+        return []
+    message = (
+        f"The embedder cannot tell {alike} of the {distinct_} distinct answers from others that say "
+        "something else (characters unknown to it, or equal as far as it reads): they count as agreement."
+    )
+    return [Warning("indistinct_answers", message)]
 
 
 def _finish(score: Score, warnings: list[Warning], command: ScoreCommand, marks: Stopwatch) -> Score:

@@ -1,0 +1,76 @@
+"""Answers that the embedder cannot tell apart."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.adapters.fakes import FakeEmbedder, FakeLLM
+from service.adapters.sentence_transformer import SentenceTransformerEmbedder
+from service.adapters.weights import find
+from service.adapters.weights_table import MINILM
+from service.domain.indistinct import essence, num_indistinct
+from service.domain.scoring import Score, ScoreCommand, Scorer
+
+WEIGHTS = Path(
+    os.environ.get("EIGENCAL_TEST_WEIGHTS_DIR", Path(__file__).resolve().parents[3] / "data/weights")
+)
+SAME, OTHER = [1.0, 0.0], [0.0, 1.0]
+
+
+def count(*pairs: tuple[str, list[float]]) -> int:
+    texts, vectors = zip(*pairs, strict=True)
+    return num_indistinct(texts, np.array(vectors, dtype=np.float32))
+
+
+def test_different_texts_with_one_vector_are_counted() -> None:
+    assert count(("👍", SAME), ("👎", SAME), ("Paris", OTHER)) == 2
+    assert count(("yes", SAME), ("no", OTHER)) == 0
+
+
+@pytest.mark.parametrize(
+    "texts", [("Paris", "paris."), ("café", "CAFE"), ("New  York", "new york!"), ("Straße", "STRASSE")]
+)
+def test_spellings_of_one_answer_are_no_fault(texts: tuple[str, str]) -> None:
+    assert count((texts[0], SAME), (texts[1], SAME)) == 0
+
+
+def test_symbols_are_what_is_said() -> None:
+    assert len({essence(text) for text in ("👍", "👎", "C", "C++", "5 €", "5 $")}) == 6
+
+
+def test_empty_answers_are_told_apart_from_all_others() -> None:
+    samples = ("", "a", "b")
+    score = asyncio.run(Scorer(FakeLLM(), FakeEmbedder()).score(ScoreCommand(samples=samples)))
+    assert "indistinct_answers" not in [warning.code for warning in score.warnings]
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize(
+    ("samples", "warned"),
+    [
+        (("👍", "👎"), True),
+        (("the same beginning " * 200 + "yes", "the same beginning " * 200 + "no"), True),
+        (("Paris", "paris", "PARIS"), False),
+        (("Paris", "Rome", "the capital is Rome"), False),
+    ],
+    ids=["emoji", "long beginnings", "case", "words"],
+)
+def test_a_real_embedder_and_the_warning(samples: tuple[str, ...], warned: bool) -> None:
+    if find(MINILM, WEIGHTS) is None:
+        pytest.skip(f"no {MINILM}: python -m service weights fetch {MINILM}")
+
+    async def scored() -> Score:
+        embedder = SentenceTransformerEmbedder(MINILM, cache_dir=WEIGHTS, device="cpu", threads=1)
+        await embedder.start()
+        try:
+            return await Scorer(FakeLLM(), embedder).score(ScoreCommand(samples=samples))
+        finally:
+            await embedder.stop()
+
+    score = asyncio.run(scored())
+    assert ("indistinct_answers" in [warning.code for warning in score.warnings]) == warned
+    if warned:
+        assert score.raw.lambda_max == pytest.approx(1.0)
