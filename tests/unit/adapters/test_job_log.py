@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ async def test_a_job_taken_over_is_told(tmp_path: Path, caplog: pytest.LogCaptur
         async def enqueue(self, job_id: str) -> None:
             pass
 
-    async with worker(url, log, name="first", slow_s=0.2) as process:
+    async with worker(url, log, name="first", slow_s=2.0) as process:
         async with replica(url, "outside", FakeLLM(), engine=Idle()) as outside:
             job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
             await until_asked(log, 3)
@@ -96,4 +97,4 @@ async def test_a_job_taken_over_is_told(tmp_path: Path, caplog: pytest.LogCaptur
         last = await ended(made, job)
         await until(caplog, f"job {job.id} succeeded: calibration {last.calibration_id}. ")
     assert f"job {job.id}: nobody seems to run it, it is taken over" in caplog.messages
-    assert f"job {job.id} goes on: draw, claim 2 by second" in caplog.messages
+    assert re.search(rf"job {job.id} goes on: draw, claim \d+ by second", caplog.text)
