@@ -398,6 +398,26 @@ async def test_one_that_is_activated_during_the_fit_has_to_be_beaten(
     assert (report["decision"]["against"], report["decision"]["activated"]) == (first.id, False)
 
 
+async def test_one_that_is_activated_after_the_comparison_has_to_be_beaten_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another replica or an operator, in the moment before the job ends."""
+    first, _ = await bench.run(made_rows(), CalibrateOptions(activate="never"))
+    succeed, tries = bench.jobs.succeed, []
+
+    async def late(*given: Any, **more: Any) -> None:
+        if not tries:
+            await bench.calibrations.activate(first.id)
+        tries.append(more["activate"])
+        await succeed(*given, **more)
+
+    monkeypatch.setattr(bench.jobs, "succeed", late)
+    _, report = await bench.run(made_rows())
+    assert tries == [True, False]
+    assert (report["decision"]["against"], report["decision"]["activated"]) == (first.id, False)
+    assert bench.calibrations.any_active() == [first]
+
+
 async def test_an_embedder_that_changes_on_the_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     embed, other = bench.embedder.embed, replace(bench.embedder.identity, revision="2")
 
