@@ -351,8 +351,8 @@ def _indistinct(alike: int, distinct_: int) -> list[Warning]:
     if not alike:
         return []
     message = (
-        f"The embedder cannot tell {alike} of the {distinct_} distinct answers from others that say "
-        "something else (characters unknown to it, or equal as far as it reads): they count as agreement."
+        f"The embedder cannot tell {alike} of the {distinct_} distinct answers from others that say other "
+        "things (characters unknown to it, or texts equal as far as it reads): they count as agreement."
     )
     return [Warning("indistinct_answers", message)]
 
