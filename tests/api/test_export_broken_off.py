@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from pathlib import Path
 
 import httpx
@@ -25,6 +26,15 @@ async def calibrated(http: httpx.AsyncClient) -> str:
     return str((await http.get(f"/jobs/{job['id']}")).json()["calibration_id"])
 
 
+def narrow(port: int) -> socket.socket:
+    """Return a connection that takes little before it is read from."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.connect(("127.0.0.1", port))
+    made.setblocking(False)
+    return made
+
+
 async def test_an_export_that_meets_a_delete(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -34,7 +44,7 @@ async def test_an_export_that_meets_a_delete(
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http,
     ):
         made = await calibrated(http)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        reader, writer = await asyncio.open_connection(sock=narrow(port), limit=1024)
         writer.write(f"GET /calibrations/{made}/data HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200")

@@ -64,7 +64,7 @@ def test_a_service_with_other_settings_leaves_a_job_alone(url: str, tmp_path: Pa
             before = len(asked(server))
             waits = other.until(job, lambda state: "Waits for a service with the settings" in state["note"])
             assert waits["state"] == "running"
-            assert "differ: sampling.temperature." in waits["note"]
+            assert "differ: messages_sampling.temperature, sampling.temperature." in waits["note"]
             assert len(asked(server)) == before
             with service(url, server, tmp_path, sampling_temperature="0.7") as third:
                 ended = third.ended(job)
