@@ -59,10 +59,10 @@ examples: $(VENV)/.installed-dev
 
 # The embedded model's answers to the bundled questions, from the service that `make run` has left.
 record-devset: $(VENV)/.installed
-	$(PY) -m service.demo_data.record
+	$(PY) -m tools.record_demo
 
 openapi: $(VENV)/.installed-dev
-	$(PY) -m service openapi --commit clients
+	$(PY) -m tools.contract
 
 $(VLLM_VENV)/.installed: constraints.txt
 	$(PYTHON) -m venv $(VLLM_VENV)

@@ -14,8 +14,8 @@ import httpx
 
 from benchmarks.overhead import QUESTIONS
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.adapters.embedded_weights import converted_model
-from service.adapters.prompting import FEW_SHOT
+from service.adapters.embedded_llm.gguf import converted_model
+from service.adapters.llm.prompting import FEW_SHOT
 
 CALLERS, SCORES, PAIRS = 8, 40, 2
 

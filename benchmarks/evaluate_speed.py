@@ -14,14 +14,14 @@ import time
 import numpy as np
 
 from benchmarks.spectral_worlds import DIMENSION, prompts
-from service.domain.evaluation.bench import Bench
-from service.domain.evaluation.running import Inputs, run_all
-from service.domain.evaluation.sampling_temperature import not_drawn
-from service.domain.evaluation.split import Split, make_split
-from service.domain.job_store import StoredRow
-from service.domain.jobs import DevRow
-from service.domain.material import Material
+from service.domain.calibrating.material import Material
+from service.domain.jobs.model import DevRow
+from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw
+from service.domain.study.bench import Bench
+from service.domain.study.experiments.sampling_temperature import not_drawn
+from service.domain.study.running import Inputs, run_all
+from service.domain.study.split import Split, make_split
 from service.report.evaluation import evaluation_figures
 
 SAMPLES = 20

@@ -4,10 +4,10 @@ import sys
 
 import uvicorn
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.memory_store import MemoryStore
 
 # Ten distinct answers of twenty: what the recorded TriviaQA answers show.
 ANSWERS = [f"answer {i if i < 10 else 0}" for i in range(20)]

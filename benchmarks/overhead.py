@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.adapters.embedded_weights import converted_model
-from service.adapters.prompting import FEW_SHOT
+from service.adapters.embedded_llm.gguf import converted_model
+from service.adapters.llm.prompting import FEW_SHOT
 
 QUESTIONS = [
     "What is the capital of Spain?", "Who painted the Mona Lisa?", "Which planet is the largest?",

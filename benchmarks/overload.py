@@ -21,10 +21,10 @@ import uvicorn
 
 from benchmarks.load import request
 from benchmarks.processes import PYTHON, free_port, running, wait_for
-from service.adapters.fakes import FakeEmbedder
-from service.adapters.memory_store import MemoryStore
-from service.app import build_llm, create_app
+from service.app.factory import build_llm, create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder
+from tests.support.memory_store import MemoryStore
 
 FACTORS = (1.25, 4, 10, 30)
 ANSWER_S, DEADLINE_MS, HUNG_S = 1.0, 1500, 30.0

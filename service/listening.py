@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from service.api.connection import Bounds, bounded_protocol
+from service.api.http.connection import Bounds, bounded_protocol
 
 log = logging.getLogger("uvicorn.error")
 

@@ -1,4 +1,4 @@
-"""The error tree. Each class has a stable `code`; `service.api.problems` maps codes to HTTP status.
+"""The error tree. Each class has a stable `code`; `service.api.http.problems` maps codes to HTTP status.
 
 EigencalError
 ├── InvalidRequest            what the caller sent does not fit

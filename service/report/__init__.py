@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from service.domain.evaluation.model import Results
-from service.domain.report_model import Report
+from service.domain.study.model import Results
+from service.domain.study.report_model import Report
 from service.report import page
 
 __all__ = ["render"]

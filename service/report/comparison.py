@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.domain.report_model import Estimate, ServedRow
+from service.domain.study.report_model import Estimate, ServedRow
 from service.report.words import MISSING, between, number
 
 NO_CLASSES = "all answers right, or all wrong"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.domain.evaluation.model import Experiment, Results
+from service.domain.study.model import Experiment, Results
 from service.report import evaluation_curves as curves
 from service.report import evaluation_forests as forests
 from service.report import evaluation_panels as panels

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from service.domain.evaluation.model import Experiment, Row
+from service.domain.study.model import Experiment, Row
 from service.report.drawing import GREY, LOOKS, WIDE, Look, Plot, draw
 from service.report.words import MAPS, number
 

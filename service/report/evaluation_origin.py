@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from service.domain.evaluation.provenance import AnswersPart, FilePart, Provenance
+from service.domain.study.provenance import AnswersPart, FilePart, Provenance
 from service.report.words import fingerprint_rows, when
 
 SPLITS = {"dev": "Dev", "test": "Test"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from service.domain.evaluation.model import Experiment, Row
+from service.domain.study.model import Experiment, Row
 from service.report.drawing import GREY, LIGHT, LOOKS, Plot, draw
 from service.report.evaluation_curves import column, figure
 from service.report.words import MAPS, number

@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.domain.evaluation.model import Experiment, Row, Value
+from service.domain.study.model import Experiment, Row, Value
 from service.report.words import MAPS, number
 
 # Experiments whose rows are few enough to read, and their columns.

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from service.domain.evaluation.model import MAPS as MAP_NAMES
-from service.domain.evaluation.model import Experiment
+from service.domain.study.model import MAPS as MAP_NAMES
+from service.domain.study.model import Experiment
 from service.report.evaluation_curves import figure
 from service.report.words import MAPS, number
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from service.domain.report_model import CalibrationPart, FitPart, Report, ServedRow
+from service.domain.study.report_model import CalibrationPart, FitPart, Report, ServedRow
 from service.report import plots, words
 from service.report.comparison import compare
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from service.domain.report_model import (
+from service.domain.study.report_model import (
     Bin,
     ParametersAt,
     RejectionCurve,

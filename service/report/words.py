@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 
-from service.domain.report_model import Band, Estimate
+from service.domain.study.report_model import Band, Estimate
 
 MISSING = "—"
 MAPS = {"raw": "Raw", "temperature": "Temperature", "depolarized": "Depolarized", "active": "Active before"}

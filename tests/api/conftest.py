@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.memory_store import MemoryStore
 
 Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 

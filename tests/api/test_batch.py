@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
-from service.api.score import batch_lines
+from service.api.routes.score import batch_lines
 from service.app import create_app
 from service.domain.errors import LLMUnavailable
 from service.settings import Settings
 from tests.api.conftest import Client
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -14,19 +14,19 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.adapters.memory_store import MemoryCalibrations, MemoryJobs
-from service.api import calibrations, jobs
-from service.api.accept import prefers_html
-from service.api.auth import Keys
-from service.api.calibration_deps import CalibrationServices
-from service.api.calibration_schemas import CalibrateForm, CalibrateRequest, CalibrationOut, JobOut
-from service.api.middleware import RequestContext
-from service.api.openapi import document
-from service.api.problems import Problem, install
-from service.domain.devdata import UploadLimits, read_file
-from service.domain.jobs import CalibrateOptions, JobError
+from service.api.http.auth import Keys
+from service.api.http.middleware import RequestContext
+from service.api.http.negotiation import prefers_html
+from service.api.http.openapi import document
+from service.api.http.problems import Problem, install
+from service.api.routes import calibrations, jobs
+from service.api.routes.calibration_deps import CalibrationServices
+from service.api.routes.calibration_schemas import CalibrateForm, CalibrateRequest, CalibrationOut, JobOut
+from service.domain.devdata.reader import UploadLimits, read_file
+from service.domain.jobs.model import CalibrateOptions, JobError
 from tests.support.calibrations import calibration, rows
 from tests.support.live import served
+from tests.support.memory_store import MemoryCalibrations, MemoryJobs
 
 pytestmark = pytest.mark.anyio
 OPTIONS = CalibrateOptions()
@@ -679,7 +679,7 @@ async def test_the_document_names_every_schema_it_uses(world: World) -> None:
 
 
 async def test_examples_fit_their_schemas() -> None:
-    from service.api.calibration_examples import CALIBRATION, JOB
+    from service.api.routes.calibration_examples import CALIBRATION, JOB
 
     assert JobOut.model_validate(JOB).model_dump(mode="json") == JOB
     assert CalibrationOut.model_validate(CALIBRATION).model_dump(mode="json") == CALIBRATION

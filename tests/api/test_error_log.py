@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from service.adapters.fakes import FakeLLM
-from service.api import error_log
-from service.api.error_log import ErrorLog
-from service.api.problems import EXAMPLES
+from service.api.http import error_log
+from service.api.http.error_log import ErrorLog
+from service.api.http.problems import EXAMPLES
 from service.domain.errors import LLMError, LLMUnavailable, Overloaded
 from tests.api.conftest import Client
+from tests.support.fakes import FakeLLM
 
 pytestmark = pytest.mark.anyio
 PROMPT = "What is the launch code of the lighthouse?"

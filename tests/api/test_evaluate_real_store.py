@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
 
 pytestmark = pytest.mark.anyio
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")

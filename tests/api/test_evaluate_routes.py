@@ -10,15 +10,15 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.adapters.memory_store import MemoryCalibrations, MemoryJobs
-from service.api import evaluations, jobs
-from service.api.auth import Keys
-from service.api.calibration_deps import CalibrationServices
-from service.api.calibration_schemas import EvaluateForm, EvaluateRequest
-from service.api.middleware import UPLOAD_PATHS, RequestContext
-from service.api.openapi import document
-from service.api.problems import Problem, install
-from service.domain.devdata import UploadLimits
+from service.api.http.auth import Keys
+from service.api.http.middleware import UPLOAD_PATHS, RequestContext
+from service.api.http.openapi import document
+from service.api.http.problems import Problem, install
+from service.api.routes import evaluations, jobs
+from service.api.routes.calibration_deps import CalibrationServices
+from service.api.routes.calibration_schemas import EvaluateForm, EvaluateRequest
+from service.domain.devdata.reader import UploadLimits
+from tests.support.memory_store import MemoryCalibrations, MemoryJobs
 
 pytestmark = pytest.mark.anyio
 

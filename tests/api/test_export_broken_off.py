@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 
 ROWS, ANSWERS = 300, ["a", "b", "a", "c"]

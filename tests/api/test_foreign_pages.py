@@ -5,11 +5,11 @@ from typing import Any
 import httpx
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 JSON = {"Content-Type": "application/json"}

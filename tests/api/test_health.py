@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
 from tests.api.conftest import Client
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

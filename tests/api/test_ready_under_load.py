@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.adapters import http_embedder
-from service.adapters.memory_store import MemoryStore
+from service.adapters.embedder import http as http_embedder
 from service.app import create_app
 from service.settings import Settings
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.live import served
+from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import OpenAIServer
 
 pytestmark = pytest.mark.anyio

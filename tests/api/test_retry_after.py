@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from service.adapters.fakes import FakeLLM
 from service.domain.errors import LLMUnavailable
 from tests.api.conftest import Client
+from tests.support.fakes import FakeLLM
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from anyio import fail_after, to_thread
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.domain.calibration import Calibration, NoCalibrations, Parameters
 from service.domain.errors import EmbedderUnavailable, LLMError, LLMUnavailable, ModelNotFound, Overloaded
 from service.domain.models import caller_fingerprint, service_fingerprint
 from tests.api.conftest import Client
+from tests.support.fakes import FakeEmbedder, FakeLLM
 
 pytestmark = pytest.mark.anyio
 ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}

@@ -10,14 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from service.adapters.fakes import FakeEmbedder
-from service.adapters.llm_http import HttpLanguageModel
-from service.adapters.memory_store import MemoryStore
+from service.adapters.llm.openai_server import HttpLanguageModel
 from service.app import create_app, defaults_of, own_keys
 from service.domain.models import Generation, service_fingerprint
-from service.domain.scoring import ScoreCommand
+from service.domain.scoring.scorer import ScoreCommand
 from service.settings import Settings
 from tests.api.test_score import Active, calibration
+from tests.support.fakes import FakeEmbedder
+from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, answers, raw, status
 
 pytestmark = pytest.mark.anyio

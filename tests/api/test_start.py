@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
-from service.adapters.wheels import WeightsError
-from service.app import build_embedder, create_app, defaults_of, own_keys
+from service.adapters.weights.wheels import WeightsError
+from service.app.factory import build_embedder, create_app, defaults_of, own_keys
 from service.domain.errors import StoreUnavailable
-from service.domain.scoring import Scorer
+from service.domain.scoring.scorer import Scorer
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.memory_store import MemoryStore
 
 
 async def said(tmp_path: Path, error: Exception) -> str:

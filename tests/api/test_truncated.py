@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from service.adapters.fakes import FakeEmbedder
-from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
+from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import Exchange, OpenAIServer, completion
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.adapters.fakes import FakeEmbedder
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder
 
 pytestmark = pytest.mark.anyio
 Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]

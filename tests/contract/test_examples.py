@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from service.api.openapi import recorded
-from service.api.problems import EXAMPLES, STATUS
-from service.api.score_schemas import ScoreRequest, ScoreResponse
+from service.api.http.openapi import recorded
+from service.api.http.problems import EXAMPLES, STATUS
+from service.api.routes.score_schemas import ScoreRequest, ScoreResponse
 
 RECORDED = recorded("examples.json")
 

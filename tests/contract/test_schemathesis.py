@@ -3,10 +3,10 @@
 import schemathesis
 from hypothesis import HealthCheck, settings
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.memory_store import MemoryStore
 
 KEY = "of-the-test"
 # Data that break the schema by their size are refused as too large: a refusal like the others.

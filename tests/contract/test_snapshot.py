@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service import __version__
-from service.contract import UnbumpedError, commit, contract_hash, contract_text
+from tools.contract import UnbumpedError, commit, contract_hash, contract_text
 
 CLIENTS = Path(__file__).parents[2] / "clients"
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.adapters.embedded_weights import converted_model
-from service.adapters.prompting import FEW_SHOT
+from service.adapters.embedded_llm.gguf import converted_model
+from service.adapters.llm.prompting import FEW_SHOT
 
 WEIGHTS = ROOT / "data" / "weights"
 VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
-from service.api.score_schemas import ScoreRequest
+from service.api.routes.score_schemas import ScoreRequest
 from service.app import create_app
 from service.settings import Settings
 from tests.support.browser import PATIENCE_S, Page, browser_page
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.browser
 # By name of the schema, the type that the page shows beside it.

@@ -9,13 +9,13 @@ import pytest
 from fastapi import FastAPI
 from starlette.responses import HTMLResponse
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.report import render
 from service.settings import Settings
 from tests.support.browser import Page, browser_page
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.memory_store import MemoryStore
 from tests.support.reports import small_report
 
 pytestmark = pytest.mark.browser

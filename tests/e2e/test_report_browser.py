@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.api.calibration_examples import CALIBRATION
-from service.api.health import PATHS
-from service.domain.drawing import Serving
+from service.api.routes.calibration_examples import CALIBRATION
+from service.api.routes.health import PATHS
+from service.domain.jobs.drawing import Serving
 from service.domain.models import Sampling
-from service.evaluate_command import evaluate
-from service.evaluate_gather import Parts, Plan
+from service.evaluate.command import evaluate
+from service.evaluate.gather import Parts, Plan
 from service.report import render
 from service.report.pages import calibrations, home
 from tests.support.browser import Page, browser_page
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import small_report
 from tests.unit.evaluation.worlds import rows, write
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.jobs import CalibrateOptions
+from service.domain.jobs.model import CalibrateOptions
 from tests.support.calibrations import calibration
 from tests.support.job_worker import dev_rows
 from tests.support.postgres import Cluster, cluster

@@ -10,12 +10,12 @@ import pytest
 from fastapi import FastAPI
 from starlette.responses import StreamingResponse
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
-from service.api.connection import Bounds
+from service.api.http.connection import Bounds
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 QUICK = Bounds(max_head_bytes=4096, receive_timeout_s=0.4, body_step_bytes=16, linger_s=0.2)

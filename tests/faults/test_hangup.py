@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from service.adapters.fakes import FakeEmbedder
-from service.adapters.llm_http import HttpLanguageModel
-from service.adapters.memory_store import MemoryStore
+from service.adapters.llm.openai_server import HttpLanguageModel
 from service.app import create_app
 from service.domain.errors import DeadlineExceeded, EigencalError, Overloaded
 from service.domain.models import GenerationRequest, Sampling
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
+from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, after, answers, hang
 
 SLOTS = 8

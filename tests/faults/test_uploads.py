@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
-from service.api import uploads
-from service.api.upload_threads import UploadThreads
+from service.api.http import uploads
+from service.api.http.upload_threads import UploadThreads
 from service.app import create_app
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 FILE = b"".join(b'{"prompt":"Q%d?","reference":"yes"}\n' % i for i in range(40))

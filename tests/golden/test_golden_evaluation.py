@@ -5,19 +5,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.domain.evaluation.bench import Bench
-from service.domain.evaluation.constant import constant
-from service.domain.evaluation.correctness import auroc
-from service.domain.evaluation.depolarized import depolarized
-from service.domain.evaluation.diagrams import algorithm1_diagram, naive, projection
-from service.domain.evaluation.likelihoods import recorded as recorded_likelihoods
-from service.domain.evaluation.reliability import Readings
-from service.domain.evaluation.split import Split, make_split
-from service.domain.evaluation.temperature import temperature
-from service.domain.job_store import StoredRow
-from service.domain.jobs import DevRow
-from service.domain.material import assemble
+from service.domain.calibrating.material import assemble
+from service.domain.jobs.model import DevRow
+from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw
+from service.domain.study.bench import Bench
+from service.domain.study.experiments.constant import constant
+from service.domain.study.experiments.correctness import auroc
+from service.domain.study.experiments.diagrams import algorithm1_diagram, naive, projection
+from service.domain.study.experiments.maps import depolarized, temperature
+from service.domain.study.experiments.reliability import Readings
+from service.domain.study.likelihoods import recorded as recorded_likelihoods
+from service.domain.study.split import Split, make_split
 
 pytestmark = pytest.mark.shared
 SERVED = {

@@ -9,11 +9,11 @@ import httpx
 import numpy as np
 import pytest
 
-from service.adapters.fakes import FakeLLM
 from service.app import create_app
 from service.settings import Settings
 from service.spectral.gram import reference_alignment, spectrum
 from service.spectral.reliability import projection_reliability
+from tests.support.fakes import FakeLLM
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.mpnet, pytest.mark.shared, pytest.mark.anyio]

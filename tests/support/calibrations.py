@@ -6,7 +6,7 @@ from itertools import count
 
 from service.domain.calibration import Calibration, Parameters
 from service.domain.ids import new_id
-from service.domain.jobs import DevRow
+from service.domain.jobs.model import DevRow
 from service.domain.models import Fingerprint, Message
 
 NASTY = 'quote " newline \n nul \x00 emoji \U0001f600 \\ end'

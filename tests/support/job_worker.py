@@ -14,22 +14,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from service.adapters.alike import Alike
-from service.adapters.dbos_engine import DbosEngine
-from service.adapters.durable_jobs import DurableJobs
-from service.adapters.fakes import FakeEmbedder, FakeLLM, last_user_text
-from service.adapters.job_engine import JobEngine
+from service.adapters.jobs.alike import Alike
+from service.adapters.jobs.dbos_engine import DbosEngine
+from service.adapters.jobs.durable import DurableJobs
+from service.adapters.jobs.engine import JobEngine
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
 from service.adapters.store.urls import jobs_url
-from service.domain.calibrating import Calibrator
-from service.domain.drawing import Drawer, Serving
-from service.domain.evaluating import ByKind, Evaluator
-from service.domain.jobs import DevRow
-from service.domain.material import Embedding
+from service.domain.calibrating.calibrator import Calibrator
+from service.domain.calibrating.material import Embedding
+from service.domain.jobs.drawing import Drawer, Serving
+from service.domain.jobs.model import DevRow
+from service.domain.jobs.patience import Patience
+from service.domain.jobs.setup import Setup
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling
-from service.domain.patience import Patience
 from service.domain.ports import LanguageModel
-from service.domain.setup import Setup
+from service.domain.study.evaluator import ByKind, Evaluator
+from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 
 NUM_SAMPLES = 6
 ANSWERS = ("Paris", "Lyon", "Paris", "Nice", "Paris", "")

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from service.api.connection import Bounds
+from service.api.http.connection import Bounds
 from service.listening import configured
 
 

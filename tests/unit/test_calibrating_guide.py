@@ -4,12 +4,12 @@ import io
 import re
 from pathlib import Path
 
-from service.api.calibration_schemas import OptionsIn
-from service.domain import reporting
-from service.domain.devdata import UploadLimits, read_file
-from service.domain.devdata_rows import KNOWN_FIELDS
-from service.domain.jobs import FEW_ROWS, MIN_USABLE_ROWS, DevRow
+from service.api.routes.calibration_schemas import OptionsIn
+from service.domain.devdata.reader import UploadLimits, read_file
+from service.domain.devdata.rows import KNOWN_FIELDS
+from service.domain.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow
 from service.domain.models import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
+from service.domain.study import reporting
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
 

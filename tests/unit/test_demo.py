@@ -12,21 +12,21 @@ import httpx
 import pytest
 from rich.console import Console
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
-from service.adapters.prompting import FEW_SHOT
-from service.app import build_llm, create_app, defaults_of
+from service.adapters.llm.prompting import FEW_SHOT
+from service.app.factory import build_llm, create_app, defaults_of
 from service.demo import BackgroundService, DemoError, Target
 from service.demo.background import _is_service
 from service.demo.calibrate import calibrate, dev_data
 from service.demo.http import Http
 from service.demo.tour import CERTAIN, UNKNOWABLE, walk
 from service.demo_data import QUESTIONS, RECORDED, recorded_fit
-from service.demo_data.record import record
-from service.domain.devdata import read_file
-from service.domain.jobs import DevRow, JobError, JobState
+from service.domain.devdata.reader import read_file
+from service.domain.jobs.model import DevRow, JobError, JobState
 from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.memory_store import MemoryStore
+from tools.record_demo import record
 
 
 @pytest.fixture

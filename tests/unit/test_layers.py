@@ -1,4 +1,4 @@
-"""The layers: spectral <- domain <- {adapters, api, report} <- app. Nothing points the other way."""
+"""The layers: spectral <- domain <- {adapters, api, report, evaluate} <- app <- cli, and not the other way."""
 
 import ast
 import subprocess
@@ -8,14 +8,38 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SERVICE = ROOT / "service"
+# What each package, and each module beside them, may import of the service; "": the version alone.
 ALLOWED = {
     "spectral": {"spectral"},
     "domain": {"domain", "spectral"},
     "adapters": {"adapters", "domain", "spectral"},
-    "api": {"api", "domain", "spectral", ""},  # "": the package itself, for its version
+    "api": {"api", "domain", "spectral", ""},
     "report": {"report", "domain", "spectral"},
+    "evaluate": {"evaluate", "adapters", "report", "domain", "spectral"},
+    "settings": {"settings"},
+    "app": {"app", "settings", "adapters", "api", "report", "domain", "spectral", ""},
+    "listening": {"listening", "api"},
+    "demo_data": {"demo_data", "domain"},
+    "demo": {"demo", "demo_data"},
+    "cli": {
+        "cli",
+        "app",
+        "settings",
+        "listening",
+        "evaluate",
+        "adapters",
+        "api",
+        "demo",
+        "demo_data",
+        "domain",
+        "",
+    },
+    "__main__": {"cli"},
+    "__init__": set[str](),
 }
-FILES = [path for layer in ALLOWED for path in sorted((ROOT / "service" / layer).rglob("*.py"))]
+MOST_FILES = 14  # in one folder, but for the mathematics
+FILES = sorted(SERVICE.rglob("*.py"))
 
 
 def imported(path: Path) -> set[str]:
@@ -27,26 +51,40 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             names.add(node.module or "")
-    return {name for name in names if name.split(".")[0] in ("service", "eigencal")}
+    return {
+        name
+        for name in names
+        if name.split(".")[0] in ("service", "eigencal", "tools", "tests", "benchmarks")
+    }
+
+
+def layer_of(path: Path) -> str:
+    """Return the package of a file, or its own name where it stands beside the packages."""
+    first, *more = path.relative_to(SERVICE).parts
+    return first if more else path.stem
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_dependencies_point_one_way(path: Path) -> None:
-    layer = path.relative_to(ROOT / "service").parts[0]
-    targets = {(*name.split("."), "")[1] for name in imported(path)}
-    assert targets <= ALLOWED[layer], f"{layer} may not import {targets - ALLOWED[layer]}"
+    names = imported(path)
+    assert {name.split(".")[0] for name in names} <= {"service"}, "what is shipped needs nothing beside it"
+    targets = {(*name.split("."), "")[1] for name in names}
+    assert targets <= ALLOWED[layer_of(path)], f"may not import {targets - ALLOWED[layer_of(path)]}"
 
 
-def test_the_client_never_imports_the_service() -> None:
-    for path in (ROOT / "clients").rglob("*.py"):
-        assert not {name for name in imported(path) if name.startswith("service")}, path
+def test_every_package_is_known() -> None:
+    assert {layer_of(path) for path in FILES} == set(ALLOWED)
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in FILES}), ids=lambda path: str(path.name))
+def test_a_room_shows_what_it_holds(folder: Path) -> None:
+    if folder != SERVICE / "spectral":
+        assert len(list(folder.glob("*.py"))) <= MOST_FILES
 
 
 def test_settings_are_read_in_one_place() -> None:
-    readers = {"service/app.py", "service/cli.py", "service/contract.py", "service/settings_table.py"}
-    for path in (ROOT / "service").rglob("*.py"):
-        if "service.settings" in imported(path):
-            assert str(path.relative_to(ROOT)) in readers, path
+    readers = {path for path in FILES if "service.settings" in imported(path)}
+    assert {layer_of(path) for path in readers} == {"app", "cli"}
 
 
 def test_importing_the_app_loads_nothing_heavy() -> None:

@@ -8,18 +8,18 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from service.adapters.fakes import FakeEmbedder
-from service.app import build_llm, defaults_of, own_keys
+from service.app.factory import build_llm, defaults_of, own_keys
 from service.cli import cli
-from service.domain.scoring import Scorer
+from service.domain.scoring.scorer import Scorer
 from service.settings import Settings, strangers
-from service.settings_table import table
+from tests.support.fakes import FakeEmbedder
+from tools.settings_table import table
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_documented_table_is_the_real_one() -> None:
-    assert table() in (ROOT / "docs" / "operating.md").read_text(), "run: python -m service settings"
+    assert table() in (ROOT / "docs" / "operating.md").read_text(), "run: python -m tools.settings_table"
 
 
 def test_every_setting_named_anywhere_exists() -> None:

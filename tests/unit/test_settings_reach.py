@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from service import app as wiring
 from service import listening
-from service.adapters import embedded_llm, http_embedder, llm_client, llm_http, persistence
-from service.adapters import sentence_transformer as local
+from service.adapters.embedded_llm import model as embedded_llm
+from service.adapters.embedder import http as http_embedder
+from service.adapters.embedder import local
+from service.adapters.llm import client as llm_client
+from service.adapters.llm import openai_server as llm_http
+from service.app import factory as wiring
+from service.app import persistence
 from service.cli import cli
 from service.settings import PREFIX, Settings
 

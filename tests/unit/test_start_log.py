@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from service import start_log
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.memory_store import MemoryStore
 from service.adapters.store.urls import shown, store_url
-from service.app import create_app
+from service.app import create_app, start_log
+from service.app.start_log import StartLog, shown_url
 from service.domain.errors import EmbedderUnavailable
 from service.domain.models import EmbedderIdentity
 from service.settings import Settings
-from service.start_log import StartLog, shown_url
 from tests.support.calibrations import calibration
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from service.adapters.store.rows import read_rows
 from service.adapters.store.tables import activations, calibrations, dev_rows, reports
 from service.domain.calibration import Calibration
 from service.domain.errors import Conflict
-from service.domain.jobs import CalibrationRecord, DevRow
+from service.domain.jobs.model import CalibrationRecord, DevRow
 from service.domain.models import SERVICE
 
 _REMEMBERED = 256
@@ -63,7 +63,7 @@ def _record(found: RowMapping) -> CalibrationRecord:
 
 
 class SqlCalibrations:
-    """Implements `service.domain.jobs.CalibrationStore`.
+    """Implements `service.domain.jobs.model.CalibrationStore`.
 
     `own_keys` returns the fingerprint keys of the present set-up: those come first in `list_active`.
     """

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy.engine import RowMapping
 
 from service.domain.calibration import Calibration, Parameters
-from service.domain.job_store import StoredRow
-from service.domain.jobs import CalibrateOptions, DevRow, Job, JobError
+from service.domain.jobs.model import CalibrateOptions, DevRow, Job, JobError
+from service.domain.jobs.store import StoredRow
 from service.domain.models import OUTCOME, Draw, Fingerprint, Message
 
 

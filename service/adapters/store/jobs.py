@@ -18,7 +18,9 @@ from service.adapters.store.tables import dev_rows, evaluations, jobs
 from service.domain.calibration import Calibration
 from service.domain.errors import Conflict
 from service.domain.ids import new_id
-from service.domain.job_store import (
+from service.domain.jobs.model import CalibrateOptions, DevRow, Job, JobError, JobStage
+from service.domain.jobs.setup import Setup, differing, setup_key
+from service.domain.jobs.store import (
     ActiveChangedError,
     ClaimedJob,
     Lease,
@@ -26,16 +28,14 @@ from service.domain.job_store import (
     OpenJob,
     StoredRow,
 )
-from service.domain.jobs import CalibrateOptions, DevRow, Job, JobError, JobStage
 from service.domain.models import Draw, Fingerprint
-from service.domain.setup import Setup, differing, setup_key
 
 _OPEN = jobs.c.state.in_(["queued", "running"])
 _FAILED = jobs.c.state == "failed"
 
 
 class SqlJobs:
-    """Implements `service.domain.job_store.JobStore`, and what a job queue needs beside it.
+    """Implements `service.domain.jobs.store.JobStore`, and what a job queue needs beside it.
 
     `setup`: the settings of this service, to which jobs posted here are bound.
     """

@@ -9,7 +9,7 @@ from sqlalchemy.engine import RowMapping
 from service.adapters.store import codec
 from service.adapters.store.database import Database
 from service.adapters.store.tables import dev_rows
-from service.domain.job_store import StoredRow
+from service.domain.jobs.store import StoredRow
 
 _PAGE = 100
 

@@ -13,9 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from service.adapters.store.codec import encode_draws, encode_row
 from service.adapters.store.tables import dev_rows, jobs
 from service.domain.errors import InvalidDevData
-from service.domain.jobs import MIN_USABLE_ROWS, CalibrateOptions, DevRow
+from service.domain.jobs.model import MIN_USABLE_ROWS, CalibrateOptions, DevRow
+from service.domain.jobs.setup import Setup, needs_llm, setup_key
 from service.domain.outcomes import supplied_draws
-from service.domain.setup import Setup, needs_llm, setup_key
 
 _BATCH = 200
 

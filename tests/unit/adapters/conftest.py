@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.weights import find_file
-from service.adapters.weights_table import SMOLLM2
+from service.adapters.weights.fetch import find_file
+from service.adapters.weights.table import SMOLLM2
 
 WEIGHTS = Path(__file__).parents[3] / "data" / "weights"
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from service.adapters import answer_regex
-from service.adapters.llm_http import HttpLanguageModel
-from service.adapters.prompting import PromptShape
+from service.adapters.llm import answer_regex
+from service.adapters.llm.openai_server import HttpLanguageModel
+from service.adapters.llm.prompting import PromptShape
 from service.domain.errors import LLMBadResponse
 from service.domain.models import GenerationRequest, Sampling
 from tests.support.openai_server import OpenAIServer, answers

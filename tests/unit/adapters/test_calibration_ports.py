@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from service.adapters.memory_store import MemoryCalibrations, MemoryJobs
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
 from service.domain.errors import Conflict, InvalidDevData
-from service.domain.jobs import CalibrateOptions, DevRow
+from service.domain.jobs.model import CalibrateOptions, DevRow
 from tests.support.calibrations import calibration, rows
+from tests.support.memory_store import MemoryCalibrations, MemoryJobs
 
 OPTIONS = CalibrateOptions(name="a name")
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.dbos_engine import DbosEngine
-from service.adapters.durable_jobs import DurableJobs
-from service.adapters.job_engine import JobEngine, TaskEngine
+from service.adapters.jobs.dbos_engine import DbosEngine
+from service.adapters.jobs.durable import DurableJobs
+from service.adapters.jobs.engine import JobEngine, TaskEngine
 from service.adapters.store import ActiveCalibrations, Database, SqlJobs
 from service.adapters.store.urls import jobs_url
 from service.domain.errors import Conflict, ModelNotFound, StoreUnavailable
-from service.domain.job_store import ClaimedJob, Lease, LeaseLostError
-from service.domain.jobs import CalibrateOptions, Job, JobError
-from service.domain.setup import Setup
+from service.domain.jobs.model import CalibrateOptions, Job, JobError
+from service.domain.jobs.setup import Setup
+from service.domain.jobs.store import ClaimedJob, Lease, LeaseLostError
 from tests.support.calibrations import calibration, rows
 
 pytestmark = pytest.mark.anyio

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from service.adapters.embedded_llm import EmbeddedLanguageModel
-from service.adapters.embedded_weights import converted_model
-from service.adapters.prompting import FEW_SHOT
-from service.adapters.sampling_loop import Decoding, Row, Sampler, StoppedError
-from service.adapters.weights import WeightsError
-from service.adapters.weights_table import SMOLLM2
+from service.adapters.embedded_llm.gguf import converted_model
+from service.adapters.embedded_llm.model import EmbeddedLanguageModel
+from service.adapters.embedded_llm.sampling_loop import Decoding, Row, Sampler, StoppedError
+from service.adapters.llm.prompting import FEW_SHOT
+from service.adapters.weights.fetch import WeightsError
+from service.adapters.weights.table import SMOLLM2
 from service.domain.errors import DeadlineExceeded, LLMError, LLMUnavailable, ModelNotFound, Overloaded
 from service.domain.models import Generation, GenerationRequest, Message, Sampling
 
@@ -236,7 +236,7 @@ async def overload(llm: EmbeddedLanguageModel, request: GenerationRequest) -> No
 
 
 def test_missing_weights_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.adapters.embedded_weights.find_file", lambda name, cache: None)
+    monkeypatch.setattr("service.adapters.embedded_llm.gguf.find_file", lambda name, cache: None)
     with pytest.raises(WeightsError, match="weights fetch"):
         converted_model(tmp_path)
 

@@ -12,12 +12,12 @@ import httpx
 import numpy as np
 import pytest
 
-from service.adapters.fakes import FakeEmbedder
-from service.adapters.http_embedder import HttpEmbedder
-from service.adapters.sentence_transformer import SentenceTransformerEmbedder
-from service.adapters.weights import find
-from service.adapters.weights_table import MINILM
+from service.adapters.embedder.http import HttpEmbedder
+from service.adapters.embedder.local import SentenceTransformerEmbedder
+from service.adapters.weights.fetch import find
+from service.adapters.weights.table import MINILM
 from service.domain.ports import Embedded, Embedder
+from tests.support.fakes import FakeEmbedder
 
 WEIGHTS = Path(
     os.environ.get("EIGENCAL_TEST_WEIGHTS_DIR", Path(__file__).resolve().parents[3] / "data/weights")

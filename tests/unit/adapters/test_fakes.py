@@ -5,9 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.domain.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
 from service.domain.models import GenerationRequest, Message, Sampling
+from tests.support.fakes import FakeEmbedder, FakeLLM
 
 
 def ask(prompt: str, n: int = 3, **more: object) -> GenerationRequest:

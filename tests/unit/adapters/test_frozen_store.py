@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
 from service.adapters.store.bounded import Bounded
 from service.domain.errors import StoreUnavailable
-from service.domain.scoring import ScoreCommand, Scorer
+from service.domain.scoring.scorer import ScoreCommand, Scorer
 from tests.support.calibrations import calibration
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.postgres import Cluster, cluster
 
 pytestmark = pytest.mark.anyio

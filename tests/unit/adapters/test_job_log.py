@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.fakes import FakeLLM
-from service.adapters.job_engine import TaskEngine
+from service.adapters.jobs.engine import TaskEngine
 from service.domain.errors import LLMError
-from service.domain.job_store import Lease
-from service.domain.jobs import CalibrateOptions, JobStage
-from service.domain.progress import NOTE_AGAIN_S, Progress
+from service.domain.jobs.model import CalibrateOptions, JobStage
+from service.domain.jobs.progress import NOTE_AGAIN_S, Progress
+from service.domain.jobs.store import Lease
+from tests.support.fakes import FakeLLM
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.processes import ended, kill, until_asked, worker
 

@@ -5,9 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from service.adapters.fakes import FakeEmbedder
-from service.adapters.kept_vectors import KeptVectors
 from service.domain.errors import EmbedderUnavailable
+from service.evaluate.kept_vectors import KeptVectors
+from tests.support.fakes import FakeEmbedder
 
 TEXTS = [f"text {i}" for i in range(10)]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm_habits import KEPT_S, MAX_KEPT, Habits
-from service.adapters.llm_http import HttpLanguageModel
-from service.adapters.prompting import PromptShape
+from service.adapters.llm.habits import KEPT_S, MAX_KEPT, Habits
+from service.adapters.llm.openai_server import HttpLanguageModel
+from service.adapters.llm.prompting import PromptShape
 from service.domain.errors import (
     DeadlineExceeded,
     EigencalError,

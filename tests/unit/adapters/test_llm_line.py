@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm_line import JOBS_EVERY, Line, Slot, Ticket
+from service.adapters.llm.line import JOBS_EVERY, Line, Slot, Ticket
 from service.domain.errors import Overloaded
 
 

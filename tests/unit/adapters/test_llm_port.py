@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from service.adapters.embedded_llm import EmbeddedLanguageModel
-from service.adapters.fakes import FakeLLM
-from service.adapters.llm_http import HttpLanguageModel
+from service.adapters.embedded_llm.model import EmbeddedLanguageModel
+from service.adapters.llm.openai_server import HttpLanguageModel
 from service.domain.errors import DeadlineExceeded
 from service.domain.models import GenerationRequest, Message, Sampling
 from service.domain.ports import LanguageModel
+from tests.support.fakes import FakeLLM
 from tests.support.openai_server import OpenAIServer, answers, hang
 
 SHORT = Sampling(temperature=0.7, max_tokens=8, stop=("\n",))

@@ -13,14 +13,14 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
 from service.adapters.store.file import DatabaseFile
 from service.app import create_app
 from service.domain.errors import StoreUnavailable
-from service.domain.jobs import CalibrateOptions
+from service.domain.jobs.model import CalibrateOptions
 from service.settings import Settings
 from tests.support.calibrations import calibration, rows
+from tests.support.fakes import FakeEmbedder, FakeLLM
 
 OPTIONS = CalibrateOptions()
 pytestmark = pytest.mark.anyio

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.adapters.prompting import FEW_SHOT, PromptShape, strip_reasoning
+from service.adapters.llm.prompting import FEW_SHOT, PromptShape, strip_reasoning
 from service.domain.models import GenerationRequest, Message, Sampling
 
 USER = {"role": "user", "content": "Why?"}

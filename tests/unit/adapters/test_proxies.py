@@ -7,9 +7,9 @@ from pathlib import Path
 import certifi
 import pytest
 
+from service.adapters.embedder.http import HttpEmbedder
 from service.adapters.http_clients import tls
-from service.adapters.http_embedder import HttpEmbedder
-from service.adapters.llm_http import HttpLanguageModel
+from service.adapters.llm.openai_server import HttpLanguageModel
 from service.domain.models import GenerationRequest, Sampling
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.openai_server import OpenAIServer

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.adapters.llm_errors import MAX_MESSAGE, told
-from service.adapters.llm_http import HttpLanguageModel
-from service.adapters.redaction import ECHO, MARK, redact
+from service.adapters.llm.errors import MAX_MESSAGE, told
+from service.adapters.llm.openai_server import HttpLanguageModel
+from service.adapters.llm.redaction import ECHO, MARK, redact
 from service.domain.errors import LLMError
 from service.domain.models import GenerationRequest, Message, Sampling
 from tests.support.openai_server import MODEL, OpenAIServer, status

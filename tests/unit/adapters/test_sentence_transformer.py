@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.adapters.chunks import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
-from service.adapters.sentence_models import LoadOptions, Source
-from service.adapters.sentence_transformer import SentenceTransformerEmbedder
-from service.adapters.weights import WeightsError, find
-from service.adapters.weights_table import MINILM, MPNET
+from service.adapters.embedder.chunks import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
+from service.adapters.embedder.local import SentenceTransformerEmbedder
+from service.adapters.embedder.models import LoadOptions, Source
+from service.adapters.weights.fetch import WeightsError, find
+from service.adapters.weights.table import MINILM, MPNET
 from service.domain.errors import EmbedderUnavailable, Overloaded
 from service.domain.models import EmbedderIdentity
 

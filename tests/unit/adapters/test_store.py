@@ -15,10 +15,10 @@ from service.adapters.store.active import make_current
 from service.adapters.store.tables import activations, calibrations, dev_rows, jobs, metadata
 from service.adapters.store.urls import jobs_url, store_url, sync_url
 from service.domain.errors import Conflict, InvalidDevData, StoreUnavailable
-from service.domain.job_store import ActiveChangedError, LeaseLostError
-from service.domain.jobs import CalibrateOptions, DevRow, JobError
+from service.domain.jobs.model import CalibrateOptions, DevRow, JobError
+from service.domain.jobs.setup import Setup
+from service.domain.jobs.store import ActiveChangedError, LeaseLostError
 from service.domain.models import Draw
-from service.domain.setup import Setup
 from tests.support.calibrations import NASTY, calibration, fingerprint, rows
 from tests.support.postgres import Cluster, cluster
 

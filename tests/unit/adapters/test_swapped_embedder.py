@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 import numpy as np
 import pytest
 
-from service.adapters.fakes import FakeLLM
-from service.adapters.http_embedder import HttpEmbedder
+from service.adapters.embedder.http import HttpEmbedder
 from service.domain.errors import EmbedderUnavailable
-from service.domain.scoring import ScoreCommand, Scorer
+from service.domain.scoring.scorer import ScoreCommand, Scorer
 from tests.support.embeddings_server import EmbeddingsServer, vector
+from tests.support.fakes import FakeLLM
 
 TEXTS = [f"answer {i}" for i in range(8)]
 Scenario = Callable[[EmbeddingsServer, HttpEmbedder], Awaitable[None]]

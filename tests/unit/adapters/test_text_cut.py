@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.adapters.sentence_transformer import SentenceTransformerEmbedder
-from service.adapters.text_cut import TextCut, cut_of
-from service.adapters.weights import find
-from service.adapters.weights_table import MINILM
+from service.adapters.embedder.local import SentenceTransformerEmbedder
+from service.adapters.embedder.text_cut import TextCut, cut_of
+from service.adapters.weights.fetch import find
+from service.adapters.weights.table import MINILM
 from tests.unit.adapters.test_embedder_port import WEIGHTS
 
 WORDS = [

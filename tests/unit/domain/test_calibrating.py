@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.llm_http import HttpLanguageModel
+from service.adapters.llm.openai_server import HttpLanguageModel
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
-from service.domain import calibrating
-from service.domain.calibrating import Calibrator
+from service.domain.calibrating import calibrator as calibrating
+from service.domain.calibrating.calibrator import Calibrator
+from service.domain.calibrating.material import Embedding, full_number
 from service.domain.calibration import Calibration
-from service.domain.drawing import Drawer, Serving
 from service.domain.errors import Conflict, EmbedderUnavailable, InvalidDevData
-from service.domain.jobs import CalibrateOptions, DevRow, Job
-from service.domain.material import Embedding, full_number
+from service.domain.jobs.drawing import Drawer, Serving
+from service.domain.jobs.model import CalibrateOptions, DevRow, Job
+from service.domain.jobs.patience import Patience
 from service.domain.models import Sampling
-from service.domain.patience import Patience
 from service.spectral.maps import DepolarizedMap
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
@@ -446,7 +446,7 @@ async def test_a_fit_that_is_broken_off_leaves_no_thread_at_work(
         finally:
             ended.set()
 
-    monkeypatch.setattr("service.domain.calibrating.fit_all", fit)
+    monkeypatch.setattr("service.domain.calibrating.calibrator.fit_all", fit)
     running = asyncio.create_task(bench.run(made_rows()))
     await asyncio.to_thread(began.wait, 20)
     running.cancel()

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.devdata import UploadLimits, read_examples, read_file, write_rows
+from service.domain.devdata.reader import UploadLimits, read_examples, read_file, write_rows
 from service.domain.errors import BodyTooLarge, InvalidDevData
-from service.domain.jobs import DevRow
+from service.domain.jobs.model import DevRow
 from service.domain.models import Message
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -445,7 +445,7 @@ class TestExport:
 
 BOUNDED = """
     import io, json, sys, resource
-    import service.domain.devdata as devdata
+    import service.domain.devdata.reader as devdata
     from service.domain.errors import EigencalError
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     file = open(sys.argv[1], "rb")

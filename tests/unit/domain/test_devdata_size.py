@@ -2,10 +2,10 @@
 
 import pytest
 
-from service.domain.devdata import UploadLimits
-from service.domain.devdata_size import TextCount, check_size
+from service.domain.devdata.limits import TextCount, check_size
+from service.domain.devdata.reader import UploadLimits
 from service.domain.errors import InvalidDevData
-from service.domain.jobs import DevRow
+from service.domain.jobs.model import DevRow
 
 
 def counted(rows: int, samples: int = 0, references: int = 1) -> TextCount:

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.llm_http import HttpLanguageModel
+from service.adapters.llm.openai_server import HttpLanguageModel
 from service.adapters.store import ActiveCalibrations, Database, SqlJobs
-from service.domain.drawing import LOW_PRIORITY, REFUSED_AT_FIRST, Drawer, Serving
 from service.domain.errors import (
     Conflict,
     DeadlineExceeded,
@@ -23,8 +21,12 @@ from service.domain.errors import (
     Overloaded,
     StoreUnavailable,
 )
-from service.domain.job_store import ClaimedJob, LeaseLostError
-from service.domain.jobs import CalibrateOptions, DevRow
+from service.domain.jobs.drawing import LOW_PRIORITY, REFUSED_AT_FIRST, Drawer, Serving
+from service.domain.jobs.live_first import LiveFirst
+from service.domain.jobs.model import CalibrateOptions, DevRow
+from service.domain.jobs.patience import Patience
+from service.domain.jobs.progress import Progress
+from service.domain.jobs.store import ClaimedJob, LeaseLostError
 from service.domain.models import (
     Fingerprint,
     GenerationRequest,
@@ -33,9 +35,7 @@ from service.domain.models import (
     Sampling,
     service_fingerprint,
 )
-from service.domain.patience import Patience
-from service.domain.progress import Progress
-from service.domain.yielding import LiveFirst
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import Behaviour, OpenAIServer, answers
 
 ROWS = 30

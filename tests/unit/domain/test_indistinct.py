@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.adapters.sentence_transformer import SentenceTransformerEmbedder
-from service.adapters.weights import find
-from service.adapters.weights_table import MINILM
-from service.domain.indistinct import essence, num_indistinct
-from service.domain.scoring import Score, ScoreCommand, Scorer
+from service.adapters.embedder.local import SentenceTransformerEmbedder
+from service.adapters.weights.fetch import find
+from service.adapters.weights.table import MINILM
+from service.domain.scoring.indistinct import essence, num_indistinct
+from service.domain.scoring.scorer import Score, ScoreCommand, Scorer
+from tests.support.fakes import FakeEmbedder, FakeLLM
 
 WEIGHTS = Path(
     os.environ.get("EIGENCAL_TEST_WEIGHTS_DIR", Path(__file__).resolve().parents[3] / "data/weights")

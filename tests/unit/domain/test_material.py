@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from service.domain.job_store import StoredRow
-from service.domain.jobs import DevRow
-from service.domain.material import all_texts, assemble
+from service.domain.calibrating.material import all_texts, assemble
+from service.domain.jobs.model import DevRow
+from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
-from service.domain.drawing import Serving
 from service.domain.errors import Conflict, InvalidDevData, LLMError
-from service.domain.evaluation.sampling_temperature import NAME
+from service.domain.jobs.drawing import Serving
 from service.domain.models import Sampling
-from service.evaluate_command import evaluate
-from service.evaluate_gather import NOT_ASKED, SUPPLIED, Parts, Plan
+from service.domain.study.experiments.sampling_temperature import NAME
+from service.evaluate.command import evaluate
+from service.evaluate.gather import NOT_ASKED, SUPPLIED, Parts, Plan
 from service.report.evaluation import FIGURES
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.unit.evaluation.worlds import rows, write
 
 SERVING = Serving(6, Sampling(), Sampling())

@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.adapters.fakes import FakeEmbedder, FakeLLM
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
-from service.domain.calibrating import Calibrator
-from service.domain.drawing import Drawer, Serving
+from service.domain.calibrating.calibrator import Calibrator
+from service.domain.calibrating.material import Embedding
 from service.domain.errors import InvalidDevData
-from service.domain.evaluating import COMMAND_ONLY, ByKind, Evaluator
-from service.domain.evaluation.answers import supplied
-from service.domain.job_store import LeaseLostError
-from service.domain.jobs import CalibrateOptions
-from service.domain.material import Embedding
+from service.domain.jobs.drawing import Drawer, Serving
+from service.domain.jobs.model import CalibrateOptions
+from service.domain.jobs.store import LeaseLostError
 from service.domain.models import Sampling
+from service.domain.study.evaluator import COMMAND_ONLY, ByKind, Evaluator
+from service.evaluate.answers import supplied
 from service.report import render
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.unit.evaluation.worlds import rows, stored
 
 pytestmark = pytest.mark.anyio
@@ -165,7 +165,7 @@ async def test_an_evaluation_that_is_broken_off_leaves_no_thread_at_work(bench, 
         finally:
             ended.set()
 
-    monkeypatch.setattr("service.domain.evaluating.make_results", experiments)
+    monkeypatch.setattr("service.domain.study.evaluator.make_results", experiments)
     running = asyncio.create_task(bench.run(both()))
     assert await asyncio.to_thread(began.wait, 20)
     running.cancel()

@@ -7,17 +7,17 @@ import re
 import numpy as np
 import pytest
 
-from service.domain.evaluation import meanings
-from service.domain.evaluation.baselines import baselines
-from service.domain.evaluation.bench import Bench
-from service.domain.evaluation.likelihoods import Likelihoods, drawn, recorded
-from service.domain.evaluation.model import MAPS
-from service.domain.evaluation.provenance import Source, provenance
-from service.domain.evaluation.reading import Recorded
-from service.domain.evaluation.reliability import GRID, NAIVE, STANDARD, Readings
-from service.domain.evaluation.results import FileFacts, make_results
-from service.domain.evaluation.running import Inputs, run_all
-from service.domain.evaluation.sampling_temperature import choose, judge, not_drawn
+from service.domain.devdata.evaluation_file import Recorded
+from service.domain.study.bench import Bench
+from service.domain.study.experiments import meanings
+from service.domain.study.experiments.baselines import baselines
+from service.domain.study.experiments.reliability import GRID, NAIVE, STANDARD, Readings
+from service.domain.study.experiments.sampling_temperature import choose, judge, not_drawn
+from service.domain.study.likelihoods import Likelihoods, drawn, recorded
+from service.domain.study.model import MAPS
+from service.domain.study.provenance import Source, provenance
+from service.domain.study.results import FileFacts, make_results
+from service.domain.study.running import Inputs, run_all
 from service.report import evaluation_curves as curves
 from service.report.evaluation import (
     FIGURES,
@@ -241,7 +241,7 @@ def test_scaled_measures_span_zero_to_one(experiments):
 
 
 def test_too_many_prompts_for_all_pairs_are_said_so(bench):
-    from service.domain.evaluation.cominimised import cominimised
+    from service.domain.study.experiments.cominimised import cominimised
 
     lean = Bench(bench.dev, bench.test)
     lean.__dict__["cosines"] = None

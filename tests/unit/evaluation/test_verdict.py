@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from service.domain.evaluation.model import ran
-from service.domain.evaluation.verdict import claim, verdict
+from service.domain.study.model import ran
+from service.domain.study.verdict import claim, verdict
 
 
 def gap(first, figure, difference, half=0.05):

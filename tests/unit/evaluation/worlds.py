@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from service.domain.evaluation.split import Split, make_split
-from service.domain.job_store import StoredRow
-from service.domain.jobs import DevRow
-from service.domain.material import all_texts, assemble
+from service.domain.calibrating.material import all_texts, assemble
+from service.domain.jobs.model import DevRow
+from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw
+from service.domain.study.split import Split, make_split
 
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
 

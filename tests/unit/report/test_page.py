@@ -17,7 +17,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import service.report
-from service.domain.report_model import Report
+from service.domain.study.report_model import Report
 from service.report import plots, render
 from service.report.comparison import compare
 from service.report.plots import half_width

@@ -1,0 +1,133 @@
+"""What is put around a prompt, and how the answer is taken out of the output. Shared by both LLM adapters."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.adapters.llm import answer_regex
+from service.domain.models import GenerationRequest, LLMIdentity, Message, shape_hash
+
+PLAIN = "{prompt}"
+QUESTION = "Q: {prompt}\nA:"
+
+# Everyday questions with short answers: what a small base-like model needs to answer briefly. Each answer
+# ends at a newline, so requests with this text should stop there.
+FEW_SHOT = """\
+Q: What colour is a ripe banana?
+A: Yellow
+Q: How many days are there in a week?
+A: Seven
+Q: What is the capital of Italy?
+A: Rome
+Q: Which animal says meow?
+A: The cat
+Q: Who wrote the play Hamlet?
+A: William Shakespeare
+Q: What do bees make?
+A: Honey
+"""
+
+_OPEN_THOUGHT = re.compile(r"\A\s*<think>")
+_THOUGHT = re.compile(r"\A.*?</think>", re.DOTALL)
+
+
+def strip_reasoning(text: str) -> str:
+    """Return the text without a leading `<think>` block; empty when the block was never closed.
+
+    Some chat templates open the block inside the prompt, so a closing tag alone ends one too.
+    """
+    if "</think>" in text:
+        return _THOUGHT.sub("", text, count=1)
+    return "" if _OPEN_THOUGHT.match(text) else text
+
+
+def whole_text(text: str) -> str:
+    """Return text that can be written as UTF-8: halves of surrogate pairs are joined, or become U+FFFD.
+
+    JSON can carry such halves, and servers that cut or stream a text between two tokens send them.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptShape:
+    """The text around a prompt. `template` holds `{prompt}`; "" is `QUESTION` after few-shot text, else bare.
+
+    Raises ValueError when the template lacks `{prompt}` or the regex does not compile.
+    """
+
+    system_prompt: str = ""
+    few_shot: str = ""
+    template: str = ""
+    answer_regex: str = ""
+
+    def __post_init__(self) -> None:
+        if self.template and PLAIN not in self.template:
+            raise ValueError("The prompt template must contain {prompt}.")
+        answer_regex.check(self.answer_regex)
+
+    def question(self, prompt: str) -> str:
+        """Return few-shot text and templated prompt: the user message of a chat."""
+        few_shot = (
+            self.few_shot if not self.few_shot or self.few_shot.endswith("\n") else self.few_shot + "\n"
+        )
+        return few_shot + self._template().replace(PLAIN, prompt)
+
+    def text(self, prompt: str) -> str:
+        """Return the whole prompt of a completion; the system prompt is a paragraph before it."""
+        before = f"{self.system_prompt}\n\n" if self.system_prompt else ""
+        return before + self.question(prompt)
+
+    def conversation(self, request: GenerationRequest) -> list[dict[str, str]]:
+        """Return the chat messages: those given, verbatim, or one made of the prompt.
+
+        The system prompt comes first unless the conversation has a system message of its own.
+        """
+        turns = request.messages or (Message("user", self.question(request.prompt or "")),)
+        messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+        if self.system_prompt and not _has_system(turns):
+            messages.insert(0, {"role": "system", "content": self.system_prompt})
+        return messages
+
+    def answer(self, output: str) -> str:
+        """Return the answer in the output: reasoning left out, stripped, passed through the answer regex.
+
+        The regex takes its group 1, or the whole match when it has no group; no match is an empty answer.
+        Raises LLMBadResponse when it takes too long; that is up to a second: see `answers`.
+        """
+        text = strip_reasoning(whole_text(output)).strip()
+        return answer_regex.extract(self.answer_regex, text).strip() if self.answer_regex else text
+
+    async def answers(self, outputs: Sequence[str]) -> list[str]:
+        """Return the answer in each output, the regex kept off the event loop. Raises as `answer` does."""
+        if not self.answer_regex:
+            return [self.answer(output) for output in outputs]
+        return await answer_regex.beside_the_loop(self.answer, outputs)
+
+    def identity(self, request: GenerationRequest, *, model: str, api: str) -> LLMIdentity:
+        """Return the identity of the answers to this request.
+
+        A conversation has nothing around it but the system prompt: the shape of a bare prompt.
+        """
+        if request.messages is None:
+            shape = shape_hash(
+                system_prompt=self.system_prompt, few_shot=self.few_shot, template=self._template()
+            )
+        else:
+            system_prompt = "" if _has_system(request.messages) else self.system_prompt
+            shape = shape_hash(system_prompt=system_prompt, few_shot="", template=PLAIN)
+        return LLMIdentity(model, api_of(request, api), shape, self.answer_regex)
+
+    def _template(self) -> str:
+        return self.template or (QUESTION if self.few_shot else PLAIN)
+
+
+def api_of(request: GenerationRequest, api: str) -> str:
+    """Return the API that a request goes to: conversations always go to chat."""
+    return api if request.messages is None else "chat"
+
+
+def _has_system(messages: tuple[Message, ...]) -> bool:
+    return any(message.role == "system" for message in messages)

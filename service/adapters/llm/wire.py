@@ -1,0 +1,247 @@
+"""The OpenAI completion formats: pure functions from a request to a body, and from an answer to choices."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.adapters.llm.prompting import PromptShape, api_of, whole_text
+from service.domain.errors import LLMBadResponse
+from service.domain.models import GenerationRequest, Usage
+
+NO_USAGE = Usage()
+DECIDES_ANSWERS = ("top_k",)  # of the parameters that may be left out: left to the server, it draws otherwise
+PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
+_SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
+MAX_TOKENS_COUNTED = 2**53  # more tokens than that is no count but nonsense
+LONGEST_MODEL_NAME = 256
+# What reading nonsense raises; Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
+NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One raw output. `logprob`: mean per token in nats, where it was asked for and told."""
+
+    output: str
+    truncated: bool
+    logprob: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What one call brought. `model`: as the server told, "" where it did not.
+
+    `given_up`: choices that the server began but did not end.
+    """
+
+    choices: tuple[Choice, ...]
+    model: str = ""
+    usage: Usage = NO_USAGE
+    given_up: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WireOptions:
+    """What a server is sent beside the essentials. `omitted`: parameters that it was seen to refuse."""
+
+    api: str = "chat"
+    logprobs: bool = False
+    use_priority: bool = False
+    omitted: frozenset[str] = field(default_factory=frozenset)
+
+
+def spread_seed(seed: int, call: int) -> int:
+    """Return the seed of a call: a hash, so that neighbouring seeds and calls share no answers.
+
+    A server draws choice i with seed + i, so that seeds sent as they are would overlap.
+    """
+    digest = hashlib.sha256(f"{seed}/{call}".encode()).digest()
+    return int.from_bytes(digest[:8]) % _SEED_RANGE
+
+
+def build_body(
+    request: GenerationRequest,
+    shape: PromptShape,
+    options: WireOptions,
+    *,
+    model: str,
+    n: int,
+    call: int = 0,
+    stream: bool = False,
+) -> tuple[str, dict[str, Any]]:
+    """Return path and JSON body of one call for n answers.
+
+    All sampling parameters are explicit, or the server takes the model's own defaults. A seed is sent
+    only when asked for: on some servers any seed is costly or worse.
+    """
+    api = api_of(request, options.api)
+    sampling = request.sampling
+    body: dict[str, Any] = {
+        "model": model,
+        **_content(request, shape, api),
+        "n": n,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "max_tokens": sampling.max_tokens,
+        **_optional(request, options, api, call),
+    }
+    if stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    # A top_k that was asked for is sent even to a server that refused 0: it must not be ignored silently.
+    omitted = options.omitted - ({"top_k"} if sampling.top_k else set())
+    return PATHS[api], {name: value for name, value in body.items() if name not in omitted}
+
+
+def _content(request: GenerationRequest, shape: PromptShape, api: str) -> dict[str, Any]:
+    if api == "chat":
+        return {"messages": shape.conversation(request)}
+    return {"prompt": shape.text(request.prompt or "")}
+
+
+def _optional(request: GenerationRequest, options: WireOptions, api: str, call: int) -> dict[str, Any]:
+    extra: dict[str, Any] = {}
+    if request.sampling.stop:
+        extra["stop"] = list(request.sampling.stop)
+    if request.sampling.seed is not None:
+        extra["seed"] = spread_seed(request.sampling.seed, call)
+    if options.logprobs:
+        extra["logprobs"] = True if api == "chat" else 1
+    if options.use_priority and request.priority:
+        extra["priority"] = request.priority
+    return extra
+
+
+def prompt_texts(body: Mapping[str, Any]) -> list[str]:
+    """Return every text of the caller in a body: what an error message must not echo."""
+    return [body["prompt"]] if "prompt" in body else [turn["content"] for turn in body["messages"]]
+
+
+def parse_completion(payload: dict[str, Any]) -> Completion:
+    """Return the choices of a whole answer of either API; raises LLMBadResponse when it is none."""
+    try:
+        usable = [choice for choice in payload["choices"] if choice.get("finish_reason") not in FAILED]
+        choices = tuple(Choice(_output(choice), _cut(choice), _logprob(choice)) for choice in usable)
+        model, usage = model_name(payload.get("model")), parse_usage(payload.get("usage"))
+        given_up = len(payload["choices"]) - len(choices)
+    except NONSENSE:
+        raise LLMBadResponse("The LLM server's answer is no completion.") from None
+    if not choices:
+        raise LLMBadResponse("The LLM server's answer holds no choices.")
+    return Completion(choices, model, usage, given_up)
+
+
+def model_name(told: object) -> str:
+    """Return a model's name as a server told it, "" for none; raises ValueError for what is no name."""
+    if not isinstance(told, str):
+        return ""
+    name = whole_text(told).strip()
+    if len(name) > LONGEST_MODEL_NAME or not name.isprintable():
+        raise ValueError("no name of a model")
+    return name
+
+
+def parse_usage(usage: object) -> Usage:
+    """Return the token counts; zero where the server does not tell, or tells what is no count."""
+    if not isinstance(usage, dict):
+        return Usage()
+    return Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+
+
+def _count(told: object) -> int:
+    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told <= MAX_TOKENS_COUNTED:
+        return 0
+    return int(told)
+
+
+def _output(choice: Mapping[str, Any]) -> str:
+    text = choice["message"].get("content") if "message" in choice else choice["text"]
+    return "" if text is None else _text(text)  # none: all of it was reasoning, or a refusal
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(type(value))
+    return value
+
+
+def _cut(choice: Mapping[str, Any]) -> bool:
+    return choice.get("finish_reason") == "length"
+
+
+def token_logprobs(choice: Mapping[str, Any]) -> list[float]:
+    """Return the log-probabilities of a choice's (or chunk's) tokens in nats; empty when not told."""
+    told = choice.get("logprobs")
+    if not told:
+        return []
+    if told.get("content"):
+        return [float(token["logprob"]) for token in told["content"]]
+    return [float(value) for value in told.get("token_logprobs") or () if value is not None]
+
+
+def _logprob(choice: Mapping[str, Any]) -> float | None:
+    return _mean(token_logprobs(choice))
+
+
+def _mean(values: list[float]) -> float | None:
+    """Return the mean; None for none, and where a token's log-probability is no number."""
+    mean = sum(values) / len(values) if values else math.nan
+    return mean if math.isfinite(mean) else None
+
+
+class StreamCollector:
+    """Gathers server-sent chunks into choices, so that those finished survive a deadline or a broken line."""
+
+    def __init__(self) -> None:
+        self.model = ""
+        self.usage = Usage()
+        self.done = False
+        self._texts: dict[int, list[str]] = {}
+        self._logprobs: dict[int, list[float]] = {}
+        self._finished: dict[int, str] = {}
+
+    def feed(self, line: str) -> dict[str, Any] | None:
+        """Take one line of the stream; return the server's error payload when it holds one, else None."""
+        if not line.startswith("data:"):
+            return None
+        data = line[5:].strip()
+        if data == "[DONE]":
+            self.done = True
+            return None
+        try:
+            chunk: dict[str, Any] = json.loads(data)
+            if chunk.get("error"):
+                return chunk
+            self._take(chunk)
+        except NONSENSE:
+            raise LLMBadResponse("The LLM server's stream is no completion.") from None
+        return None
+
+    def completion(self) -> Completion:
+        """Return what has been finished so far, in the order of the server's indices."""
+        finished = sorted(i for i, reason in self._finished.items() if reason not in FAILED)
+        given_up = len(self._texts) - len(finished)
+        return Completion(tuple(self._choice(i) for i in finished), self.model, self.usage, given_up)
+
+    def _take(self, chunk: Mapping[str, Any]) -> None:
+        told = model_name(chunk.get("model"))
+        if told and self.model and told != self.model:
+            raise ValueError("another model in the midst of an answer")
+        self.model = self.model or told
+        if chunk.get("usage"):
+            self.usage = parse_usage(chunk["usage"])
+        for choice in chunk.get("choices") or ():
+            index = int(choice.get("index") or 0)
+            piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
+            self._texts.setdefault(index, []).append("" if piece is None else _text(piece))
+            self._logprobs.setdefault(index, []).extend(token_logprobs(choice))
+            if choice.get("finish_reason"):
+                self._finished[index] = _text(choice["finish_reason"])
+
+    def _choice(self, index: int) -> Choice:
+        text = "".join(self._texts[index])
+        return Choice(text, self._finished[index] == "length", _mean(self._logprobs[index]))

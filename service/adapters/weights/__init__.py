@@ -1,0 +1,1 @@
+"""Model weights that come as packages: found, fetched, checked."""

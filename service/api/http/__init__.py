@@ -1,0 +1,1 @@
+"""What routes have in common: keys, bodies, uploads, errors, headers."""

@@ -1,0 +1,74 @@
+"""Reading JSON bodies, straight from bytes to the model: strict, and half the time of two parses."""
+
+from typing import TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from service.api.http.problems import validation_items
+from service.domain.errors import InvalidRequest, TooFewSamples, UnsupportedMediaType
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class RequestModel(BaseModel):
+    """Base of request bodies: strict types, no unknown fields, no NaN, no null (leave the field out)."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, frozen=True, hide_input_in_errors=True
+    )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the schema without the nulls: None stands for a field left out, and is never on the wire."""
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        for name, field in schema.get("properties", {}).items():
+            kinds = [kind for kind in field.pop("anyOf", ()) if kind != {"type": "null"}]
+            if field.get("default", "") is None:
+                del field["default"]
+            schema["properties"][name] = {**field, **(kinds[0] if kinds else {})}
+        schema["additionalProperties"] = False
+        return schema
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def as_json_means_it(cls, value: object) -> object:
+        """Refuse null (a field is there or left out); take 14.0 for 14, as JSON Schema does."""
+        if value is None:
+            raise ValueError("must not be null; leave the field out")
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+async def read_json(request: Request, model: type[Model]) -> Model:
+    """Return the body as a model.
+
+    Raises UnsupportedMediaType for anything but JSON, InvalidRequest for what does not fit, BodyTooLarge.
+    """
+    # A page of any origin may make a browser post a body of no type, or of plain text, but none of JSON.
+    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise UnsupportedMediaType("Send JSON with Content-Type: application/json.")
+    return parse(await request.body(), model)
+
+
+def parse(body: bytes, model: type[Model]) -> Model:
+    """Return JSON bytes as a model; raises InvalidRequest (TooFewSamples for too short a list of samples)."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise refusal(error) from None
+
+
+def refusal(error: ValidationError) -> InvalidRequest:
+    """Return the error that tells the caller what does not fit, without repeating the input."""
+    found = error.errors(include_url=False, include_input=False)
+    items = validation_items([{**item, "loc": ("body", *item["loc"])} for item in found])
+    few = any(item["type"] == "too_short" and item["loc"][-1:] == ("samples",) for item in found)
+    where = ".".join(str(part) for part in items[0]["loc"][1:])
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    detail = f"{where}: {items[0]['msg']}{more}" if where else f"{items[0]['msg']}{more}"
+    return (TooFewSamples if few else InvalidRequest)(detail, items)

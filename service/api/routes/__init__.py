@@ -1,0 +1,1 @@
+"""The routes, each beside its schemas."""

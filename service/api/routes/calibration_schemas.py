@@ -1,0 +1,174 @@
+"""The wire forms of calibrating: options in, jobs and calibrations out."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from service.api.http.bodies import RequestModel
+from service.api.routes.score_schemas import MAX_ITEMS, MessageIn
+from service.domain.devdata.reader import MAX_REFERENCES
+from service.domain.jobs.model import MIN_USABLE_ROWS
+
+Text = Annotated[str, Field(pattern=r"\S")]
+
+
+class OptionsIn(RequestModel):
+    """How to calibrate. All are optional."""
+
+    method: Literal["depolarized", "temperature", "both"] = Field(
+        "depolarized", description="Map to fit; `both`: the one of lower cross-validated risk is served."
+    )
+    num_samples: int | None = Field(
+        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
+    )
+    activate: Literal["if_better", "always", "never"] = Field(
+        "if_better", description="When to serve it: `if_better` than the active one on the same rows."
+    )
+    name: str = Field("", max_length=200, description="A name for people.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, subsets and bootstrap.")
+    drawn_by: Literal["caller", "service"] = Field(
+        "caller",
+        description="Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.",
+    )
+    source_label: str = Field(
+        "", max_length=200, description="Names the caller's own set-up; scores of that label fit."
+    )
+
+    @model_validator(mode="after")
+    def label_is_the_callers(self) -> Self:
+        """Refuse a label for the service's own answers."""
+        if self.source_label and self.drawn_by == "service":
+            raise ValueError("`source_label` goes with `drawn_by` = `caller`")
+        return self
+
+
+class ExampleIn(RequestModel):
+    """A labelled row: `prompt` or `messages`, and what a right answer is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["prompt"]}, {"required": ["messages"]}]}
+    )
+
+    prompt: Text | None = Field(None, description="A question, as for POST /score.")
+    messages: list[MessageIn] | None = Field(
+        None, min_length=1, max_length=1024, description="A conversation, as for POST /score."
+    )
+    reference: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_REFERENCES)] = Field(
+        description="The right answer, or several that are."
+    )
+    id: str | int | None = Field(None, description="Your name for the row, unique in the file.")
+    samples: list[str] | None = Field(
+        None, min_length=2, max_length=MAX_ITEMS, description="Answers already drawn."
+    )
+    answer: str | None = Field(None, description="The one answer that `correct` is about.")
+    correct: bool | None = Field(None, description="Whether `answer` is right; left out: by ROUGE-L.")
+
+
+class CalibrateRequest(OptionsIn):
+    """Dev data and options as JSON."""
+
+    examples: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows.")
+
+
+class CalibrateForm(OptionsIn):
+    """Dev data as a file, options as form fields."""
+
+    file: bytes = Field(
+        description="JSONL, JSONL.gz or CSV in UTF-8, rows as `examples` of the JSON form.",
+        json_schema_extra={"format": "binary"},
+    )
+
+
+class EvaluateOptionsIn(RequestModel):
+    """How to evaluate. All are optional."""
+
+    num_samples: int | None = Field(
+        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
+    )
+    name: str = Field("", max_length=200, description="A name for people.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, draws and bootstrap.")
+
+
+class EvaluateRequest(EvaluateOptionsIn):
+    """Two sets of rows and options as JSON."""
+
+    dev: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows to fit on.")
+    test: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows to test on.")
+
+
+class EvaluateForm(EvaluateOptionsIn):
+    """Two sets of rows as files, options as form fields."""
+
+    dev: bytes = Field(
+        description="Rows to fit on: JSONL, JSONL.gz or CSV in UTF-8, as for /calibrate.",
+        json_schema_extra={"format": "binary"},
+    )
+    test: bytes = Field(description="Rows to test on.", json_schema_extra={"format": "binary"})
+
+
+class JobErrorOut(BaseModel):
+    """Why a job failed."""
+
+    code: str = Field(description="A code of the error table.")
+    detail: str = Field(description="The same for a person.")
+
+
+class JobOut(BaseModel):
+    """A job."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: str = Field(description="Id of the job.")
+    kind: Literal["calibrate", "evaluate"] = Field(description="What it does.")
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"] = Field(
+        description="Where it stands; the last three are final, but that a failed job can be retried."
+    )
+    name: str = Field(description="The name given to it.")
+    stage: Literal["sampling", "embedding", "fitting", "reporting"] | None = Field(
+        description="What a running job is at."
+    )
+    done: int = Field(description="Units of the stage that are done.")
+    total: int = Field(description="Units of the stage in all.")
+    eta_s: float | None = Field(description="Seconds that the stage will still take; null: not known.")
+    note: str = Field(description="What an open job waits for, if it does.")
+    error: JobErrorOut | None = Field(description="Why it failed.")
+    calibration_id: str | None = Field(description="The calibration that it made.")
+    created_at: datetime = Field(description="When it was posted.")
+    started_at: datetime | None = Field(description="When it first ran.")
+    finished_at: datetime | None = Field(description="When it ended.")
+    links: dict[str, str] = Field(
+        description="Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`."
+    )
+
+
+class ParametersOut(BaseModel):
+    """The parameters served with this number of answers."""
+
+    num_samples: int = Field(description="Number of answers.")
+    temperature: float = Field(description="Matrix temperature T.")
+    depolarization: float = Field(description="Depolarisation g, 0 for `temperature`.")
+
+
+class CalibrationOut(BaseModel):
+    """A calibration: immutable but for `active`, `activated_at` and `data_kept`."""
+
+    id: str = Field(description="Id of the calibration.")
+    name: str = Field(description="The name given to it.")
+    method: Literal["depolarized", "temperature"] = Field(description="Its map.")
+    temperature: float = Field(description="Matrix temperature T at the full number of answers.")
+    depolarization: float = Field(description="Depolarisation g there, 0 for `temperature`.")
+    num_samples: int = Field(description="The full number of answers: those drawn per prompt.")
+    parameters: list[ParametersOut] = Field(description="For every number of answers from 2 on.")
+    eps: float = Field(description="Null eigenvalue with which `temperature` was fitted.")
+    fingerprint: dict[str, Any] = Field(description="What it is bound to, part by part.")
+    fingerprint_key: str = Field(description="Short hash of the fingerprint; one is active per key.")
+    created_at: datetime = Field(description="When it was fitted.")
+    active: bool = Field(description="Whether requests of its fingerprint are served with it.")
+    activated_at: datetime | None = Field(description="Since when.")
+    job_id: str | None = Field(description="The job that made it.")
+    num_rows: int = Field(description="Rows it was fitted on.")
+    data_kept: bool = Field(description="Whether those rows are still there.")
+    links: dict[str, str] = Field(
+        description="Paths: `self`, `report`, `activate`; `data` while its rows are kept."
+    )

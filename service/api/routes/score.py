@@ -1,0 +1,184 @@
+"""POST /score and POST /score/batch."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import replace
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import StreamingResponse
+from starlette.responses import Response
+
+from service.api.http.auth import BEARER, KEY_CODES, score_scope
+from service.api.http.bodies import parse, read_json
+from service.api.http.deps import Defaults, Services, services
+from service.api.http.openapi import json_body, ok, recorded
+from service.api.http.problems import error_body, internal_body, request_id_of, responses
+from service.api.routes.score_schemas import BatchRequest, SamplingIn, ScoreRequest, ScoreResponse
+from service.api.routes.score_view import headers_of, view
+from service.domain.errors import EigencalError
+from service.domain.models import GenerationRequest, Message, Sampling
+from service.domain.scoring.scorer import Score, ScoreCommand
+
+router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
+Result = TypeVar("Result")
+EXAMPLES = recorded("examples.json")
+CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
+LLM_CODES = ("llm_error", "llm_bad_response", "llm_unavailable", "deadline_exceeded", "model_not_found")
+PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "internal")
+BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
+
+
+def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
+    """Return the default with what the caller sent put over it."""
+    if sent is None:
+        return default
+    given = sent.model_dump(exclude_unset=True)
+    if "stop" in given:
+        given["stop"] = tuple(given["stop"])
+    return replace(default, **given)
+
+
+def to_command(body: ScoreRequest, defaults: Defaults, arrived: float | None) -> ScoreCommand:
+    """Return the domain's form of a request."""
+    if body.samples is not None:
+        return ScoreCommand(
+            samples=tuple(body.samples),
+            source_label=body.source_label or "",
+            calibration=body.calibration,
+            arrived=arrived,
+        )
+    return ScoreCommand(_generation(body, defaults), calibration=body.calibration, arrived=arrived)
+
+
+def _generation(body: ScoreRequest, defaults: Defaults) -> GenerationRequest:
+    base = defaults.sampling
+    messages = None
+    if body.messages is not None:
+        base = defaults.messages_sampling
+        messages = tuple(Message(turn.role, turn.content) for turn in body.messages)
+    return GenerationRequest(
+        num_samples=body.num_samples or defaults.num_samples,
+        sampling=to_sampling(body.sampling, base),
+        prompt=body.prompt,
+        messages=messages,
+        model=body.model,
+        deadline_s=None if body.deadline_ms is None else body.deadline_ms / 1000,
+    )
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result | None:
+    """Return the result of `work`, or None, `work` cancelled, once the caller has hung up.
+
+    A plain handler goes on after its caller has gone, and would keep the LLM busy for nobody.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        gone.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def score_one(app: Services, body: ScoreRequest, arrived: float | None) -> Score:
+    """Score one request and count it."""
+    try:
+        with app.metrics.in_flight.track_inprogress():
+            score = await app.scorer.score(to_command(body, app.defaults, arrived))
+    except EigencalError as error:
+        app.metrics.failed(error.code)
+        raise
+    app.metrics.scored(score)
+    return score
+
+
+@router.post(
+    "/score",
+    summary="Score how uncertain the LLM is about a prompt",
+    responses={
+        200: ok(ScoreResponse, {name: example["response"] for name, example in EXAMPLES.items()}),
+        **responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES),
+    },
+    openapi_extra={
+        **json_body("ScoreRequest", {name: example["request"] for name, example in EXAMPLES.items()}),
+        **BEARER,
+    },
+)
+async def post_score(request: Request, app: Annotated[Services, Depends(services)]) -> Response:
+    """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
+
+    The values are calibrated when a calibration fits this very set-up; otherwise they are raw,
+    `calibrated` is false and a warning says why.
+    """
+    body = await read_json(request, ScoreRequest)
+    score = await while_connected(request, score_one(app, body, request.scope.get("eigencal.arrived")))
+    if score is None:
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    content = view(score, body.return_).model_dump_json(exclude_unset=True)
+    return Response(content, headers=headers_of(score), media_type="application/json")
+
+
+@router.post(
+    "/score/batch",
+    summary="Score up to 256 prompts",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "A line for each item as it is done: `{index, result}` or `{index, error}`.",
+            "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+        },
+        **responses(*BODY_CODES, *KEY_CODES, "internal"),
+    },
+    openapi_extra={**json_body("BatchRequest"), **BEARER},
+)
+async def post_batch(request: Request, app: Annotated[Services, Depends(services)]) -> StreamingResponse:
+    """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""
+    body = await read_json(request, BatchRequest)
+    lines = batch_lines(app, body.items, request_id_of(request))
+    return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+async def batch_lines(app: Services, items: list[Any], request_id: str | None) -> AsyncIterator[bytes]:
+    """Yield a line as each item is done. Closing the iterator cancels what is under way."""
+    slots = asyncio.Semaphore(app.batch_concurrency)
+
+    async def line(index: int, item: object) -> bytes:
+        async with slots:
+            return await batch_line(app, index, item, request_id)
+
+    tasks = [asyncio.ensure_future(line(index, item)) for index, item in enumerate(items)]
+    try:
+        for done in asyncio.as_completed(tasks):
+            yield await done
+    finally:
+        for task in tasks:
+            task.cancel()
+        # Shielded: a hang-up cancels this again and again, which must not disturb what the tasks clean up.
+        await asyncio.shield(asyncio.gather(*tasks, return_exceptions=True))
+
+
+async def batch_line(app: Services, index: int, item: object, request_id: str | None) -> bytes:
+    """Return the line of one item; no error leaves it."""
+    try:
+        # Through bytes: an item is held to exactly the rules of a body of its own.
+        body = parse(json.dumps(item).encode(), ScoreRequest)
+        result = view(await score_one(app, body, None), body.return_)
+        content = result.model_dump_json(exclude_unset=True)
+        return b'{"index":%d,"result":%s}\n' % (index, content.encode())
+    except EigencalError as error:
+        problem = error_body(error, request_id)
+        app.errors.note(problem, f"POST /score/batch, item {index}")
+    except Exception as error:
+        problem = internal_body(request_id)
+        app.errors.note(problem, f"POST /score/batch, item {index}", error)
+    return json.dumps({"index": index, "error": problem}).encode() + b"\n"

@@ -1,0 +1,104 @@
+"""A score as the wire shows it."""
+
+from collections.abc import Collection
+from typing import Any
+
+from service.api.routes.score_schemas import (
+    CalibrationUsed,
+    ModeOut,
+    Part,
+    ScoreResponse,
+    SpectrumOut,
+    SpectrumValues,
+    TimingsOut,
+    UsageOut,
+    WarningOut,
+)
+from service.domain.scoring.scorer import Applied, Score
+
+
+def view(score: Score, parts: Collection[Part]) -> ScoreResponse:
+    """Return the wire form with the further parts asked for; parts not asked for are left unset."""
+    # Any: the plugin that types model_construct does not follow unpacked dictionaries.
+    optional: dict[str, Any] = {}
+    if "modes" in parts:
+        optional["modes"] = [
+            ModeOut.model_construct(probability=mode.probability, share=mode.share, answer=mode.answer)
+            for mode in score.modes
+        ]
+    if "samples" in parts:
+        optional["samples"] = list(score.samples)
+    if "spectrum" in parts:
+        optional["spectrum"] = _spectrum(score)
+    # model_construct: the values are ours, checking them again would cost more than computing them did.
+    return ScoreResponse.model_construct(
+        id=score.id,
+        answer=score.answer,
+        lambda_max=score.served.lambda_max,
+        entropy=score.served.entropy,
+        entropy_normalized=score.served.entropy_normalized(len(score.samples)),
+        calibrated=score.applied is not None,
+        uncalibrated=SpectrumValues.model_construct(
+            lambda_max=score.raw.lambda_max, entropy=score.raw.entropy
+        ),
+        calibration=_calibration(score.applied) if score.applied else None,
+        warnings=[
+            WarningOut.model_construct(code=w.code, message=w.message, **_differs(w.differs))
+            for w in score.warnings
+        ],
+        model=score.model,
+        embedder=score.embedder,
+        num_samples=len(score.samples),
+        num_distinct=score.num_distinct,
+        num_truncated=score.num_truncated,
+        num_empty=score.num_empty,
+        usage=_usage(score),
+        timings_ms=TimingsOut.model_construct(**_milliseconds(score)),
+        **optional,
+    )
+
+
+def headers_of(score: Score) -> dict[str, str]:
+    """Return the score's headers, for proxies that drop bodies."""
+    headers = {
+        "X-Lambda-Max": f"{score.served.lambda_max:.6f}",
+        "X-Entropy": f"{score.served.entropy:.6f}",
+    }
+    if score.applied:
+        headers["X-Calibration-ID"] = score.applied.calibration.id
+    return headers
+
+
+def _differs(parts: tuple[str, ...]) -> dict[str, Any]:
+    return {"differs": list(parts)} if parts else {}
+
+
+def _milliseconds(score: Score) -> dict[str, Any]:
+    return {stage: round(seconds * 1000, 3) for stage, seconds in score.timings_s.items()}
+
+
+def _calibration(applied: Applied) -> CalibrationUsed:
+    return CalibrationUsed.model_construct(
+        id=applied.calibration.id,
+        method=applied.calibration.method,
+        temperature=applied.parameters.temperature,
+        depolarization=applied.parameters.depolarization,
+        created_at=applied.calibration.created_at,
+    )
+
+
+def _usage(score: Score) -> UsageOut | None:
+    if score.usage is None:
+        return None
+    return UsageOut.model_construct(
+        prompt_tokens=score.usage.prompt_tokens, completion_tokens=score.usage.completion_tokens
+    )
+
+
+def _spectrum(score: Score) -> SpectrumOut:
+    return SpectrumOut.model_construct(
+        eigenvalues=score.served.eigenvalues.tolist(),
+        null_value=score.served.null_value,
+        null_count=score.served.null_count,
+        uncalibrated=score.raw.eigenvalues.tolist(),
+    )

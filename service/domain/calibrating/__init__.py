@@ -1,0 +1,1 @@
+"""The use case of POST /calibrate: embed, fit, decide, store."""

@@ -1,0 +1,167 @@
+"""The use case behind /calibrate: draw what is missing, embed, fit, report, store. It knows no queue."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol, cast
+
+from service.domain.calibrating.fitting import Fitted, fit_all
+from service.domain.calibrating.material import Embedding, Material, usable_rows
+from service.domain.calibration import Calibration, CalibrationSource
+from service.domain.errors import InvalidDevData
+from service.domain.ids import new_id
+from service.domain.jobs.drawing import Drawer, check_same
+from service.domain.jobs.in_thread import Report, in_thread
+from service.domain.jobs.model import JobStage
+from service.domain.jobs.progress import Progress
+from service.domain.jobs.store import ActiveChangedError, ClaimedJob, JobStore, StoredRow
+from service.domain.models import Fingerprint, caller_fingerprint, with_embedder
+from service.domain.study.reporting import Outcome, make_report
+from service.spectral.subsets import fitted_sizes
+
+logger = logging.getLogger(__name__)
+
+
+class Pipeline(Protocol):
+    """What a queue of jobs runs; each part may be run again from its start after a crash."""
+
+    async def draw(self, job: ClaimedJob) -> None:
+        """Draw the missing answers."""
+
+    async def finish(self, job: ClaimedJob) -> None:
+        """Do the rest and end the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    rows: list[StoredRow]
+    num_samples: int
+    fingerprint: Fingerprint
+
+
+class Calibrator:
+    """Runs calibration jobs. A run writes under its lease only and may be stopped anywhere.
+
+    Equal rows and answers give equal numbers, whoever drew them and however often the run was broken off.
+    """
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        calibrations: CalibrationSource,
+        drawer: Drawer,
+        embedding: Embedding,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._jobs = jobs
+        self._calibrations = calibrations
+        self._drawer = drawer
+        self._embedding = embedding
+        self._now = now
+
+    async def draw(self, job: ClaimedJob) -> None:
+        """Draw the missing answers. Raises LeaseLostError, or the EigencalError that the job fails with."""
+        missing = 0
+        async for _ in self._drawer.missing(job.lease.job_id):
+            missing += 1
+        done = job.num_rows - missing
+        progress = Progress(self._jobs, job.lease, "sampling", job.num_rows, done=done)
+        await progress.begin()
+        if missing:
+            await self._drawer.draw(job, await self._embedding.identity(progress), progress)
+        elif job.options.kind == "calibrate" and job.options.drawn_by == "service" and not job.fingerprint:
+            first = await anext(self._jobs.stored_rows(job.lease.job_id))
+            await self._drawer.learn_model(first.row, progress)
+
+    async def finish(self, job: ClaimedJob) -> None:
+        """Embed, fit, report, store, end the job. Raises as `draw` does."""
+        loaded = await self._load(job)
+        material = await self._embedding.material(
+            loaded.rows, loaded.num_samples, functools.partial(self._stage, job, "embedding")
+        )
+        if material.made_by is not None:  # another, when it has changed meanwhile
+            check_same(loaded.fingerprint, with_embedder(loaded.fingerprint, material.made_by))
+        while not await self._end(job, loaded, material):
+            pass
+
+    async def _end(self, job: ClaimedJob, loaded: _Loaded, material: Material) -> bool:
+        """Fit, compare with the active calibration, store; False when another became active meanwhile."""
+        key = loaded.fingerprint.key()
+        active = self._calibrations.active(key)
+        fitted = await self._fit(job, material, active)
+        calibration = self._calibration(job, loaded, fitted)
+        outcome = Outcome(calibration, job.options, material, fitted, active, job.num_rows)
+        await self._stage(job, "reporting", 1).begin()
+        report = await asyncio.to_thread(make_report, outcome)
+        if self._calibrations.active(key) != active:
+            return False  # this one has to beat that
+        report["job_id"] = job.lease.job_id
+        decision = report["decision"]
+        try:
+            await self._jobs.succeed(
+                job.lease,
+                calibration,
+                cast("dict[str, Any]", report),
+                len(loaded.rows),
+                activate=decision["activated"],
+                compared_with=None if active is None else active.id,
+            )
+        except ActiveChangedError:
+            return False
+        logger.info(
+            "job %s succeeded: calibration %s. %s", job.lease.job_id, calibration.id, decision["reason"]
+        )
+        return True
+
+    def _stage(self, job: ClaimedJob, stage: JobStage, total: int) -> Progress:
+        return Progress(self._jobs, job.lease, stage, total)
+
+    async def _load(self, job: ClaimedJob) -> _Loaded:
+        stored = [one async for one in self._jobs.stored_rows(job.lease.job_id)]
+        drawn = any(one.row.samples is None for one in stored)
+        asked = job.options.num_samples
+        if asked is None and drawn:
+            asked = self._drawer.serving.num_samples
+        fingerprint = await self._fingerprint(job, stored, drawn=drawn)
+        return _Loaded(*usable_rows(stored, asked), fingerprint)
+
+    async def _fingerprint(self, job: ClaimedJob, stored: list[StoredRow], *, drawn: bool) -> Fingerprint:
+        """Return what the answers were drawn with: as bound by the first draw, or as the operator vouches."""
+        identity = await self._embedding.identity(self._stage(job, "embedding", 0))
+        if not drawn and job.options.drawn_by == "caller":
+            return caller_fingerprint(job.options.source_label, identity)
+        if not drawn:
+            await self._drawer.learn_model(stored[0].row, self._stage(job, "sampling", job.num_rows))
+        kinds = {one.row.messages is None: one.row for one in stored}
+        now = [self._drawer.fingerprint(row, identity) for row in kinds.values()]
+        claimed = await self._jobs.fingerprint(job.lease.job_id) if drawn else now[0]
+        if claimed is None:
+            raise InvalidDevData("The answers were drawn with an unknown set-up.")
+        for one in now:
+            # Which model drew the answers was seen when they came; another may answer by now.
+            check_same(claimed, one.drawn_as(claimed) if drawn else one)
+        return claimed
+
+    async def _fit(self, job: ClaimedJob, material: Material, active: Calibration | None) -> Fitted:
+        options, total = job.options, len(fitted_sizes(material.num_samples))
+
+        def work(report: Report) -> Fitted:
+            report(0, total)
+            return fit_all(material, options.method, active=active, seed=options.seed, progress=report)
+
+        return await in_thread(work, functools.partial(self._stage, job, "fitting"))
+
+    def _calibration(self, job: ClaimedJob, loaded: _Loaded, fitted: Fitted) -> Calibration:
+        return Calibration(
+            id=new_id("cal"),
+            method=fitted.method,
+            fingerprint=loaded.fingerprint,
+            num_samples=loaded.num_samples,
+            parameters=fitted.parameters,
+            created_at=self._now(),
+            name=job.options.name,
+        )

@@ -1,0 +1,166 @@
+"""The embedding stage, and what the fit is given: answers as vectors, and who was right."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.errors import Conflict, InvalidDevData
+from service.domain.jobs.live_first import LiveFirst
+from service.domain.jobs.model import MIN_USABLE_ROWS
+from service.domain.jobs.patience import Patience
+from service.domain.jobs.progress import Progress
+from service.domain.jobs.store import StoredRow
+from service.domain.models import EmbedderIdentity
+from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
+from service.domain.ports import Embedded, Embedder
+from service.spectral.batch import Answers
+
+CHUNK = 16  # texts embedded at once: live scoring gets its turn in between
+FULL_SHARE = 0.9
+StartProgress = Callable[[int], Progress]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Material:
+    """The usable rows, at most `num_samples` answers each, as vectors.
+
+    answers: one per row; full: positions of the rows that have `num_samples` answers; texts: the distinct
+    answers of each row, in the order of its vectors; rows: as stored, answers cut to `num_samples`.
+    dimension: d of the embedder; vectors have one more coordinate where any answer is empty. made_by: the
+    embedder of every vector, where it is known.
+    """
+
+    rows: Sequence[StoredRow]
+    answers: Sequence[Answers]
+    texts: Sequence[Sequence[str]]
+    full: NDArray[np.int_]
+    num_samples: int
+    dimension: int
+    made_by: EmbedderIdentity | None = None
+
+
+def full_number(sizes: Sequence[int], asked: int | None) -> int:
+    """Return the number m of answers to fit with: as asked, or else the largest that nine rows in ten reach.
+
+    Rows with more than m answers give their first m; rows with fewer serve the fits of smaller numbers only.
+    """
+    if asked is not None:
+        return asked
+    descending = sorted(sizes, reverse=True)
+    return descending[int(np.ceil(FULL_SHARE * len(descending))) - 1]
+
+
+def usable_rows(stored: Sequence[StoredRow], asked: int | None) -> tuple[list[StoredRow], int]:
+    """Return the usable rows, answers cut to m, and m. Raises InvalidDevData when fewer than 30 have m."""
+    usable = [one for one in stored if one.row.references and len(one.draws) >= 2]
+    num_samples = full_number([len(one.draws) for one in usable], asked) if usable else 2
+    reach = sum(len(one.draws) >= num_samples for one in usable)
+    if reach < MIN_USABLE_ROWS:
+        raise InvalidDevData(
+            f"{reach} of {len(stored)} rows have a reference and {num_samples} answers; a fit needs at least "
+            f"{MIN_USABLE_ROWS}."
+        )
+    return [StoredRow(one.row, one.draws[:num_samples], one.complete) for one in usable], num_samples
+
+
+class Embedding:
+    """Embeds the distinct texts of a job in small chunks, live scoring first."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        *,
+        live_first: LiveFirst | None = None,
+        patience: Patience | None = None,
+        chunk: int = CHUNK,
+    ) -> None:
+        self._embedder = embedder
+        self._live_first = live_first or LiveFirst()
+        self._patience = patience or Patience()
+        self._chunk = chunk
+
+    async def identity(self, progress: Progress) -> EmbedderIdentity:
+        """Return what decides the vectors, once the embedder is there to tell."""
+
+        async def ask() -> EmbedderIdentity:
+            await self._embedder.check()
+            return self._embedder.identity
+
+        return await self._patience.keep_trying(ask, progress.note)
+
+    async def material(self, rows: Sequence[StoredRow], num_samples: int, start: StartProgress) -> Material:
+        """Return the rows as vectors, all of one embedder.
+
+        Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, LeaseLostError.
+        """
+        texts = all_texts(rows)
+        progress = start(len(texts))
+        await progress.begin()
+        embedded = texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
+        identity = await self.identity(progress)
+        vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress))
+        place = {text: i for i, text in enumerate(texts)}
+        return replace(assemble(rows, num_samples, vectors, place, identity.dimension), made_by=identity)
+
+    async def _embed(
+        self, texts: Sequence[str], identity: EmbedderIdentity, progress: Progress
+    ) -> NDArray[np.float32]:
+        vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
+        for begin in range(0, len(texts), self._chunk):
+            chunk = texts[begin : begin + self._chunk]
+            got = await self._patience.keep_trying(partial(self._in_turn, chunk), progress.note)
+            check_made_by(identity, got.made_by)
+            vectors[begin : begin + len(chunk)] = got.vectors
+            await progress.advance(len(chunk))
+        return vectors
+
+    async def _in_turn(self, texts: Sequence[str]) -> Embedded:
+        async with self._live_first.turn():
+            return await self._embedder.embed(texts)
+
+
+def check_made_by(*identities: EmbedderIdentity | None) -> None:
+    """Raise Conflict unless all are one embedder: vectors of two do not compare."""
+    names = [field.name for field in fields(EmbedderIdentity)]
+    differs = [name for name in names if len({getattr(one, name, None) for one in identities}) > 1]
+    if differs:
+        parts = ", ".join(f"embedder_{name}" for name in differs)
+        raise Conflict(f"The embedder changed while texts were embedded ({parts}); run it again.")
+
+
+def all_texts(rows: Sequence[StoredRow]) -> list[str]:
+    """Return the distinct texts of answers and references, in order of appearance."""
+    every = (text for one in rows for text in (*(d.text for d in one.draws), *one.row.references))
+    return distinct(list(every))[0]
+
+
+def assemble(
+    rows: Sequence[StoredRow],
+    num_samples: int,
+    vectors: NDArray[np.float32],
+    place: dict[str, int],
+    dimension: int,
+) -> Material:
+    """Return the rows as vectors; place: the row of each text in `vectors`, made by `outcome_vectors`."""
+    answers, texts = [], []
+    for one in rows:
+        found, index = distinct([d.text for d in one.draws])
+        references = _rows_at(vectors, [place[text] for text in one.row.references])
+        answers.append(Answers(_rows_at(vectors, [place[text] for text in found]), index, references))
+        texts.append(found)
+    full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
+    return Material(rows, answers, texts, full, num_samples, dimension)
+
+
+def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.float32]:
+    """Return the rows, (n, d): a view where they follow one another, as texts seen first in one prompt do.
+
+    Where all answers differ, copies would double the memory of a job.
+    """
+    first = places[0]
+    if places == list(range(first, first + len(places))):
+        return vectors[first : first + len(places)]
+    return vectors[places]

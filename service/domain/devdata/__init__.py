@@ -1,0 +1,1 @@
+"""Uploaded dev data: read, checked row by row, bounded."""

@@ -1,1 +1,0 @@
-"""Experiments: arrays in, rows and figures out. One module each; no file, no model, no clock."""

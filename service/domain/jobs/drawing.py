@@ -1,0 +1,215 @@
+"""The sampling stage: draw what is missing, keep each row as soon as it is there."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from service.domain.errors import Conflict, EigencalError, LLMError
+from service.domain.jobs.live_first import LiveFirst
+from service.domain.jobs.model import DevRow
+from service.domain.jobs.patience import Patience
+from service.domain.jobs.progress import Progress
+from service.domain.jobs.store import ClaimedJob, JobStore, Lease, LeaseLostError, StoredRow
+from service.domain.models import (
+    Draw,
+    EmbedderIdentity,
+    Fingerprint,
+    Generation,
+    GenerationRequest,
+    Sampling,
+    service_fingerprint,
+)
+from service.domain.ports import LanguageModel
+
+logger = logging.getLogger(__name__)
+
+LOW_PRIORITY = 10
+# Statuses by which a server refuses a single request, and how many such mean that it refuses all.
+REFUSALS = frozenset({400, 413, 422})
+REFUSED_AT_FIRST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How the service draws answers when a request says nothing; `messages` may stop at other strings."""
+
+    num_samples: int
+    sampling: Sampling
+    messages_sampling: Sampling
+
+    def request(self, row: DevRow, num_samples: int) -> GenerationRequest:
+        """Return the request for so many answers to a row."""
+        return GenerationRequest(
+            num_samples=num_samples,
+            sampling=self.sampling if row.messages is None else self.messages_sampling,
+            prompt=(row.prompt or "") if row.messages is None else None,
+            messages=row.messages,
+            priority=LOW_PRIORITY,
+        )
+
+
+class Drawer:
+    """Draws answers for the rows of a job, at most `slots` requests at once, live scoring first."""
+
+    def __init__(
+        self,
+        llm: LanguageModel,
+        jobs: JobStore,
+        serving: Serving,
+        *,
+        slots: int = 1,
+        live_first: LiveFirst | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        if slots < 1:
+            raise ValueError("drawing needs at least one slot")
+        self._llm = llm
+        self._jobs = jobs
+        self.serving = serving
+        self._slots = slots
+        self._free = asyncio.Semaphore(slots)  # shared by jobs that run at the same time
+        self._live_first = live_first or LiveFirst()
+        self._patience = patience or Patience()
+
+    def fingerprint(
+        self, row: DevRow, embedder: EmbedderIdentity, drawn: Generation | None = None
+    ) -> Fingerprint:
+        """Return what answers to this row were drawn with; without them, what they would be now."""
+        request = self.serving.request(row, 1)
+        identity = self._llm.identity(request)
+        return service_fingerprint(identity.of(drawn) if drawn else identity, request.sampling, embedder)
+
+    def way(self, row: DevRow) -> Hashable:
+        """Return the same value for rows that are drawn alike; it is known before the model is."""
+        request = self.serving.request(row, 1)
+        return replace(self._llm.identity(request), model=""), request.sampling
+
+    async def learn_model(self, row: DevRow, progress: Progress) -> None:
+        """Make the model that answers known, which takes one answer where none has been drawn yet."""
+        request = self.serving.request(row, 1)
+        if not self._llm.identity(request).answered:
+            await self._patience.keep_trying(lambda: self._llm.generate(request), progress.note)
+
+    async def draw(self, job: ClaimedJob, embedder: EmbedderIdentity, progress: Progress) -> None:
+        """Draw until every row has all of its answers. Raises LeaseLostError, and what will not pass."""
+        # Asked for anew: a run of the same claim that the store broke off may have stored it.
+        bound = await self._jobs.fingerprint(job.lease.job_id)
+        run = _Run(self, replace(job, fingerprint=bound), embedder, progress)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._slots):
+                    group.create_task(run.work())
+        except* (EigencalError, LeaseLostError) as errors:
+            raise _first(errors) from None
+        await run.leave_refused()
+
+    def missing(self, job_id: str) -> AsyncIterator[StoredRow]:
+        """Yield the rows that lack answers."""
+        return self._jobs.stored_rows(job_id, incomplete_only=True)
+
+    async def ask(self, request: GenerationRequest, progress: Progress) -> Generation:
+        """Return answers, at least one, once it is our turn and the server is there."""
+
+        async def in_turn() -> Generation:
+            async with self._free, self._live_first.turn():
+                return await self._llm.generate(request)
+
+        return await self._patience.keep_trying(in_turn, progress.note)
+
+    async def bind(self, lease: Lease, fingerprint: Fingerprint) -> None:
+        """Store what the answers are drawn with."""
+        await self._jobs.bind(lease, fingerprint)
+
+    async def keep(self, lease: Lease, line: int, draws: Sequence[Draw], *, complete: bool) -> None:
+        """Store the answers of a row."""
+        await self._jobs.keep_draws(lease, line, draws, complete=complete)
+
+
+class _Run:
+    """One run of the sampling stage: workers that share the rows and the fingerprint."""
+
+    def __init__(
+        self, drawer: Drawer, job: ClaimedJob, embedder: EmbedderIdentity, progress: Progress
+    ) -> None:
+        self._drawer = drawer
+        self._lease = job.lease
+        self._num_samples = job.options.num_samples or drawer.serving.num_samples
+        self._embedder = embedder
+        self._progress = progress
+        self._bound = job.fingerprint
+        self._binding = asyncio.Lock()
+        self._rows = drawer.missing(job.lease.job_id)
+        self._reading = asyncio.Lock()
+        self._refused: list[tuple[int, LLMError]] = []
+        self._draws: dict[int, Sequence[Draw]] = {}  # of the rows begun, by line
+
+    async def work(self) -> None:
+        """Draw row after row until none is left.
+
+        A row that the LLM server refuses (too long, say) is left aside: it is no reason to lose the answers
+        of all others. While nothing else has come, many refusals mean that the set-up is wrong.
+        """
+        while (stored := await self._next()) is not None:
+            try:
+                await self._draw(stored)
+            except LLMError as error:
+                self._refused.append((stored.row.line, error))
+                hopeless = self._bound is None and len(self._refused) >= REFUSED_AT_FIRST
+                if hopeless or error.extra.get("llm_status") not in REFUSALS:
+                    raise
+            await self._progress.advance()
+
+    async def leave_refused(self) -> None:
+        """Close the rows that were refused with the answers they have; raise if every row was refused."""
+        for line, error in self._refused:
+            if self._bound is None:
+                raise error
+            logger.warning("the LLM server refused the row on line %d", line)
+            await self._drawer.keep(self._lease, line, self._draws[line], complete=True)
+
+    async def _next(self) -> StoredRow | None:
+        async with self._reading:
+            return await anext(self._rows, None)
+
+    async def _draw(self, stored: StoredRow) -> None:
+        draws, wanted = stored.draws[: self._num_samples], self._num_samples
+        while len(draws) < wanted:
+            self._draws[stored.row.line] = draws
+            request = self._drawer.serving.request(stored.row, wanted - len(draws))
+            got = await self._drawer.ask(request, self._progress)
+            await self._bind(self._drawer.fingerprint(stored.row, self._embedder, got))
+            draws = (*draws, *got.draws)[:wanted]
+            complete = len(draws) == wanted
+            await self._drawer.keep(self._lease, stored.row.line, draws, complete=complete)
+
+    async def _bind(self, fingerprint: Fingerprint) -> None:
+        """Store the fingerprint before the first answer; refuse answers of another set-up after that.
+
+        It counts as bound once the store has it: until then no worker keeps an answer.
+        """
+        async with self._binding:
+            if self._bound is None:
+                await self._drawer.bind(self._lease, fingerprint)
+                self._bound = fingerprint
+        check_same(self._bound, fingerprint)
+
+
+def check_same(bound: Fingerprint, now: Fingerprint) -> None:
+    """Raise Conflict when answers would come from another set-up than those already drawn."""
+    differs = bound.differs(now)
+    if "model" in differs:
+        raise Conflict(
+            "Answers of one calibration must all come from one model, but these come from two: first "
+            f"{bound.model!r} answered, then {now.model!r}."
+        )
+    if differs:
+        raise Conflict(
+            "Answers of one calibration must all be drawn alike, but these parts differ between its rows, or "
+            f"have changed since it began: {', '.join(differs)}."
+        )
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    found = errors.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found

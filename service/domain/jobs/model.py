@@ -1,0 +1,182 @@
+"""Jobs and the calibrations they make: what is stored, and the ports through which the API sees them."""
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from service.domain.calibration import Calibration, CalibrationSource
+from service.domain.models import Message
+
+MIN_USABLE_ROWS = 30
+FEW_ROWS = 100  # below this the report warns
+
+JobKind = Literal["calibrate", "evaluate"]
+JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+JobStage = Literal["sampling", "embedding", "fitting", "reporting"]
+FINISHED: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class DevRow:
+    """One labelled row. Exactly one of `prompt` and `messages` is set, unless `samples` came without either.
+
+    `samples`: the answers already drawn, in order, empty ones included; None: the service draws them.
+    `answer`: the one answer that `correct` (right or wrong, as the data says) is about.
+    """
+
+    line: int
+    id: str | None
+    references: tuple[str, ...]
+    prompt: str | None = None
+    messages: tuple[Message, ...] | None = None
+    samples: tuple[str, ...] | None = None
+    answer: str | None = None
+    correct: bool | None = None
+
+    def usable(self) -> bool:
+        """Tell whether the row can take part in a fit: a reference, and two answers drawn or to be drawn."""
+        return bool(self.references) and (self.samples is None or len(self.samples) >= 2)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrateOptions:
+    """What the caller of a calibration may choose. `num_samples` None: the serving number.
+
+    `drawn_by`: who drew the `samples` of rows that carry them; `source_label` names a caller's own set-up.
+    `dev_rows`: set for an evaluation; so many of the rows are fitted on, the rest are tested on.
+    """
+
+    method: Literal["depolarized", "temperature", "both"] = "depolarized"
+    num_samples: int | None = None
+    activate: Literal["if_better", "always", "never"] = "if_better"
+    name: str = ""
+    seed: int = 0
+    drawn_by: Literal["caller", "service"] = "caller"
+    source_label: str = ""
+    dev_rows: int | None = None
+
+    @property
+    def kind(self) -> JobKind:
+        """Return what the job does."""
+        return "calibrate" if self.dev_rows is None else "evaluate"
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """Why a job failed: a code of the error table and a sentence for the caller."""
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as its owner sees it. `done` of `total` units of the stage; `eta_s` None while unknown.
+
+    `note` says in words what a running job waits for, such as an LLM server that is down; else empty.
+    """
+
+    id: str
+    kind: JobKind
+    state: JobState
+    created_at: datetime
+    name: str = ""
+    stage: JobStage | None = None
+    done: int = 0
+    total: int = 0
+    eta_s: float | None = None
+    note: str = ""
+    error: JobError | None = None
+    calibration_id: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether the state is final."""
+        return self.state in FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRecord:
+    """A stored calibration and what changes around it: whether it is active, whether its data are kept."""
+
+    calibration: Calibration
+    active: bool
+    activated_at: datetime | None
+    job_id: str | None
+    num_rows: int
+    data_kept: bool
+
+
+class JobQueue(Protocol):
+    """Durable jobs. Every method raises StoreUnavailable when the store cannot be reached."""
+
+    async def submit(
+        self,
+        rows: AsyncIterable[DevRow] | Iterable[DevRow],
+        options: CalibrateOptions,
+        *,
+        idempotency_key: str | None = None,
+    ) -> tuple[Job, bool]:
+        """Store the rows and a job for them in one transaction, start it; return it and whether it is new.
+
+        Whatever `rows` raises while being read leaves nothing stored. The transaction is open meanwhile, so
+        rows must come from a local source (a spooled file), not from a slow sender. The content is hashed on
+        the way: the same key with the same rows and options returns the job there is.
+        Raises Conflict (same key, other content), InvalidDevData (too few usable rows, a mixture of rows
+        with and without samples that were not all drawn by the service, or rows that would be drawn in more
+        than one way).
+        """
+
+    async def get(self, job_id: str) -> Job | None:
+        """Return a job."""
+
+    async def latest(self, *, limit: int = 100) -> list[Job]:
+        """Return the latest jobs, latest first."""
+
+    async def cancel(self, job_id: str) -> Job | None:
+        """Cancel a job, forget its rows and return it; None if there is none such.
+
+        A job that has failed can be given up like this, too. Raises Conflict when it has succeeded;
+        cancelling twice is no error.
+        """
+
+    async def retry(self, job_id: str) -> Job | None:
+        """Have a job that failed go on with the answers it has, and return it; None if there is none such.
+
+        One for which nothing was drawn yet is bound to the present settings. Raises Conflict when the job has
+        not failed, when its rows were not kept, or when answers were drawn under other settings.
+        """
+
+    def events(self, job_id: str) -> AsyncIterator[Job]:
+        """Yield the job now and whenever it has changed, ending with its final state; nothing if unknown."""
+
+    async def evaluation(self, job_id: str) -> dict[str, Any] | None:
+        """Return the results (`service.domain.study.model.Results`) of an evaluation that succeeded."""
+
+
+class CalibrationStore(CalibrationSource, Protocol):
+    """Stored calibrations. Async methods raise StoreUnavailable when the store cannot be reached."""
+
+    async def list_all(self) -> list[CalibrationRecord]:
+        """Return all calibrations, latest first."""
+
+    async def record(self, calibration_id: str) -> CalibrationRecord | None:
+        """Return a calibration with what is known around it."""
+
+    async def list_active(self) -> list[CalibrationRecord]:
+        """Return one calibration per fingerprint, the service's own set-up first, then latest activated."""
+
+    async def activate(self, calibration_id: str) -> CalibrationRecord | None:
+        """Make this the active calibration of its fingerprint, at once on this replica; None if unknown."""
+
+    async def report(self, calibration_id: str) -> dict[str, Any] | None:
+        """Return the report (`service.domain.study.report_model.Report`) made when it was fitted."""
+
+    def rows(self, calibration_id: str) -> AsyncIterator[DevRow]:
+        """Yield the rows it was fitted on, `samples` filled with the answers used; none once forgotten."""
+
+    async def forget_data(self, calibration_id: str) -> bool:
+        """Delete its rows (prompts, references, answers) for good; False if there is no such calibration."""

@@ -1,0 +1,1 @@
+"""The use case of POST /score."""

@@ -1,0 +1,69 @@
+"""What to know before figures are believed, as data: a stable code and a sentence in plain words."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.study.report_model import PlainWarning
+
+FEW_OF_A_KIND = 20
+# Two tests per pair of files: at this level one pair in fifty that is alike is called different.
+DIFFERENT = 0.01
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+def caution(code: str, text: str) -> PlainWarning:
+    """Return a warning."""
+    return {"code": code, "text": text}
+
+
+def few_of_a_kind(right: Bools) -> Iterator[PlainWarning]:
+    """Yield a warning for fewer than 20 right answers, and for fewer than 20 wrong ones, of (n,).
+
+    None for a kind that is not there at all: then there is no AUROC to warn of.
+    """
+    counts = {"right": int(right.sum()), "wrong": int(right.size - right.sum())}
+    for kind, count in counts.items():
+        if 0 < count < FEW_OF_A_KIND and count < right.size:
+            text = (
+                f"Only {count} of {right.size} answers are {kind}: AUROC, rejection and the correctness "
+                f"diagram rest on these few. Use at least {FEW_OF_A_KIND} of either kind."
+            )
+            yield caution(f"few_{kind}", text)
+
+
+def files_differ(accuracy: tuple[Bools, Bools], lambda_max: tuple[Floats, Floats]) -> Iterator[PlainWarning]:
+    """Yield a warning where dev and test differ in accuracy (Fisher), or in mean raw lambda_max (Welch).
+
+    accuracy: right or wrong, lambda_max: in [0, 1], each of the dev (n,) and the test prompts (k,).
+    """
+    found = (
+        ("accuracy", "share of right answers", accuracy, _fisher(*accuracy)),
+        ("lambda_max", "mean raw lambda_max", lambda_max, _welch(*lambda_max)),
+    )
+    for name, words, (dev, test), p_value in found:
+        if p_value < DIFFERENT:
+            text = (
+                f"Dev and test are not alike: {words} {dev.mean():.3f} against {test.mean():.3f} "
+                f"(p = {p_value:.1g}). A map fitted on one kind of prompt need not fit the other."
+            )
+            yield caution(f"files_differ_{name}", text)
+
+
+def _fisher(dev: Bools, test: Bools) -> float:
+    from scipy.stats import fisher_exact
+
+    table = np.array([[one.sum(), one.size - one.sum()] for one in (dev, test)])
+    return float(fisher_exact(table).pvalue)
+
+
+def _welch(dev: Floats, test: Floats) -> float:
+    """Return the p-value of equal means; 1 where there is no spread to compare by."""
+    from scipy.stats import ttest_ind
+
+    if min(dev.size, test.size) < 2 or np.ptp(dev) == 0 == np.ptp(test):
+        return 1.0
+    return float(ttest_ind(dev, test, equal_var=False).pvalue)

@@ -1,0 +1,121 @@
+"""The command `evaluate`: files in, answers and vectors kept on the way, report and figures out."""
+
+import asyncio
+from collections.abc import Mapping
+
+from service.domain.devdata.evaluation_file import EvaluationFile
+from service.domain.models import EmbedderIdentity
+from service.domain.study.bench import Bench
+from service.domain.study.experiments.meanings import Meanings, by_entailment
+from service.domain.study.likelihoods import Likelihoods, drawn, recorded
+from service.domain.study.model import Experiment, Results
+from service.domain.study.provenance import Provenance
+from service.domain.study.results import FileFacts, make_results
+from service.domain.study.running import Inputs, Progress
+from service.domain.study.split import Split
+from service.evaluate.files import make_folder, write_results
+from service.evaluate.gather import (
+    Parts,
+    Plan,
+    Rows,
+    Run,
+    answers,
+    bench,
+    read,
+    sampling_temperature,
+    uncut,
+    unused_name,
+    whence,
+)
+from service.evaluate.shown_progress import ShownProgress
+
+
+def evaluate(plan: Plan, parts: Parts) -> Results:
+    """Run the evaluation and write its files; a second run goes on where it stopped.
+
+    Raises EigencalError, and OutFolderError before anything is read, drawn or embedded.
+    """
+    make_folder(plan.out)
+    with ShownProgress() as shown:
+        results = asyncio.run(_evaluate(Run(plan, parts, shown)))
+        write_results(plan.out, results)
+    return results
+
+
+async def _evaluate(run: Run) -> Results:
+    dev, test = read(run.plan.dev, run.plan.limit), read(run.plan.test, run.plan.limit)
+    if not (dev.supplied and test.supplied):
+        await _try_embedders(run)
+    try:
+        rows = await answers(run, dev, test)
+        benches: dict[str, Bench] = {}
+        identities: list[EmbedderIdentity] = []  # asked while it runs: some know theirs only then
+        for embedder in run.parts.embedders:
+            await embedder.start()
+            try:
+                one = await bench(run, rows, embedder)
+                identities.append(embedder.identity)
+                benches[unused_name(embedder.identity.name, benches)] = one
+                if len(benches) == 1:
+                    one.deep = await uncut(run, rows, embedder) or one.deep
+                    baseline = await sampling_temperature(run, dev, test, rows.num_samples, embedder)
+            finally:
+                await embedder.stop()
+    finally:
+        for llm in run.started:
+            await llm.stop()
+    origin = await asyncio.to_thread(whence, run, dev, test, identities)
+    return await asyncio.to_thread(_results, run, dev, test, rows, benches, baseline, origin)
+
+
+async def _try_embedders(run: Run) -> None:
+    """Load each embedder once: one that is missing must not be noticed after an hour of drawing answers."""
+    for embedder in run.parts.embedders:
+        try:
+            await embedder.start()
+            await embedder.check()
+        finally:
+            await embedder.stop()
+
+
+def _results(
+    run: Run,
+    dev: EvaluationFile,
+    test: EvaluationFile,
+    rows: Rows,
+    benches: Mapping[str, Bench],
+    sampling_temperature: Experiment,
+    provenance: Provenance,
+) -> Results:
+    first = next(iter(benches.values())).test
+    inputs = Inputs(benches, _meanings(run, first), _likelihoods(test, first), sampling_temperature)
+    facts = FileFacts(dev.total, _depth(dev, rows)), FileFacts(test.total, _depth(test, rows))
+    return make_results(inputs, facts, provenance, _experiments_shown(run.shown))
+
+
+def _depth(file: EvaluationFile, rows: Rows) -> int:
+    return max((len(row.samples) for row in file.rows if row.samples is not None), default=rows.num_samples)
+
+
+def _meanings(run: Run, test: Split) -> Meanings | None:
+    if run.parts.entailment is None:
+        return None
+    run.shown.stage("entailment", len(test))
+    return by_entailment(test, run.parts.entailment, run.shown.advance)
+
+
+def _likelihoods(file: EvaluationFile, test: Split) -> Likelihoods | None:
+    return recorded(test, file.recorded) if file.supplied else drawn(test)
+
+
+def _experiments_shown(shown: ShownProgress) -> Progress:
+    before: list[int] = []
+
+    def tell(done: int, total: int, what: str) -> None:
+        if not before:
+            shown.stage("experiments", total)
+            before.append(0)
+        shown.advance(done - before[0], what)
+        before[0] = done
+
+    return tell

@@ -1,0 +1,43 @@
+"""The files of an evaluation: report, results, figures; each written whole or not at all."""
+
+import json
+import tempfile
+from pathlib import Path
+
+from service.domain.study.model import Results
+
+
+class OutFolderError(Exception):
+    """Nothing can be written where the results are to go; the message says why, in one line."""
+
+
+def make_folder(out: Path) -> None:
+    """Make the folder of the results. Raises OutFolderError unless it can be written to."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        what = "it is a file" if out.is_file() else error.strerror or type(error).__name__
+        raise OutFolderError(f"--out: cannot write into the folder {out}: {what}.") from None
+
+
+def write_results(out: Path, results: Results) -> None:
+    """Write report.html, results.json, and every figure as SVG and CSV under figures/."""
+    from service.report.evaluation import evaluation_figures, evaluation_tables, render_evaluation
+
+    figures = evaluation_figures(results)
+    folder = out / "figures"
+    folder.mkdir(exist_ok=True)
+    for name, svg in figures.items():
+        _replace(folder / f"{name}.svg", svg)
+    for name, rows in evaluation_tables(results).items():
+        _replace(folder / f"{name}.csv", rows)
+    _replace(out / "results.json", json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    _replace(out / "report.html", render_evaluation(results, figures))
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
