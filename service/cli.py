@@ -166,7 +166,7 @@ def demo_command(
 
 def _demo_target(settings: Settings) -> "Target":
     """Return what the demonstration needs; recorded answers only where this set-up draws such."""
-    from service.app.factory import build_llm, defaults_of
+    from service.app.parts import build_llm, defaults_of
     from service.demo import Target
     from service.demo_data import drawn_with, recorded_fit
 
@@ -243,7 +243,7 @@ def evaluate_command(
 
 def _evaluation_parts(settings: Settings, embedders: list[str], entailment: str) -> "Parts":
     """Return what an evaluation is done with; the settings' own embedder where none is named."""
-    from service.app.factory import build_embedder, build_llm, defaults_of, llm_slots
+    from service.app.parts import build_embedder, build_llm, defaults_of, llm_slots
     from service.domain.jobs.drawing import Serving
     from service.evaluate.gather import Parts
 

@@ -38,7 +38,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Record from the service that this environment's settings describe."""
-    from service.app.factory import build_llm, defaults_of
+    from service.app.parts import build_llm, defaults_of
     from service.cli import load_settings
 
     settings = load_settings()

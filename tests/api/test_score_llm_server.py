@@ -13,7 +13,7 @@ import pytest
 from service.adapters.llm.openai_server import HttpLanguageModel
 from service.app import create_app, defaults_of, own_keys
 from service.domain.models import Generation, service_fingerprint
-from service.domain.scoring.scorer import ScoreCommand
+from service.domain.scoring.model import ScoreCommand
 from service.settings import Settings
 from tests.api.test_score import Active, calibration
 from tests.support.fakes import FakeEmbedder

@@ -1,4 +1,4 @@
-"""The layers: spectral <- domain <- {adapters, api, report, evaluate} <- app <- cli, and not the other way."""
+"""The layers: spectral <- domain <- {adapters, api, report, evaluate} <- app <- cli; never the other way."""
 
 import ast
 import subprocess

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from service.app.factory import build_llm, defaults_of, own_keys
+from service.app.parts import build_llm, defaults_of, own_keys
 from service.cli import cli
 from service.domain.scoring.scorer import Scorer
 from service.settings import Settings, strangers

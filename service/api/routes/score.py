@@ -19,7 +19,7 @@ from service.api.routes.score_schemas import BatchRequest, SamplingIn, ScoreRequ
 from service.api.routes.score_view import headers_of, view
 from service.domain.errors import EigencalError
 from service.domain.models import GenerationRequest, Message, Sampling
-from service.domain.scoring.scorer import Score, ScoreCommand
+from service.domain.scoring.model import Score, ScoreCommand
 
 router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
 Result = TypeVar("Result")

@@ -14,7 +14,7 @@ from service.api.routes.score_schemas import (
     UsageOut,
     WarningOut,
 )
-from service.domain.scoring.scorer import Applied, Score
+from service.domain.scoring.model import Applied, Score
 
 
 def view(score: Score, parts: Collection[Part]) -> ScoreResponse:

@@ -8,7 +8,8 @@ import pytest
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
 from service.adapters.store.bounded import Bounded
 from service.domain.errors import StoreUnavailable
-from service.domain.scoring.scorer import ScoreCommand, Scorer
+from service.domain.scoring.model import ScoreCommand
+from service.domain.scoring.scorer import Scorer
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.postgres import Cluster, cluster

@@ -8,7 +8,8 @@ import pytest
 
 from service.adapters.embedder.http import HttpEmbedder
 from service.domain.errors import EmbedderUnavailable
-from service.domain.scoring.scorer import ScoreCommand, Scorer
+from service.domain.scoring.model import ScoreCommand
+from service.domain.scoring.scorer import Scorer
 from tests.support.embeddings_server import EmbeddingsServer, vector
 from tests.support.fakes import FakeLLM
 

@@ -11,7 +11,8 @@ from service.adapters.embedder.local import SentenceTransformerEmbedder
 from service.adapters.weights.fetch import find
 from service.adapters.weights.table import MINILM
 from service.domain.scoring.indistinct import essence, num_indistinct
-from service.domain.scoring.scorer import Score, ScoreCommand, Scorer
+from service.domain.scoring.model import Score, ScoreCommand
+from service.domain.scoring.scorer import Scorer
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
 WEIGHTS = Path(

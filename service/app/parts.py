@@ -1,0 +1,225 @@
+"""The components that the settings ask for, each built in one place."""
+
+from dataclasses import asdict, replace
+from typing import Any, Protocol
+
+from service import __version__
+from service.api.http.deps import Defaults
+from service.app.start_log import StartLog, shown_url
+from service.domain.devdata.reader import UploadLimits
+from service.domain.errors import EmbedderUnavailable
+from service.domain.jobs.drawing import Serving
+from service.domain.jobs.model import CalibrationStore, JobQueue
+from service.domain.jobs.setup import Setup
+from service.domain.models import Message, Sampling, shape_hash
+from service.domain.ports import Embedder, LanguageModel
+from service.domain.scoring.model import ScoreCommand
+from service.domain.scoring.scorer import Scorer
+from service.settings import Settings
+
+
+class Part(Protocol):
+    """A component with start and stop."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+    async def stop(self) -> None:
+        """End; idempotent."""
+
+
+class Store(Part, Protocol):
+    """Calibrations and the jobs that make them."""
+
+    @property
+    def calibrations(self) -> CalibrationStore:
+        """Return the stored calibrations."""
+
+    @property
+    def jobs(self) -> JobQueue:
+        """Return the queue of jobs."""
+
+    async def check(self) -> None:
+        """Return when the store answers; raise StoreUnavailable when it does not."""
+
+
+def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
+    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex.
+
+    `logprobs`: ask an LLM server for the log-probability of each answer, too; the embedded one has none.
+    """
+    from service.adapters.llm.prompting import FEW_SHOT, PromptShape
+
+    embedded = settings.llm_backend == "embedded"
+    shape = PromptShape(
+        settings.system_prompt,
+        settings.few_shot or (FEW_SHOT if embedded else ""),
+        settings.prompt_template,
+        settings.answer_regex,
+    )
+    if embedded:
+        from service.adapters.embedded_llm.model import EmbeddedLanguageModel
+
+        return EmbeddedLanguageModel(
+            settings.data_dir / "weights",
+            shape=shape,
+            threads=settings.llm_threads,
+            max_waiting=settings.resolved_llm_queue(),
+        )
+    from service.adapters.llm.openai_server import HttpLanguageModel
+
+    return HttpLanguageModel(
+        settings.llm_url,
+        model=settings.llm_model,
+        api=settings.llm_api,
+        api_key=settings.llm_api_key.get_secret_value(),
+        shape=shape,
+        timeout_s=settings.llm_timeout_s,
+        max_concurrency=settings.llm_slots,
+        max_waiting=settings.resolved_llm_queue(),
+        use_priority=settings.llm_priority,
+        logprobs=logprobs,
+        proxies_from_env=settings.proxies_from_env,
+    )
+
+
+def build_embedder(settings: Settings) -> Embedder:
+    """Return the embedder that the settings ask for."""
+    if settings.embedder_url:
+        from service.adapters.embedder.http import HttpEmbedder
+
+        return HttpEmbedder(
+            settings.embedder_url,
+            settings.embedder,
+            api_key=settings.embedder_api_key.get_secret_value(),
+            cache_size=settings.embedder_cache,
+            max_queue=settings.embedder_queue,
+            embeds_empty=settings.empty_answers == "embedded",
+            proxies_from_env=settings.proxies_from_env,
+        )
+    from service.adapters.embedder.local import SentenceTransformerEmbedder
+
+    return SentenceTransformerEmbedder(
+        settings.embedder,
+        cache_dir=settings.data_dir / "weights",
+        device=settings.embedder_device or None,
+        cache_size=settings.embedder_cache,
+        max_queue=settings.embedder_queue,
+        threads=settings.embedder_threads or None,
+        embeds_empty=settings.empty_answers == "embedded",
+    )
+
+
+def defaults_of(settings: Settings) -> Defaults:
+    """Return what a request that says nothing gets."""
+    sampling = Sampling(
+        temperature=settings.sampling_temperature,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        max_tokens=settings.default_max_tokens(messages=False),
+        stop=settings.default_stop(messages=False),
+    )
+    messages_sampling = replace(
+        sampling,
+        max_tokens=settings.default_max_tokens(messages=True),
+        stop=settings.default_stop(messages=True),
+    )
+    return Defaults(settings.num_samples, sampling, messages_sampling)
+
+
+def upload_limits(settings: Settings) -> UploadLimits:
+    """Return what an upload may hold."""
+    return UploadLimits(
+        max_bytes=settings.max_upload_bytes,
+        max_texts=settings.max_calibration_texts,
+        num_samples=settings.num_samples,
+    )
+
+
+def build_store(
+    settings: Settings, llm: LanguageModel, embedder: Embedder, defaults: Defaults, scorer: Scorer
+) -> Store:
+    """Return the store and the queue of jobs that the settings ask for."""
+    from service.app.persistence import Persistence
+
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    return Persistence(
+        settings.resolved_database_url(),
+        replica_id=settings.resolved_replica_id(),
+        llm=llm,
+        embedder=embedder,
+        serving=Serving(defaults.num_samples, defaults.sampling, defaults.messages_sampling),
+        setup=job_setup(settings, llm, defaults),
+        slots=max(1, int(settings.calibration_share * llm_slots(settings))),
+        live_load=lambda: scorer.in_flight,
+        own_keys=lambda: own_keys(defaults, scorer),
+        version=__version__,
+    )
+
+
+def build_start_log(
+    settings: Settings,
+    llm: LanguageModel,
+    embedder: Embedder,
+    defaults: Defaults,
+    scorer: Scorer,
+) -> StartLog:
+    """Return what tells the log, at start, how the service is set up."""
+    from service.adapters.store.urls import shown, store_url
+
+    embedded = settings.llm_backend == "embedded"
+    server = f"{shown_url(settings.llm_url)} (API for prompts: {settings.llm_api})"
+    place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""
+    limits = defaults.sampling.max_tokens, defaults.messages_sampling.max_tokens
+    return StartLog(
+        f"Eigencal {__version__}, replica {settings.replica_id}",
+        f"store: {shown(store_url(settings.resolved_database_url()))}",
+        f"LLM: {'embedded' if embedded else server}",
+        f"answers: {defaults.num_samples}, of at most {limits[0]} tokens to a prompt, {limits[1]} to a "
+        "conversation",
+        llm=llm,
+        model=lambda: llm.identity(defaults.request(prompt="?")).model,
+        embedder=embedder,
+        embedder_place=f"{settings.embedder}{place}",
+        own_keys=lambda: own_keys(defaults, scorer),
+        active=lambda key: scorer.calibrations.active(key),  # noqa: PLW0108 - may be replaced
+    )
+
+
+def job_setup(settings: Settings, llm: LanguageModel, defaults: Defaults) -> Setup:
+    """Return what jobs posted here are bound to, before anything is learnt from the LLM server.
+
+    Where no model is configured, the server decides which it is: then its address stands for it.
+    """
+    asked = llm.identity(defaults.request(prompt="?"))
+    server = "" if asked.model else shape_hash(url=settings.llm_url)
+    return Setup(
+        {"embedder": settings.embedder, "empty_answers": settings.empty_answers},
+        {
+            **asked.parts(),
+            "llm_url": server,
+            "num_samples": defaults.num_samples,
+            **_parts_of("sampling", defaults.sampling),
+            **_parts_of("messages_sampling", defaults.messages_sampling),
+        },
+    )
+
+
+def _parts_of(name: str, sampling: Sampling) -> dict[str, Any]:
+    parts = asdict(sampling) | {"stop": list(sampling.stop)}
+    return {f"{name}.{part}": value for part, value in parts.items()}
+
+
+def llm_slots(settings: Settings) -> int:
+    """Return how many requests the LLM takes at once; the embedded one works on one at a time."""
+    return settings.llm_slots if settings.llm_backend == "vllm" else 1
+
+
+def own_keys(defaults: Defaults, scorer: Scorer) -> tuple[str, ...]:
+    """Return the fingerprint keys of prompts and of conversations as this service draws them."""
+    prompt = defaults.request(prompt="?")
+    conversation = defaults.request(messages=(Message("user", "?"),))
+    try:
+        return tuple(scorer.fingerprint(ScoreCommand(request)).key() for request in (prompt, conversation))
+    except EmbedderUnavailable:  # it has not told its identity yet
+        return ()

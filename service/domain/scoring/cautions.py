@@ -1,0 +1,43 @@
+"""What the caller should know of the answers that a score rests on."""
+
+from service.domain.models import (
+    Generation,
+)
+from service.domain.scoring.model import ScoreCommand, ScoreWarning
+
+TRUNCATED_SHARE = 0.5  # of the answers cut by max_tokens, from which on a score warns
+
+
+def partial(generation: Generation) -> list[ScoreWarning]:
+    """Return a warning when fewer answers came than were asked for."""
+    came, asked = len(generation.draws), generation.requested
+    if came >= asked:
+        return []
+    why = "before the deadline" if generation.missing_reason == "deadline" else "without an error"
+    return [
+        ScoreWarning("partial_samples", f"{came} of {asked} answers came {why}; the score rests on those.")
+    ]
+
+
+def truncated(generation: Generation, command: ScoreCommand) -> list[ScoreWarning]:
+    """Return a warning when half of the answers or more were cut: their meaning may not have come yet."""
+    cut, came = sum(draw.truncated for draw in generation.draws), len(generation.draws)
+    if command.generation is None or cut < TRUNCATED_SHARE * came:
+        return []
+    limit = command.generation.sampling.max_tokens
+    message = (
+        f"{cut} of {came} answers were cut by max_tokens ({limit}); the score rests on their beginnings. "
+        "Allow more tokens, or have the model answer more briefly."
+    )
+    return [ScoreWarning("truncated_samples", message)]
+
+
+def indistinct(alike: int, distinct_: int) -> list[ScoreWarning]:
+    """Return a warning when `alike` of the distinct answers have the vector of one that says another thing."""
+    if not alike:
+        return []
+    message = (
+        f"The embedder cannot tell {alike} of the {distinct_} distinct answers from others that say other "
+        "things (characters unknown to it, or texts equal as far as it reads): they count as agreement."
+    )
+    return [ScoreWarning("indistinct_answers", message)]
