@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from service.adapters.llm.openai_server import HttpLanguageModel
-from service.app import create_app, defaults_of, own_keys
+from service.app import create_app
+from service.app.parts import defaults_of, own_keys
 from service.domain.models import Generation, service_fingerprint
 from service.domain.scoring.model import ScoreCommand
 from service.settings import Settings

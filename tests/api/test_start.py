@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from service.adapters.weights.wheels import WeightsError
-from service.app.parts import build_embedder, create_app, defaults_of, own_keys
+from service.app import create_app
+from service.app.parts import build_embedder, defaults_of, own_keys
 from service.domain.errors import StoreUnavailable
 from service.domain.scoring.scorer import Scorer
 from service.settings import Settings

@@ -4,12 +4,15 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
+
 from service.api.routes.calibration_schemas import OptionsIn
 from service.domain.devdata.reader import UploadLimits, read_file
 from service.domain.devdata.rows import KNOWN_FIELDS
 from service.domain.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow
 from service.domain.models import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
 from service.domain.study import reporting
+from service.domain.study.cautions import few_of_a_kind
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
 
@@ -44,7 +47,8 @@ def test_every_option_is_told() -> None:
 
 def test_every_warning_is_told() -> None:
     source = Path(reporting.__file__).read_text("utf-8")
-    assert table("| code |") == set(re.findall(r'_warning\(\s*"(\w+)"', source))
+    few = {caution["code"] for caution in few_of_a_kind(np.array([True, False]))}
+    assert table("| code |") == set(re.findall(r'_warning\(\s*"(\w+)"', source)) | few
 
 
 def test_every_part_of_the_fingerprint_is_told() -> None:

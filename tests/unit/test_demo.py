@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from service.adapters.llm.prompting import FEW_SHOT
-from service.app.parts import build_llm, create_app, defaults_of
+from service.app import create_app
+from service.app.parts import build_llm, defaults_of
 from service.demo import BackgroundService, DemoError, Target
 from service.demo.background import _is_service
 from service.demo.calibrate import calibrate, dev_data

@@ -19,9 +19,13 @@ from service.adapters.embedder import http as http_embedder
 from service.adapters.embedder import local
 from service.adapters.llm import client as llm_client
 from service.adapters.llm import openai_server as llm_http
-from service.app import factory as wiring
+from service.api.http.auth import Keys
+from service.api.http.connection import Bounds
+from service.api.http.deps import Defaults, Services
+from service.api.http.middleware import BodyLimit
 from service.app import persistence
 from service.cli import cli
+from service.domain.devdata.bytes import UploadLimits
 from service.settings import PREFIX, Settings
 
 # A value that is not the default, as in the environment.
@@ -63,6 +67,8 @@ OTHER = {
     "embedder_cache": "123",
     "embedder_queue": "17",
     "proxies_from_env": "true",
+    "receive_timeout_s": "7",
+    "max_bodies_bytes": "67108864",
     "max_body_bytes": "4096",
     "max_upload_bytes": "8192",
     "max_calibration_texts": "2000",
@@ -73,7 +79,7 @@ BASES = {
     "in process": {"llm_backend": "embedded"},
     "servers": {"llm_backend": "vllm", "embedder_url": "http://127.0.0.1:8002/v1"},
 }
-IN_PROCESS_ONLY = {"llm_threads", "llm_queue", "embedder_device", "embedder_threads"}
+IN_PROCESS_ONLY = {"llm_threads", "embedder_device", "embedder_threads"}
 SERVERS_ONLY = {
     "llm_url",
     "llm_model",
@@ -96,10 +102,12 @@ BUILT = [
     http_embedder.HttpEmbedder,
     local.SentenceTransformerEmbedder,
     persistence.Persistence,
-    wiring.Defaults,
-    wiring.Keys,
-    wiring.Services,
-    wiring.UploadLimits,
+    Defaults,
+    Keys,
+    Services,
+    UploadLimits,
+    BodyLimit,
+    Bounds,
 ]
 Picture = dict[str, Any]
 

@@ -33,7 +33,7 @@ def truncated(generation: Generation, command: ScoreCommand) -> list[ScoreWarnin
 
 
 def indistinct(alike: int, distinct_: int) -> list[ScoreWarning]:
-    """Return a warning when `alike` of the distinct answers have the vector of one that says another thing."""
+    """Return a warning when `alike` of the distinct answers look to the embedder like others that differ."""
     if not alike:
         return []
     message = (
