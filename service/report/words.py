@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 
-from service.domain.report_model import Band, Estimate
+from service.domain.report_model import Band, Estimate, NullPart
 
 MISSING = "—"
 MAPS = {"raw": "Raw", "temperature": "Temperature", "depolarized": "Depolarized", "active": "Active before"}
@@ -51,7 +51,7 @@ def share(value: float) -> str:
     return f"{100 * value:.1f} %".replace(".0 %", " %")
 
 
-def between(bounds: Estimate | Band) -> str:
+def between(bounds: Estimate | Band | NullPart) -> str:
     """Return "low to high", or nothing when there are no bounds."""
     if bounds["low"] is None or bounds["high"] is None:
         return ""
