@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 
 from service.domain.report_model import Band, Estimate, NullPart
@@ -74,6 +75,12 @@ def when(stamp: str) -> str:
 def visible(text: str) -> str:
     """Return text that HTML may hold: control characters but for tab and newline replaced."""
     return "".join(c if c in "\t\n" or c.isprintable() or not _is_control(c) else "�" for c in text)
+
+
+def typeset(text: str) -> str:
+    """Return text of results as the pages write it: λmax, real minus signs, "p = 0.01" on one line."""
+    signed = re.sub(r"(?<![\w.-])-(?=\d)", "−", text.replace("lambda_max", "λmax"))
+    return re.sub(r"\b([pT]) = (?=\d)", "\\1\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}", signed)
 
 
 def _is_control(char: str) -> bool:
