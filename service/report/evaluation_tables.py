@@ -57,6 +57,8 @@ SHOWN: dict[str, dict[str, str]] = {
         "algorithm1_ece": "Eigenvalue ECE",
         "algorithm1_band_low": "References drawn, from",
         "algorithm1_band_high": "to",
+        "algorithm1_rescaled_low": "Rescaled, from",
+        "algorithm1_rescaled_high": "to",
         "auroc": "AUROC",
     },
     "sampling_temperature": {
@@ -83,7 +85,7 @@ BY_MAP: dict[str, dict[str, tuple[str, ...]]] = {
         "p, b": ("{}", "rescaled_p_value"),
         "Clusters": ("{}", "clusters"),
         "Prompts in a cluster": ("{} to {}", "cluster_size_least", "cluster_size_most"),
-        "median": ("{}", "cluster_size_median"),
+        "median": ("{:g}", "cluster_size_median"),
         "Prompts alone, ignored": ("{}", "singletons"),
     },
 }
@@ -122,7 +124,7 @@ def _told(headline: Row, name: str, form: str, *keys: str) -> str:
     values = [headline.get(f"{name}_{key}") for key in keys]
     if all(value is None for value in values):
         return MISSING
-    return form.format(*(cell(value) for value in values))
+    return form.format(*(value if ":" in form else cell(value) for value in values))
 
 
 def cell(value: Value) -> str:

@@ -1,10 +1,11 @@
 """What each experiment of an evaluation says in one sentence, and what it does and does not show."""
 
+import math
 from collections.abc import Callable
 
 from service.domain.evaluation.model import MAPS as MAP_NAMES
 from service.domain.evaluation.model import Experiment
-from service.report.evaluation_curves import figure
+from service.report.evaluation_curves import column, figure
 from service.report.nulls import p_words
 from service.report.words import MAPS, number, typeset
 
@@ -146,10 +147,31 @@ def _both_nulls(experiment: Experiment) -> str:
 
 
 def _with_nulls(experiment: Experiment, name: str) -> str:
-    ece, band = _of(experiment, f"{name}_ece"), _ends(experiment, f"{name}_band")
-    if figure(experiment, f"{name}_rescaled_low") is None:
-        return f"{MAPS[name]} {ece} (references drawn {band})"
-    return f"{MAPS[name]} {ece} (references drawn {band}, rescaled {_ends(experiment, f'{name}_rescaled')})"
+    return f"{MAPS[name]} {_of(experiment, f'{name}_ece')} ({_both_bands(experiment, f'{name}_')})"
+
+
+def _both_bands(experiment: Experiment, prefix: str) -> str:
+    """Return the bands of both nulls of Algorithm 1; results of earlier releases lack the second."""
+    drawn = f"references drawn {_ends(experiment, f'{prefix}band')}"
+    if figure(experiment, f"{prefix}rescaled_low") is None:
+        return drawn
+    return f"{drawn}, rescaled {_ends(experiment, f'{prefix}rescaled')}"
+
+
+def _sensitivity(experiment: Experiment) -> str:
+    told = f"{_by_map(experiment, '{}_least', 'Least ECE')} {_by_map(experiment, '{}_most', 'Most ECE')}"
+    if not any("rescaled_high" in row for row in experiment["points"]):
+        return told
+    above = ", ".join(f"{MAPS[name]} {_above(experiment, name)}" for name in MAP_NAMES)
+    return f"{told} Above the band of references rescaled: {above} settings."
+
+
+def _above(experiment: Experiment, name: str) -> str:
+    """Return "3 of 9": settings in which a map's ECE is above its second band, of those where it is known."""
+    mine = [row for row in experiment["points"] if row["map"] == name]
+    gaps = [ece - high for ece, high in zip(column(mine, "ece"), column(mine, "rescaled_high"), strict=True)]
+    known = [gap for gap in gaps if not math.isnan(gap)]
+    return f"{sum(gap > 0 for gap in known)} of {len(known)}"
 
 
 def _ends(experiment: Experiment, key: str) -> str:
@@ -166,7 +188,7 @@ def _convergence(e: Experiment) -> str:
 def _co_minimised(e: Experiment) -> str:
     names = {"cal_s": "Cal_S", "risk": "risk", "eigenvalue_ece": "eigenvalue ECE"}
     told = ", ".join(f"{name} {_of(e, f'{key}_lowest_at', 2)}" for key, name in names.items())
-    claimed = f"{typeset(str(e['headline']['claim']))} " if e["headline"].get("claim") else ""
+    claimed = f"{e['headline']['claim']} " if e["headline"].get("claim") else ""
     return f"{claimed}Lowest at T: {told}. {_by_map(e, '{}_cal_s', 'Cal_S in nats')}"
 
 
@@ -210,7 +232,7 @@ _SENTENCES: dict[str, Callable[[Experiment], str]] = {
     "projection_reliability": _projection,
     "naive_diagram": _both_nulls,
     "algorithm1_diagram": _both_nulls,
-    "sensitivity": lambda e: f"{_by_map(e, '{}_least', 'Least ECE')} {_by_map(e, '{}_most', 'Most ECE')}",
+    "sensitivity": _sensitivity,
     "similarity": lambda e: (
         f"All pairs {_of(e, 'all_pairs')}. {_by_map(e, '{}_within_bin', 'Within bins')} "
         f"{_by_map(e, '{}_within_cluster', 'Within clusters')}"
@@ -226,7 +248,7 @@ _SENTENCES: dict[str, Callable[[Experiment], str]] = {
     "embedders": lambda e: f"{'; '.join(f'{k} {_of(e, k)}' for k in e['headline'])}.",
     "sampling_temperature": lambda e: (
         f"Chosen: {_of(e, 'sampling_temperature', 2)}; test eigenvalue ECE {_of(e, 'test_eigenvalue_ece')} "
-        f"(references drawn {_ends(e, 'band')})."
+        f"({_both_bands(e, '')})."
     ),
 }
 

@@ -129,10 +129,20 @@ def test_every_ece_is_told_with_its_nulls(page: str) -> None:
     assert "Raw 0.217 0.150 (0.120 to 0.180) 0.010 Temperature" in section(page, "projection_reliability")
     told = section(page, "algorithm1_diagram")
     assert "Raw 0.217 (references drawn 0.120 to 0.180, rescaled 0.190 to 0.240)" in told
-    both = "Raw 0.217 0.150 (0.120 to 0.180) 0.010 0.200 (0.190 to 0.240) 0.300 4 2 to 9 3.500 11"
+    both = "Raw 0.217 0.150 (0.120 to 0.180) 0.010 0.200 (0.190 to 0.240) 0.300 4 2 to 9 3.5 11"
     assert both in told
     assert "no map of eigenvalues can mend" in told
     assert "what a map can be blamed for" in told
+
+
+def test_sensitivity_says_in_how_many_settings_a_map_can_be_blamed() -> None:
+    found = results()
+    [experiment] = [one for one in found["experiments"] if one["name"] == "sensitivity"]
+    experiment["points"][0]["ece"] = 0.7
+    told = (
+        "Above the band of references rescaled: Raw 1 of 3, Temperature 0 of 3, Depolarized 0 of 3 settings."
+    )
+    assert told in section(render_evaluation(found), "sensitivity")
 
 
 @pytest.mark.parametrize("name", ["algorithm1_diagram", "sensitivity"])
