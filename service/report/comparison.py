@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.domain.study.report_model import Estimate, ServedRow
+from service.report.nulls import p_words
 from service.report.words import MISSING, between, number
 
 NO_CLASSES = "all answers right, or all wrong"
@@ -41,16 +42,22 @@ def _interval(found: Estimate) -> str:
     return f"({between(found)})" if between(found) else ""
 
 
-def _band(row: ServedRow) -> str:
-    found = between(row["algorithm1_band"])
-    return f"if perfect: {found}" if found else "band unknown"
+def _projection_null(row: ServedRow) -> str:
+    null = row.get("projection_null")
+    return f"if calibrated: {between(null) or 'unknown'}; {p_words(null['p_value'])}" if null else ""
+
+
+def _both_nulls(row: ServedRow) -> str:
+    drawn, rescaled = between(row["algorithm1_band"]), row.get("algorithm1_rescaled")
+    told = f"a: {drawn or 'unknown'}"
+    return f"{told}; b: {between(rescaled) or 'unknown'}" if rescaled else told
 
 
 FIGURES = (
     _Figure("Risk, in nats", "lower", lambda r: r["risk"]),
-    _Figure("Projection ECE", "lower", lambda r: r["projection_ece"]),
+    _Figure("Projection ECE", "lower", lambda r: r["projection_ece"], _projection_null),
     _Figure("Projection Brier", "lower", lambda r: r["projection_brier"]),
-    _Figure("Algorithm 1 ECE", "", lambda r: r["algorithm1_ece"], _band, NO_CLUSTERS),
+    _Figure("Algorithm 1 ECE", "", lambda r: r["algorithm1_ece"], _both_nulls, NO_CLUSTERS),
     _Figure(
         "AUROC of λmax",
         "higher",

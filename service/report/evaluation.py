@@ -11,7 +11,7 @@ from service.report.evaluation_origin import origin_rows
 from service.report.evaluation_tables import csv_text, table
 from service.report.evaluation_words import READ, sentence
 from service.report.page import TEMPLATES, environment
-from service.report.words import LABELLED
+from service.report.words import LABELLED, typeset
 
 PANELS: dict[str, Callable[[Experiment, str | None], str]] = {
     "projection_reliability": panels.reliability,
@@ -62,12 +62,20 @@ def render_evaluation(results: Results, figures: Mapping[str, str] | None = None
     context = {
         **results,
         "style": (TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        "verdict": [typeset(one) for one in results.get("verdict", [])],
+        "to_know": _to_know(results),
         "origin": list(origin_rows(results["provenance"])) if "provenance" in results else [],
         "shown": [_shown(one, figures or {}) for one in results["experiments"]],
         "widths": {name: _width(make) for name, make in FIGURES.items()},
         "labelled": {name: LABELLED[results[name]["correct_from"]] for name in ("dev", "test")},
     }
     return environment().get_template("evaluation.html").render(context)
+
+
+def _to_know(results: Results) -> list[str]:
+    """Return cautions, then the other warnings, each once."""
+    cautions = [one["text"] for one in results.get("cautions", [])]
+    return [typeset(one) for one in dict.fromkeys([*cautions, *results["warnings"]])]
 
 
 def _shown(experiment: Experiment, figures: Mapping[str, str]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ HEAD_ROOM = 2.2  # risks beyond this many times the least are a wall that hides 
 
 
 def column(rows: Sequence[Row], name: str) -> list[float]:
-    """Return a column as floats, NaN where null."""
-    return [float(value) if isinstance(value := row[name], int | float) else float("nan") for row in rows]
+    """Return a column as floats, NaN where null or, in results of earlier releases, absent."""
+    return [float(value) if isinstance(value := row.get(name), int | float) else float("nan") for row in rows]
 
 
 def figure(experiment: Experiment, key: str) -> float | None:

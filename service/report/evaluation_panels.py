@@ -54,12 +54,13 @@ def _panels(
 
 
 def reliability(experiment: Experiment, only: str | None = None) -> str:
-    """Return predicted against observed by map, with the band under perfect calibration."""
+    """Return predicted against observed by map, with the band of its null; of Algorithm 1 with both."""
     found = FOUND.get(experiment["name"], "target of the clusters")
 
     def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
         look, x = LOOKS[name], column(rows, "predicted")
         axes.fill_between(x, column(rows, "band_low"), column(rows, "band_high"), color=LIGHT, linewidth=0)
+        _second_null(axes, x, rows)
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
         y = column(rows, "observed")
         axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, clip_on=False)
@@ -73,26 +74,37 @@ def reliability(experiment: Experiment, only: str | None = None) -> str:
     return _panels(experiment, _eces(experiment), 3.3 if only else 3.75, paint, found, only)
 
 
+def _second_null(axes: "Axes", x: list[float], rows: list[Row]) -> None:
+    """Draw the ends of the band of real references, rescaled, as dashed lines."""
+    for end in ("rescaled_low", "rescaled_high"):
+        axes.plot(x, column(rows, end), color=GREY, linewidth=1.1, linestyle=(0, (4, 2)))
+
+
 def _eces(experiment: Experiment) -> str:
-    told = (
-        f"{MAPS[name]}: ECE {number(figure(experiment, f'{name}_ece'))}, if perfect "
-        f"{number(figure(experiment, f'{name}_band_low'))} to "
-        f"{number(figure(experiment, f'{name}_band_high'))}"
-        for name in _by_map(experiment["points"])
+    return "; ".join(_ece(experiment, name) for name in _by_map(experiment["points"])) + "."
+
+
+def _ece(experiment: Experiment, name: str) -> str:
+    ece, low, high, second_low, second_high = (
+        figure(experiment, f"{name}_{key}")
+        for key in ("ece", "band_low", "band_high", "rescaled_low", "rescaled_high")
     )
-    return "; ".join(told) + "."
+    told = f"{MAPS[name]}: ECE {number(ece)}, band {number(low)} to {number(high)}"
+    if second_low is None or second_high is None:
+        return told
+    return f"{told}, of references rescaled {number(second_low)} to {number(second_high)}"
 
 
 def sensitivity(experiment: Experiment, only: str | None = None) -> str:
-    """Return the eigenvalue ECE of each setting beside what it reads under perfect calibration."""
+    """Return the eigenvalue ECE of each setting above the bands of both nulls, a light, b dark."""
     points = experiment["points"]
-    right = 1.08 * float(np.nanmax([0.33, *column(points, "ece"), *column(points, "band_high")]))
+    farthest = [x for name in ("ece", "band_high", "rescaled_high") for x in column(points, name)]
+    right = 1.08 * float(np.nanmax([0.33, *farthest]))
 
     def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
         look, places = LOOKS[name], range(len(rows))
-        low, high = column(rows, "band_low"), column(rows, "band_high")
-        wide = [b - a for a, b in zip(low, high, strict=True)]
-        axes.barh(places, wide, left=low, height=0.5, color="#c9c9c9")
+        _null_bars(axes, [place - 0.16 for place in places], rows, "band", "#c9c9c9")
+        _null_bars(axes, [place + 0.16 for place in places], rows, "rescaled", "#8c8c8c")
         axes.plot(column(rows, "ece"), places, color=look.colour, marker=look.marker, linestyle="none")
         axes.set_yticks(places, [f"B = {row['bins']}, C = {row['clusters']}" for row in rows])
         axes.set(xlim=(0, right), ylim=(len(rows) - 0.5, -0.5), xlabel="eigenvalue ECE")
@@ -103,6 +115,12 @@ def sensitivity(experiment: Experiment, only: str | None = None) -> str:
         for n in _by_map(experiment["points"])
     )
     return _panels(experiment, f"{told}.", 3.3, paint, "", only)
+
+
+def _null_bars(axes: "Axes", places: list[float], rows: list[Row], null: str, colour: str) -> None:
+    low, high = column(rows, f"{null}_low"), column(rows, f"{null}_high")
+    wide = [b - a for a, b in zip(low, high, strict=True)]
+    axes.barh(places, wide, left=low, height=0.3, color=colour)
 
 
 def similarity(experiment: Experiment, only: str | None = None) -> str:

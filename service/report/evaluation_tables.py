@@ -2,11 +2,12 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from service.domain.study.model import MAPS as MAP_NAMES
 from service.domain.study.model import Experiment, Row, Value
-from service.report.words import MAPS, number
+from service.report.words import MAPS, MISSING, number
 
 # Experiments whose rows are few enough to read, and their columns.
 SHOWN: dict[str, dict[str, str]] = {
@@ -15,8 +16,10 @@ SHOWN: dict[str, dict[str, str]] = {
         "bins": "B",
         "clusters": "C",
         "ece": "Eigenvalue ECE",
-        "band_low": "If perfect, from",
+        "band_low": "References drawn, from",
         "band_high": "to",
+        "rescaled_low": "Rescaled, from",
+        "rescaled_high": "to",
     },
     "auroc": {
         "map": "Map",
@@ -52,8 +55,10 @@ SHOWN: dict[str, dict[str, str]] = {
         "test_risk": "Test risk",
         "projection_ece": "Projection ECE",
         "algorithm1_ece": "Eigenvalue ECE",
-        "algorithm1_band_low": "If perfect, from",
+        "algorithm1_band_low": "References drawn, from",
         "algorithm1_band_high": "to",
+        "algorithm1_rescaled_low": "Rescaled, from",
+        "algorithm1_rescaled_high": "to",
         "auroc": "AUROC",
     },
     "sampling_temperature": {
@@ -61,6 +66,27 @@ SHOWN: dict[str, dict[str, str]] = {
         "class_share_ece": "ECE, dev",
         "mean_class_share": "Mean share of the largest class",
         "accuracy": "Accuracy, dev",
+    },
+}
+
+
+# Experiments told by map, from the headline: a heading, and the keys that make a cell ("{}": a figure).
+BY_MAP: dict[str, dict[str, tuple[str, ...]]] = {
+    "projection_reliability": {
+        "Projection ECE": ("{}", "ece"),
+        "Calibrated scores read": ("{} ({} to {})", "band_mean", "band_low", "band_high"),
+        "p": ("{}", "p_value"),
+    },
+    "algorithm1_diagram": {
+        "Eigenvalue ECE": ("{}", "ece"),
+        "a: references drawn": ("{} ({} to {})", "band_mean", "band_low", "band_high"),
+        "p, a": ("{}", "p_value"),
+        "b: real ones, rescaled": ("{} ({} to {})", "rescaled_mean", "rescaled_low", "rescaled_high"),
+        "p, b": ("{}", "rescaled_p_value"),
+        "Clusters": ("{}", "clusters"),
+        "Prompts in a cluster": ("{} to {}", "cluster_size_least", "cluster_size_most"),
+        "median": ("{:g}", "cluster_size_median"),
+        "Prompts alone, ignored": ("{}", "singletons"),
     },
 }
 
@@ -75,11 +101,30 @@ class Table:
 
 def table(experiment: Experiment) -> Table | None:
     """Return the table to show under a figure, if its rows are worth reading."""
-    columns = SHOWN.get(experiment["name"])
-    if columns is None or not experiment["ran"]:
+    if not experiment["ran"]:
         return None
-    rows = [[cell(row[key]) for key in columns] for row in experiment["points"]]
+    if experiment["name"] in BY_MAP:
+        return _by_map(experiment, BY_MAP[experiment["name"]])
+    columns = SHOWN.get(experiment["name"])
+    if columns is None:
+        return None
+    rows = [[cell(row.get(key)) for key in columns] for row in experiment["points"]]
     return Table(list(columns.values()), rows)
+
+
+def _by_map(experiment: Experiment, columns: Mapping[str, tuple[str, ...]]) -> Table:
+    """Return one row per map of the headline; what results of earlier releases lack is an em dash."""
+    found = experiment["headline"]
+    names = [name for name in MAP_NAMES if f"{name}_ece" in found]
+    rows = [[MAPS[name], *(_told(found, name, *column) for column in columns.values())] for name in names]
+    return Table(["Map", *columns], rows)
+
+
+def _told(headline: Row, name: str, form: str, *keys: str) -> str:
+    values = [headline.get(f"{name}_{key}") for key in keys]
+    if all(value is None for value in values):
+        return MISSING
+    return form.format(*(value if ":" in form else cell(value) for value in values))
 
 
 def cell(value: Value) -> str:

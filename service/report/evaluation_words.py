@@ -1,11 +1,13 @@
 """What each experiment of an evaluation says in one sentence, and what it does and does not show."""
 
+import math
 from collections.abc import Callable
 
 from service.domain.study.model import MAPS as MAP_NAMES
 from service.domain.study.model import Experiment
-from service.report.evaluation_curves import figure
-from service.report.words import MAPS, number
+from service.report.evaluation_curves import column, figure
+from service.report.nulls import p_words
+from service.report.words import MAPS, number, typeset
 
 # Name: (what it says, what it does not say).
 READ = {
@@ -34,7 +36,8 @@ READ = {
     "projection_reliability": (
         "The mean share of the reference along the dominant direction, against λmax, by bins of "
         "λmax. A calibrated map lies on the diagonal, within the grey band but for chance. An ECE is "
-        "above 0 by chance alone: the band keeps the spread that references of like prompts have here.",
+        "above 0 by chance alone, so it goes with what calibrated scores read here; the band keeps the "
+        "spread that references of like prompts have.",
         "Anything about the other eigenvalues. An ECE inside its band cannot be told from calibration "
         "with so many prompts; it is no proof of it.",
     ),
@@ -42,31 +45,37 @@ READ = {
         "Largest eigenvalue of the mean reference matrix of a whole bin, against λmax.",
         "A bin holds prompts about different things, so its mean matrix has a small largest "
         "eigenvalue whatever the calibration: the diagonal is not where a calibrated map lies. "
-        "Compare with the grey band.",
+        "Compare with both bands: grey, references drawn from what is served; dashed, real ones, rescaled.",
     ),
     "algorithm1_diagram": (
-        "The paper's diagram: the same within clusters of like density matrices, B = 8 bins, C = 5 clusters.",
-        "A few references have a large largest eigenvalue by chance: even perfect calibration reads "
-        "far from 0, so the ECE itself says nothing. The grey band draws references from what is "
-        "served; real ones that no answer comes near are alike (short English names), and lie above it "
-        "whatever the map: compare with the band of real references, rescaled.",
+        "The paper's diagram: the same within clusters of like density matrices, B = 8 bins, C = 5 "
+        "clusters. Grey: where points lie if references are drawn from what is served (a). Dashed: if "
+        "real references keep their directions and only how much of them lies where is as served (b). "
+        "Distance from a is mostly that real references outside the answers' span are alike (they lie in "
+        "the narrow cone of the embedder), which no map of eigenvalues can mend. Distance from b is what a "
+        "map can be blamed for.",
+        "Which map is the better one: a few references have a large largest eigenvalue by chance, so even "
+        "perfect calibration reads far from 0, by more for one map than for another, and the ECE by "
+        "itself says nothing. Nor anything of prompts alone in their cluster: they are left out.",
     ),
     "sensitivity": (
-        "The eigenvalue ECE for other numbers of bins and clusters (dots), and what it reads under "
-        "perfect calibration in the same setting (grey).",
-        "Dots of different settings cannot be compared with one another: the bias moves with B and C.",
+        "The eigenvalue ECE for other numbers of bins and clusters (markers), and what it reads in the same "
+        "setting if references are drawn from what is served (a, light bars) or real ones are rescaled "
+        "(b, dark bars).",
+        "Figures of different settings cannot be compared with one another: the bias moves with B and C.",
     ),
     "similarity": (
         "How alike the density matrices are that Algorithm 1 treats as one: mean cosine of pairs.",
         "Clusters are chosen by these very cosines, so they are above the bins by construction.",
     ),
     "co_minimised": (
-        "The paper's claim that calibration error, risk and eigenvalue ECE are lowest at one "
-        "temperature. Each curve is scaled from its least to its most.",
+        "Whether calibration error, risk and eigenvalue ECE are lowest at one temperature, as the paper "
+        "claims. Each curve is scaled from its least to its most.",
         "How deep the valleys are: scaling hides it. The eigenvalue ECE is biased and need not agree.",
     ),
     "correctness_diagram": (
-        "The share of right answers against λmax.",
+        "The share of right answers against λmax. Grey: where it would lie if λmax were the chance of "
+        "being right.",
         "λmax is calibrated for the share of the reference along the dominant direction, not for "
         "being right by a rule such as ROUGE-L above 0.3: a calibrated map need not lie on the "
         "diagonal here.",
@@ -117,30 +126,56 @@ def _by_map(experiment: Experiment, key: str, what: str) -> str:
 
 def _eces(experiment: Experiment) -> str:
     told = (
-        f"{MAPS[n]} {_of(experiment, f'{n}_ece')} "
-        f"(if perfect {_of(experiment, f'{n}_band_low')} to {_of(experiment, f'{n}_band_high')})"
-        for n in MAP_NAMES
+        f"{MAPS[n]} {_of(experiment, f'{n}_ece')} (band {_ends(experiment, f'{n}_band')})" for n in MAP_NAMES
     )
     return f"ECE: {', '.join(told)}."
 
 
 def _projection(experiment: Experiment) -> str:
+    if all(figure(experiment, f"{n}_p_value") is None for n in MAP_NAMES):
+        return f"{_eces(experiment)[:-1]}; the bands are of an earlier release, about twice too wide."
     told = (
         f"{MAPS[n]} {_of(experiment, f'{n}_ece')} (if calibrated {_of(experiment, f'{n}_band_low')} to "
-        f"{_of(experiment, f'{n}_band_high')}, p = {_of(experiment, f'{n}_p_value')})"
+        f"{_of(experiment, f'{n}_band_high')}, {p_words(figure(experiment, f'{n}_p_value'))})"
         for n in MAP_NAMES
     )
     return f"ECE: {', '.join(told)}."
 
 
 def _both_nulls(experiment: Experiment) -> str:
-    told = (
-        f"{MAPS[n]} {_of(experiment, f'{n}_ece')} (references drawn {_of(experiment, f'{n}_band_low')} to "
-        f"{_of(experiment, f'{n}_band_high')}, rescaled {_of(experiment, f'{n}_rescaled_low')} to "
-        f"{_of(experiment, f'{n}_rescaled_high')}; {_of(experiment, f'{n}_singletons', 0)} prompts ignored)"
-        for n in MAP_NAMES
-    )
-    return f"ECE: {', '.join(told)}."
+    return f"ECE: {', '.join(_with_nulls(experiment, name) for name in MAP_NAMES)}."
+
+
+def _with_nulls(experiment: Experiment, name: str) -> str:
+    return f"{MAPS[name]} {_of(experiment, f'{name}_ece')} ({_both_bands(experiment, f'{name}_')})"
+
+
+def _both_bands(experiment: Experiment, prefix: str) -> str:
+    """Return the bands of both nulls of Algorithm 1; results of earlier releases lack the second."""
+    drawn = f"references drawn {_ends(experiment, f'{prefix}band')}"
+    if figure(experiment, f"{prefix}rescaled_low") is None:
+        return drawn
+    return f"{drawn}, rescaled {_ends(experiment, f'{prefix}rescaled')}"
+
+
+def _sensitivity(experiment: Experiment) -> str:
+    told = f"{_by_map(experiment, '{}_least', 'Least ECE')} {_by_map(experiment, '{}_most', 'Most ECE')}"
+    if not any("rescaled_high" in row for row in experiment["points"]):
+        return told
+    above = ", ".join(f"{MAPS[name]} {_above(experiment, name)}" for name in MAP_NAMES)
+    return f"{told} Above the band of references rescaled: {above} settings."
+
+
+def _above(experiment: Experiment, name: str) -> str:
+    """Return "3 of 9": settings in which a map's ECE is above its second band, of those where it is known."""
+    mine = [row for row in experiment["points"] if row["map"] == name]
+    gaps = [ece - high for ece, high in zip(column(mine, "ece"), column(mine, "rescaled_high"), strict=True)]
+    known = [gap for gap in gaps if not math.isnan(gap)]
+    return f"{sum(gap > 0 for gap in known)} of {len(known)}"
+
+
+def _ends(experiment: Experiment, key: str) -> str:
+    return f"{_of(experiment, f'{key}_low')} to {_of(experiment, f'{key}_high')}"
 
 
 def _convergence(e: Experiment) -> str:
@@ -153,8 +188,8 @@ def _convergence(e: Experiment) -> str:
 def _co_minimised(e: Experiment) -> str:
     names = {"cal_s": "Cal_S", "risk": "risk", "eigenvalue_ece": "eigenvalue ECE"}
     told = ", ".join(f"{name} {_of(e, f'{key}_lowest_at', 2)}" for key, name in names.items())
-    claimed = f" {e['headline']['claim']}" if e["headline"].get("claim") else ""
-    return f"Lowest at T: {told}. {_by_map(e, '{}_cal_s', 'Cal_S in nats')}{claimed}"
+    claimed = f"{e['headline']['claim']} " if e["headline"].get("claim") else ""
+    return f"{claimed}Lowest at T: {told}. {_by_map(e, '{}_cal_s', 'Cal_S in nats')}"
 
 
 def _depolarized(e: Experiment) -> str:
@@ -172,7 +207,7 @@ def _baselines(e: Experiment) -> str:
 
 
 def _score(name: str) -> str:
-    return name.replace("lambda_max", "λmax")
+    return typeset(name)
 
 
 def _comparison(e: Experiment) -> str:
@@ -197,7 +232,7 @@ _SENTENCES: dict[str, Callable[[Experiment], str]] = {
     "projection_reliability": _projection,
     "naive_diagram": _both_nulls,
     "algorithm1_diagram": _both_nulls,
-    "sensitivity": lambda e: f"{_by_map(e, '{}_least', 'Least ECE')} {_by_map(e, '{}_most', 'Most ECE')}",
+    "sensitivity": _sensitivity,
     "similarity": lambda e: (
         f"All pairs {_of(e, 'all_pairs')}. {_by_map(e, '{}_within_bin', 'Within bins')} "
         f"{_by_map(e, '{}_within_cluster', 'Within clusters')}"
@@ -213,7 +248,7 @@ _SENTENCES: dict[str, Callable[[Experiment], str]] = {
     "embedders": lambda e: f"{'; '.join(f'{k} {_of(e, k)}' for k in e['headline'])}.",
     "sampling_temperature": lambda e: (
         f"Chosen: {_of(e, 'sampling_temperature', 2)}; test eigenvalue ECE {_of(e, 'test_eigenvalue_ece')} "
-        f"(if perfect {_of(e, 'band_low')} to {_of(e, 'band_high')})."
+        f"({_both_bands(e, '')})."
     ),
 }
 

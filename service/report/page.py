@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from service.domain.study.report_model import CalibrationPart, FitPart, Report, ServedRow
-from service.report import plots, words
+from service.report import nulls, plots, words
 from service.report.comparison import compare
 
 if TYPE_CHECKING:
@@ -59,6 +59,18 @@ def _context(report: Report) -> dict[str, Any]:
         "fitted": [_fitted(calibration, name, fit) for name, fit in report["fits"].items()],
         "fewest": plots.FEWEST,
         "plots": _plots(report),
+        "projection_nulls": [nulls.projection_words(row) for row in report["served"]],
+        "algorithm1_nulls": [nulls.algorithm1_words(row) for row in report["served"]],
+        "has_bands": _has_bands(report),
+    }
+
+
+def _has_bands(report: Report) -> dict[str, bool]:
+    """Return whether the bands of a diagram are known: reports of earlier releases kept none."""
+    curves = report["curves"]
+    return {
+        "projection": any(nulls.known_band(bins) for bins in curves["projection"].values()),
+        "correctness": any(nulls.known_band(bins) for bins in curves["correctness"].values()),
     }
 
 
@@ -78,6 +90,11 @@ def _summary(report: Report) -> Iterable[str]:
     yield _change(
         "Against raw scores, the gap between what λmax says and what is found (projection ECE)", raw, ours
     )
+    if null := ours.get("projection_null"):
+        yield (
+            f"Calibrated scores would read {words.between(null) or words.MISSING} on these prompts "
+            f"({nulls.p_words(null['p_value'])}): this calibration {nulls.judged(null['p_value'])}."
+        )
     before, after = raw["auroc_lambda_max"]["value"], ours["auroc_lambda_max"]["value"]
     if before is None or after is None:
         yield "How well λmax tells right from wrong answers cannot be computed: there is one kind only."
@@ -134,16 +151,16 @@ def _plots(report: Report) -> dict[str, Any]:
 def _projection(report: Report, row: ServedRow) -> str:
     name, note = row["map"], f"projection ECE {words.number(row['projection_ece'])}"
     bins = report["curves"]["projection"][name]
-    return plots.reliability("projection", name, bins, "share of the reference", note, band=True)
+    return plots.reliability("projection", name, bins, "share of the reference", note)
 
 
 def _algorithm1(report: Report, row: ServedRow) -> str:
     name, note = row["map"], f"ECE {words.number(row['algorithm1_ece'])}"
     bins = report["curves"]["algorithm1"][name]
-    return plots.reliability("algorithm1", name, bins, "target of the clusters", note, band=False)
+    return plots.reliability("algorithm1", name, bins, "target of the clusters", note)
 
 
 def _correctness(report: Report, row: ServedRow) -> str:
     name, note = row["map"], f"AUROC {words.number(row['auroc_lambda_max']['value'])}"
     bins = report["curves"]["correctness"][name]
-    return plots.reliability("correctness", name, bins, "share of right answers", note, band=True)
+    return plots.reliability("correctness", name, bins, "share of right answers", note)

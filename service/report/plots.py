@@ -1,11 +1,12 @@
 """The plots of a report: numbers to inline SVG, one function each."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from service.domain.study.report_model import (
+    Band,
     Bin,
+    NullPart,
     ParametersAt,
     RejectionCurve,
     SamplesAt,
@@ -13,39 +14,34 @@ from service.domain.study.report_model import (
     TemperatureCurve,
 )
 from service.report.drawing import GREY, LIGHT, LOOKS, PANEL, WIDE, Plot, draw
-from service.report.words import MAPS, number
+from service.report.nulls import algorithm1_words, known_band
+from service.report.words import MAPS, MISSING, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-HALO = 1.96  # standard errors of a 95 % band
 ALONG: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor"}
 FEWEST = 10  # answers left where an accuracy-rejection curve ends: fewer say nothing
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def half_width(one: Bin) -> float:
-    """Return how far a bin of a calibrated map strays from the diagonal in 95 of 100 cases, at most.
+def reliability(kind: str, name: str, bins: Sequence[Bin], found: str, note: str) -> str:
+    """Return one reliability diagram, with its band where the bins have one.
 
-    What is averaged lies in [0, 1] with mean p, so its variance is p (1 - p) at most, as that of a coin's.
+    found: what the y axis shows; note: a line under the title.
     """
-    p = min(max(one["predicted"], 0.0), 1.0)
-    return HALO * math.sqrt(p * (1 - p) / one["count"]) if one["count"] else 0.0
-
-
-def reliability(kind: str, name: str, bins: Sequence[Bin], found: str, note: str, *, band: bool) -> str:
-    """Return one reliability diagram. found: what the y axis shows; note: a line under the title."""
     points = "; ".join(f"{number(b['predicted'], 2)}: {number(b['observed'], 2)}" for b in bins)
     plot = Plot(f"{kind}-{name}", f"{MAPS[name]}: {found} against λmax. {note}", f"Bins: {points}.", PANEL)
 
     def paint(figure: "Figure") -> None:
         axes = figure.add_subplot()
         _unit_square(axes)
-        if band and bins:
-            _band(axes, bins)
+        if known := known_band(bins):
+            _band(axes, known)
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
-        axes.text(1.0, 0.985, "perfect", color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
+        word = "perfect" if kind == "projection" else "equal"  # elsewhere a calibrated map may lie off it
+        axes.text(1.0, 0.985, word, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
         _bins(axes, name, bins)
         axes.set_title(f"{MAPS[name]}\n", loc="left")
         axes.text(0, 1.03, note, transform=axes.transAxes, fontsize=9.5)
@@ -61,9 +57,10 @@ def _unit_square(axes: "Axes") -> None:
 
 
 def _band(axes: "Axes", bins: Sequence[Bin]) -> None:
+    """Draw where bins lie under calibration: the ends of the null, cut to the unit square."""
     x = [b["predicted"] for b in bins]
-    low = [max(b["predicted"] - half_width(b), 0.0) for b in bins]
-    high = [min(b["predicted"] + half_width(b), 1.0) for b in bins]
+    low = [max(b["band_low"] or 0.0, 0.0) for b in bins]
+    high = [min(b["band_high"] or 0.0, 1.0) for b in bins]
     axes.fill_between(x, low, high, color=LIGHT, linewidth=0)
     axes.vlines(x, low, high, color="#bdbdbd", linewidth=1)
 
@@ -75,36 +72,43 @@ def _bins(axes: "Axes", name: str, bins: Sequence[Bin]) -> None:
 
 
 def algorithm1_bands(rows: Sequence[ServedRow]) -> str:
-    """Return the ECE of Algorithm 1 of each map beside what it reads under perfect calibration."""
-    told = "; ".join(f"{MAPS[r['map']]} {number(r['algorithm1_ece'])}" for r in rows)
-    plot = Plot("algorithm1-bands", "Algorithm 1 ECE beside its band under perfect calibration", f"{told}.")
+    """Return the ECE of Algorithm 1 of each map above the bands of its two nulls, a and b."""
+    told = " ".join(algorithm1_words(row) for row in rows)
+    plot = Plot("algorithm1-bands", "Algorithm 1 ECE beside both of its nulls", told, (WIDE[0], 3.6))
 
     def paint(figure: "Figure") -> None:
         axes = figure.add_subplot()
         for place, row in enumerate(rows):
-            _ece_and_band(axes, place, row)
+            _ece_and_bands(axes, place, row)
         axes.set_yticks(range(len(rows)), [MAPS[r["map"]] for r in rows])
-        axes.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, 1.08 * axes.get_xlim()[1]))
-        axes.set(xlabel="ECE of Algorithm 1, beside its band")
+        axes.set(ylim=(len(rows) - 0.5, -0.6), xlim=(0, 1.1 * axes.get_xlim()[1]))
+        axes.set_xlabel("ECE of Algorithm 1\na: references drawn; b: real ones, rescaled")
 
     return draw(plot, paint)
 
 
-def _ece_and_band(axes: "Axes", place: int, row: ServedRow) -> None:
-    band, look = row["algorithm1_band"], LOOKS[row["map"]]
-    if band["low"] is not None and band["high"] is not None:
-        axes.barh(place, band["high"] - band["low"], left=band["low"], height=0.36, color="#c9c9c9")
-        middle = (band["low"] + band["high"]) / 2
-        axes.text(middle, place + 0.22, "if perfect", ha="center", va="top", fontsize=8.5, color=GREY)
-    if row["algorithm1_ece"] is None:
-        axes.text(0.01, place, "—", va="center")
+def _ece_and_bands(axes: "Axes", place: int, row: ServedRow) -> None:
+    _null_bar(axes, place + 0.08, row["algorithm1_band"], "a", "#c9c9c9")
+    if "algorithm1_rescaled" in row:
+        _null_bar(axes, place + 0.32, row["algorithm1_rescaled"], "b", "#8c8c8c")
+    ece, look = row["algorithm1_ece"], LOOKS[row["map"]]
+    if ece is None:
+        axes.text(0.01, place, MISSING, va="center")
         return
-    axes.plot(
-        row["algorithm1_ece"], place, color=look.colour, marker=look.marker, markersize=9, clip_on=False
+    axes.vlines(ece, place - 0.16, place + 0.42, color=look.colour, linewidth=1)
+    axes.plot(ece, place - 0.16, color=look.colour, marker=look.marker, markersize=8, clip_on=False)
+    axes.annotate(
+        number(ece), (ece, place - 0.16), (7, 0), textcoords="offset points", va="center", weight="bold"
     )
-    found = number(row["algorithm1_ece"])
-    axes.text(
-        row["algorithm1_ece"], place - 0.2, found, ha="center", va="bottom", weight="bold", fontsize=9.5
+
+
+def _null_bar(axes: "Axes", place: float, band: Band | NullPart, name: str, colour: str) -> None:
+    low, high = band["low"], band["high"]
+    if low is None or high is None:
+        return
+    axes.barh(place, high - low, left=low, height=0.2, color=colour)
+    axes.annotate(
+        name, (high, place), (4, 0), textcoords="offset points", va="center", fontsize=9, color=GREY
     )
 
 

@@ -2,9 +2,10 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 
-from service.domain.study.report_model import Band, Estimate
+from service.domain.study.report_model import Band, Estimate, NullPart
 
 MISSING = "—"
 MAPS = {"raw": "Raw", "temperature": "Temperature", "depolarized": "Depolarized", "active": "Active before"}
@@ -51,7 +52,7 @@ def share(value: float) -> str:
     return f"{100 * value:.1f} %".replace(".0 %", " %")
 
 
-def between(bounds: Estimate | Band) -> str:
+def between(bounds: Estimate | Band | NullPart) -> str:
     """Return "low to high", or nothing when there are no bounds."""
     if bounds["low"] is None or bounds["high"] is None:
         return ""
@@ -74,6 +75,12 @@ def when(stamp: str) -> str:
 def visible(text: str) -> str:
     """Return text that HTML may hold: control characters but for tab and newline replaced."""
     return "".join(c if c in "\t\n" or c.isprintable() or not _is_control(c) else "�" for c in text)
+
+
+def typeset(text: str) -> str:
+    """Return text of results as the pages write it: λmax, real minus signs, "p = 0.01" on one line."""
+    signed = re.sub(r"(?<![\w.-])-(?=\d)", "−", text.replace("lambda_max", "λmax"))
+    return re.sub(r"\b([pT]) = (?=\d)", "\\1\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}", signed)
 
 
 def _is_control(char: str) -> bool:

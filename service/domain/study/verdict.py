@@ -46,9 +46,7 @@ def _calibrated(found: Mapping[str, Experiment]) -> str:
         return "Whether the scores are calibrated was not tested."
     headline = found["projection_reliability"]["headline"]
     told = [f"{words} {_projection(headline, name)}" for name, words in WORDS.items()]
-    return (
-        f"Of their projection ECE, against what calibrated scores read on these prompts: {'; '.join(told)}."
-    )
+    return f"By their projection ECE, beside what calibrated scores read on these prompts: {'; '.join(told)}."
 
 
 def _projection(headline: Row, name: str) -> str:

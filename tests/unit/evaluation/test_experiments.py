@@ -176,6 +176,20 @@ def test_every_ece_has_its_null(bench, experiments):
         assert 0 < paper[f"{name}_rescaled_p_value"] <= 1
 
 
+def test_both_nulls_of_algorithm_1_wherever_it_is_read(experiments):
+    """In every setting, of every embedder, and of the answers at another sampling temperature."""
+    rows = [
+        *((row, "") for row in experiments["sensitivity"]["points"]),
+        *((row, "algorithm1_") for row in experiments["embedders"]["points"]),
+        (experiments["sampling_temperature"]["headline"], ""),
+    ]
+    read = [(row, prefix) for row, prefix in rows if row[f"{prefix}band_low"] is not None]
+    assert len(read) > 20
+    for row, prefix in read:
+        for null in ("band", "rescaled"):
+            assert 0 < row[f"{prefix}{null}_low"] < row[f"{prefix}{null}_high"] < 1
+
+
 def test_singletons_and_cluster_sizes_are_told_and_add_up(bench, experiments):
     found = experiments["algorithm1_diagram"]
     for name in MAPS:

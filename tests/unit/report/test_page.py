@@ -17,10 +17,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import service.report
-from service.domain.study.report_model import Report
+from service.domain.study.report_model import Bin, NullPart, Report, ServedRow
 from service.report import plots, render
 from service.report.comparison import compare
-from service.report.plots import half_width
 from service.report.words import fingerprint_rows, number, share, visible, when
 from tests.support.reports import small_report
 
@@ -356,11 +355,125 @@ def test_other_words() -> None:
     assert fingerprint_rows({"new": 3, "model": "m", "api": ""}) == [("Language model", "m"), ("new", "3")]
 
 
-@pytest.mark.parametrize("predicted", [0.2, 0.5, 0.8])
-def test_the_band_holds_calibrated_groups_even_at_their_widest(predicted: float) -> None:
-    size, rng = 60, np.random.default_rng(1)
-    width = half_width({"lower": 0, "upper": 1, "count": size, "predicted": predicted, "observed": 0})
-    coins = rng.binomial(size, predicted, size=4000) / size
-    assert 0.92 <= np.mean(np.abs(coins - predicted) <= width) <= 0.98
-    narrow = rng.beta(8 * predicted, 8 * (1 - predicted), size=(4000, size)).mean(axis=1)
-    assert np.mean(np.abs(narrow - predicted) <= width) > 0.999
+def painted(monkeypatch: pytest.MonkeyPatch, make: Any, *arguments: Any) -> Any:
+    """The axes of a plot as they are drawn."""
+    drawn = Figure()
+    monkeypatch.setattr(plots, "draw", lambda _, paint: paint(drawn))
+    make(*arguments)
+    [axes] = drawn.axes
+    return axes
+
+
+def bins(*bands: tuple[float | None, float | None]) -> list[Bin]:
+    return [
+        {
+            "lower": 0.0,
+            "upper": 1.0,
+            "count": 15,
+            "predicted": 0.1 * (i + 1),
+            "observed": 0.5,
+            "band_low": low,
+            "band_high": high,
+        }
+        for i, (low, high) in enumerate(bands)
+    ]
+
+
+def band_of(axes: Any) -> Any:
+    """The corners of the grey band."""
+    return np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
+
+
+def test_the_band_is_that_of_the_null_cut_to_the_unit_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = bins((-0.05, 0.21), (0.13, 0.28), (0.2, 1.4))
+    axes = painted(monkeypatch, plots.reliability, "projection", "raw", found, "found", "")
+    corners = {(round(x, 9), round(y, 9)) for x, y in band_of(axes)}
+    assert {(0.1, 0.0), (0.1, 0.21), (0.2, 0.13), (0.2, 0.28), (0.3, 0.2), (0.3, 1.0)} <= corners
+
+
+@pytest.mark.parametrize("kind", ["projection", "correctness"])
+def test_bins_without_a_band_are_drawn_without(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    axes = painted(monkeypatch, plots.reliability, kind, "raw", bins((None, None), (None, None)), "found", "")
+    assert not axes.collections
+    assert list(axes.lines[-1].get_ydata()) == [0.5, 0.5]
+
+
+def test_the_projection_ece_stands_beside_its_null_in_words(report: Report) -> None:
+    row, other = report["served"][0], report["served"][2]
+    row["projection_ece"] = 0.311
+    row["projection_null"] = {"mean": 0.031, "low": 0.016, "high": 0.048, "p_value": 0.001, "draws": 1000}
+    other["projection_ece"] = 0.029
+    other["projection_null"] = {"mean": 0.03, "low": 0.015, "high": 0.047, "p_value": 0.46, "draws": 1000}
+    text = words(render(report))
+    read = "calibrated scores would read 0.031 on average (0.016 to 0.048); p = 0.001: it is not calibrated."
+    assert f"Raw: 0.311; {read}" in text
+    assert "p = 0.460: it cannot be told from calibrated." in text
+    assert "0.311 if calibrated: 0.016 to 0.048; p = 0.001" in text  # in the table
+    assert "Calibrated scores would read 0.015 to 0.047 on these prompts (p = 0.460): this calib" in text
+
+
+def test_a_p_value_that_is_not_known_judges_nothing(report: Report) -> None:
+    null: NullPart = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 1000}
+    report["served"][0]["projection_null"] = null
+    assert "(band unknown); p unknown: it cannot be judged." in words(render(report))
+
+
+def with_nulls(row: ServedRow) -> None:
+    """Give a row of a report nulls of Algorithm 1 that are known."""
+    row["algorithm1_ece"] = 0.217
+    row["algorithm1_band"] = {"mean": 0.15, "low": 0.12, "high": 0.18}
+    row["algorithm1_drawn"] = {"mean": 0.15, "low": 0.12, "high": 0.18, "p_value": 0.01, "draws": 100}
+    row["algorithm1_rescaled"] = {"mean": 0.2, "low": 0.19, "high": 0.24, "p_value": 0.3, "draws": 100}
+    row["cluster_sizes"], row["singletons"] = [2, 9, 3, 4], 11
+
+
+def test_algorithm_1_stands_beside_both_nulls_and_tells_its_clusters(report: Report) -> None:
+    with_nulls(report["served"][0])
+    text = words(render(report))
+    assert (
+        "Raw: 0.217; (a) 0.150 on average (0.120 to 0.180), p = 0.010; (b) 0.200 on average (0.190 to "
+        "0.240), p = 0.300. 4 clusters of 2 to 9 prompts, median 3.5; 11 prompts alone in their cluster and "
+        "ignored." in text
+    )
+    assert "0.217 a: 0.120 to 0.180; b: 0.190 to 0.240" in text  # in the table
+    assert "no map of eigenvalues can mend" in text
+    assert "what a map can be blamed for" in text
+
+
+def test_both_nulls_are_bars_each_with_its_ends(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_nulls(report["served"][0])
+    axes = painted(monkeypatch, plots.algorithm1_bands, report["served"][:1])
+    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
+    assert ends == [pytest.approx((0.12, 0.18)), pytest.approx((0.19, 0.24))]
+    assert [text.get_text() for text in axes.texts] == ["a", "b", "0.217"]
+
+
+def test_algorithm_1_is_never_marked_best(report: Report) -> None:
+    for row, ece in zip(report["served"], (0.1, 0.2, 0.3), strict=True):
+        row["algorithm1_ece"] = ece
+    [line] = [line for line in compare(report["served"]) if line.name == "Algorithm 1 ECE"]
+    assert line.better == ""
+    assert not any(cell.best for cell in line.cells)
+
+
+def test_a_report_of_before_nulls_were_kept_is_still_a_page(report: Report) -> None:
+    for row in report["served"]:
+        for key in (
+            "projection_null",
+            "algorithm1_drawn",
+            "algorithm1_rescaled",
+            "cluster_sizes",
+            "singletons",
+        ):
+            del row[key]  # type: ignore[misc]
+    curves = report["curves"]
+    for kind in (curves["projection"], curves["algorithm1"], curves["correctness"]):
+        for one in (one for of_map in kind.values() for one in of_map):
+            del one["band_low"], one["band_high"]
+    page = render(report)
+    text = words(page)
+    assert "which kept no band" in text
+    assert "What calibrated scores would read was not kept with this report." in text
+    assert text.count("(b) was not kept with this report.") == 2 * 3  # below the plot and in its description
+    assert "Grey:" not in text
+    assert "algorithm1-bands" in svgs(page)

@@ -6,7 +6,7 @@ from service.domain.study.bench import Bench, Served
 from service.domain.study.evidence import finite
 from service.domain.study.experiments.correctness import auroc_row, one_class
 from service.domain.study.model import Experiment, Row, not_run, ran
-from service.spectral.algorithm1 import algorithm1, cluster_prompts, null_band
+from service.spectral.algorithm1 import algorithm1, cluster_prompts, nulls
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.reliability import projection_brier, projection_reliability
 from service.spectral.risk import risk
@@ -30,7 +30,8 @@ def embedders(benches: Mapping[str, Bench]) -> Experiment:
 def _row(bench: Bench, served: Served) -> Row:
     test = bench.test
     clusters = cluster_prompts(test.stack, served.lambda_max, cosines=bench.cosines)
-    band = null_band(clusters, test.stack, test.spectra, served.spectra, bench.rng(4))
+    [both] = nulls([clusters], test.stack, test.spectra, served.spectra, test.targets, bench.rng(4))
+    drawn, rescaled = both.drawn.band, both.rescaled.band
     auroc: Row = {} if one_class(bench) else auroc_row(served.lambda_max, bench)
     return {
         "map": served.name,
@@ -40,8 +41,10 @@ def _row(bench: Bench, served: Served) -> Row:
         "projection_ece": projection_reliability(served.lambda_max, test.c1).ece,
         "projection_brier": projection_brier(served.lambda_max, test.c1),
         "algorithm1_ece": finite(algorithm1(clusters, test.targets).ece),
-        "algorithm1_band_low": finite(band.ece_low),
-        "algorithm1_band_high": finite(band.ece_high),
+        "algorithm1_band_low": finite(drawn.ece_low),
+        "algorithm1_band_high": finite(drawn.ece_high),
+        "algorithm1_rescaled_low": finite(rescaled.ece_low),
+        "algorithm1_rescaled_high": finite(rescaled.ece_high),
         "mean_lambda_max": float(served.lambda_max.mean()),
         "auroc": auroc.get("auroc"),
         "auroc_low": auroc.get("low"),

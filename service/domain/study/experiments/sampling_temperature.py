@@ -13,7 +13,7 @@ from service.domain.study.evidence import finite
 from service.domain.study.experiments.meanings import by_embedding
 from service.domain.study.model import Experiment, Row, not_run, ran
 from service.domain.study.split import Split
-from service.spectral.algorithm1 import algorithm1, cluster_prompts, null_band
+from service.spectral.algorithm1 import algorithm1, cluster_prompts, nulls
 from service.spectral.maps import Identity
 from service.spectral.reliability import projection_reliability, reliability_diagram
 from service.spectral.semantic_entropy import class_shares, semantic_classes
@@ -58,17 +58,20 @@ def _point(temperature: float, split: Split) -> Row:
 
 
 def judge(choice: Choice, test: Split, seed: int = 0) -> Experiment:
-    """Return the eigenvalue ECE on test, answered at the chosen temperature, with its band."""
+    """Return the eigenvalue ECE on test, answered at the chosen temperature, with the bands of both nulls."""
     served = [Identity().serve(one.eigenvalues, one.dimension) for one in test.spectra]
     largest = np.clip([one.lambda_max for one in served], 0.0, 1.0)
     clusters = cluster_prompts(test.stack, largest)
-    band = null_band(clusters, test.stack, test.spectra, served, np.random.default_rng([seed, 4]))
+    rng = np.random.default_rng([seed, 4])
+    [both] = nulls([clusters], test.stack, test.spectra, served, test.targets, rng)
     headline: Row = {
         "sampling_temperature": choice.sampling_temperature,
         "at_bound": _at_bound(choice),
         "test_eigenvalue_ece": finite(algorithm1(clusters, test.targets).ece),
-        "band_low": finite(band.ece_low),
-        "band_high": finite(band.ece_high),
+        "band_low": finite(both.drawn.band.ece_low),
+        "band_high": finite(both.drawn.band.ece_high),
+        "rescaled_low": finite(both.rescaled.band.ece_low),
+        "rescaled_high": finite(both.rescaled.band.ece_high),
         "test_projection_ece": projection_reliability(largest, test.c1).ece,
         "test_accuracy": float(test.labels.right.mean()),
     }
