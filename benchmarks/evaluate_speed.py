@@ -22,7 +22,7 @@ from service.domain.study.bench import Bench
 from service.domain.study.experiments.sampling_temperature import not_drawn
 from service.domain.study.running import Inputs, run_all
 from service.domain.study.split import Split, make_split
-from service.report.evaluation import evaluation_figures
+from service.report.evaluation.page import evaluation_figures
 
 SAMPLES = 20
 

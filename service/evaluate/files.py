@@ -24,7 +24,7 @@ def make_folder(out: Path) -> None:
 
 def write_results(out: Path, results: Results) -> None:
     """Write report.html, results.json, and every figure as SVG and CSV under figures/."""
-    from service.report.evaluation import evaluation_figures, evaluation_tables, render_evaluation
+    from service.report.evaluation.page import evaluation_figures, evaluation_tables, render_evaluation
 
     figures = evaluation_figures(results)
     folder = out / "figures"

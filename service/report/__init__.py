@@ -13,7 +13,7 @@ __all__ = ["render"]
 def render(report: Mapping[str, Any] | Report) -> str:
     """Return the page of a calibration's report, or of an evaluation's results. Takes about a second."""
     if "experiments" in report:
-        from service.report.evaluation import render_evaluation
+        from service.report.evaluation.page import render_evaluation
 
         return render_evaluation(cast("Results", report))
     return page.render(cast("Report", report))

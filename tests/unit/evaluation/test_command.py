@@ -16,7 +16,7 @@ from service.domain.models import Sampling
 from service.domain.study.experiments.sampling_temperature import NAME
 from service.evaluate.command import evaluate
 from service.evaluate.gather import NOT_ASKED, SUPPLIED, Parts, Plan
-from service.report.evaluation import FIGURES
+from service.report.evaluation.page import FIGURES
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.unit.evaluation.worlds import rows, write
 

@@ -18,15 +18,15 @@ from service.domain.study.model import MAPS
 from service.domain.study.provenance import Source, provenance
 from service.domain.study.results import FileFacts, make_results
 from service.domain.study.running import Inputs, run_all
-from service.report import evaluation_curves as curves
-from service.report.evaluation import (
+from service.report.evaluation import curves
+from service.report.evaluation.page import (
     FIGURES,
     PANELS,
     evaluation_figures,
     evaluation_tables,
     render_evaluation,
 )
-from service.report.evaluation_words import READ, sentence
+from service.report.evaluation.words import READ, sentence
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.correctness import auroc
 from service.spectral.lexical import lexical_similarity

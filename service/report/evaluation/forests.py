@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from service.domain.study.model import Experiment, Row
 from service.report.drawing import GREY, LOOKS, Plot, draw
-from service.report.evaluation_curves import column
+from service.report.evaluation.curves import column
 from service.report.words import MAPS, number
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from service.domain.study.model import MAPS as MAP_NAMES
 from service.domain.study.model import Experiment
-from service.report.evaluation_curves import column, figure
+from service.report.evaluation.curves import column, figure
 from service.report.nulls import p_words
 from service.report.words import MAPS, number, typeset
 

@@ -4,12 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from service.domain.study.model import Experiment, Results
-from service.report import evaluation_curves as curves
-from service.report import evaluation_forests as forests
-from service.report import evaluation_panels as panels
-from service.report.evaluation_origin import origin_rows
-from service.report.evaluation_tables import csv_text, table
-from service.report.evaluation_words import READ, sentence
+from service.report.evaluation import curves, forests, panels
+from service.report.evaluation.origin import origin_rows
+from service.report.evaluation.tables import csv_text, table
+from service.report.evaluation.words import READ, sentence
 from service.report.page import TEMPLATES, environment
 from service.report.words import LABELLED, typeset
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from service.domain.study.model import Experiment, Row
 from service.report.drawing import GREY, LIGHT, LOOKS, Plot, draw
-from service.report.evaluation_curves import column, figure
+from service.report.evaluation.curves import column, figure
 from service.report.words import MAPS, number
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""The page, the figures and the tables of an evaluation."""
