@@ -1,17 +1,24 @@
 """POST /score over HTTP, with fakes."""
 
+import asyncio
 import math
 from datetime import UTC, datetime
+from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from anyio import fail_after, to_thread
 
+from service.app import create_app
 from service.domain.calibration import Calibration, NoCalibrations, Parameters
 from service.domain.errors import EmbedderUnavailable, LLMError, LLMUnavailable, ModelNotFound, Overloaded
 from service.domain.models import caller_fingerprint, service_fingerprint
+from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.live import served
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}
@@ -235,6 +242,17 @@ async def test_errors_answer_as_problems(
     assert response.headers["x-request-id"] == body["request_id"] == "mine-1"
     assert "secret" not in response.text
     assert ("retry-after" in response.headers) == (status == 503)
+
+
+async def test_a_deadline_holds_for_an_embedder_that_is_busy(llm: FakeLLM, tmp_path: Path) -> None:
+    busy = asyncio.Event()  # never set
+    app = create_app(
+        Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(8, gate=busy), store=MemoryStore()
+    )
+    async with served(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        response = await http.post("/score", json={"prompt": "p", "deadline_ms": 50}, timeout=30)
+    assert (response.status_code, response.json()["code"]) == (504, "deadline_exceeded")
+    assert "embedded" in response.json()["detail"]
 
 
 async def test_a_deadline_without_answers_is_a_504(client: Client, llm: FakeLLM) -> None:

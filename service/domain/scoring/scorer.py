@@ -20,7 +20,7 @@ from service.domain.models import (
     service_fingerprint,
 )
 from service.domain.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed
-from service.domain.ports import Embedder, LanguageModel
+from service.domain.ports import Embedded, Embedder, LanguageModel
 from service.domain.scoring.cautions import indistinct, partial, truncated
 from service.domain.scoring.choosing import choose
 from service.domain.scoring.indistinct import num_indistinct
@@ -36,6 +36,7 @@ MIN_SAMPLES = 2
 
 # Of a deadline, what is kept for embedding the answers that have come by then.
 EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
+LATE_S = 1.0  # by which a score may miss its deadline: better a little late than not at all
 
 # An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
 INLINE_DISTINCT = 64
@@ -79,7 +80,7 @@ class Scorer:
         marks.move("generate", "queue", generation.queued_s)
         texts, index = distinct([draw.text for draw in generation.draws])
         to_embed = texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
-        embedded = await self._embedder.embed(to_embed)
+        embedded = await self._embed(to_embed, command, marks)
         vectors = outcome_vectors(texts, embedded.vectors)
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
@@ -113,6 +114,18 @@ class Scorer:
                 f"Only {came} of {asked} answers came before the deadline; a score takes two."
             )
         raise LLMBadResponse(f"The LLM server gave only {came} of {asked} answers; a score takes two.")
+
+    async def _embed(self, texts: Sequence[str], command: ScoreCommand, marks: Stopwatch) -> Embedded:
+        """Embed in the time that the deadline leaves: under load the embedder may take minutes."""
+        deadline_s = command.generation.deadline_s if command.generation else None
+        left_s = None if deadline_s is None else max(deadline_s + LATE_S - marks.elapsed_s(), 0.0)
+        try:
+            async with asyncio.timeout(left_s):
+                return await self._embedder.embed(texts)
+        except TimeoutError:
+            raise DeadlineExceeded(
+                "The answers came before the deadline, but could not be embedded in time."
+            ) from None
 
     async def _spectrum(self, vectors: NDArray[np.float32], counts: Counts, dimension: int) -> Spectrum:
         if len(counts) <= INLINE_DISTINCT:

@@ -10,6 +10,10 @@ class Stopwatch:
         self._start = self._last = time.perf_counter() if start is None else start
         self.laps: dict[str, float] = {}
 
+    def elapsed_s(self) -> float:
+        """Return the seconds since the start."""
+        return time.perf_counter() - self._start
+
     def lap(self, stage: str) -> None:
         """Close a stage."""
         now = time.perf_counter()
