@@ -233,7 +233,8 @@ def service_env(llm: Llm, folder: str, model: str) -> dict[str, str]:
     settings = {
         "LLM_BACKEND": "vllm", "LLM_URL": llm.server.url, "LLM_MODEL": model, "LLM_SLOTS": SLOTS,
         "LLM_TIMEOUT_S": LLM_TIMEOUT_S, "NUM_SAMPLES": NUM_SAMPLES, "EMBEDDER": "all-MiniLM-L6-v2",
-        "EMBEDDER_CACHE": 5000, "EMBEDDER_THREADS": 1, "DATABASE_URL": f"sqlite:///{folder}/soak.db", "LOG_LEVEL": "error",
+        "EMBEDDER_CACHE": 5000, "EMBEDDER_THREADS": 1, "LOG_LEVEL": "error",
+        "DATABASE_URL": f"sqlite:///{folder}/soak.db",
     }  # fmt: skip
     return {f"EIGENCAL_{name}": str(value) for name, value in settings.items()}
 
