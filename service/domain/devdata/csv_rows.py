@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from service.domain.devdata.bytes import Line, encoding_problem, whole_file
-from service.domain.devdata.rows import ROW_FIELDS, RowError, parse_json, printable
+from service.domain.devdata.row import ROW_FIELDS
+from service.domain.devdata.row_check import RowError, printable
+from service.domain.devdata.strict_json import parse_json
 
 MAX_FIELDS = 64  # no header names as many
 _QUOTED = re.compile(r'[^"]*+(?:""[^"]*+)*+')

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,35 @@ class TestRows:
     def test_an_unknown_field_of_half_a_surrogate_can_be_shown(self):
         field, _ = only_reason({"\ud800": 1})
         assert field == "?"
+
+    def test_every_field_that_does_not_fit_is_told_once(self):
+        row = {"refrence": 1, "reference": ["", 1], "id": [], "samples": [1, 2], "correct": 1}
+        error = refused(jsonl([row]))
+        assert [(e["field"], e["reason"]) for e in error.extra["errors"]][1:] == [
+            ("prompt", "exactly one of prompt and messages is needed; neither is given"),
+            ("reference", "must hold strings that are not empty"),
+            ("id", "must be a string or a whole number, not an array"),
+            ("samples", "must hold a string, not a number"),
+            ("correct", "must be true or false, not a number"),
+        ]
+        assert error.extra["errors"][0]["field"] == "refrence"
+
+    @pytest.mark.parametrize("inside", [False, True])
+    def test_unknown_fields_without_end_take_no_memory_each(self, inside):
+        many = {f"f{n}": n for n in range(50_000)}
+        row = {"reference": "a", "messages": [many]} if inside else {"reference": "a", "prompt": "Q?"} | many
+        tracemalloc.start()
+        try:
+            with pytest.raises(InvalidDevData) as caught:
+                read_examples([row], ONE)
+            assert tracemalloc.get_traced_memory()[1] < 4 << 20
+        finally:
+            tracemalloc.stop()
+        assert len(caught.value.extra["errors"]) == (1 if inside else 3)
+
+    def test_a_whole_number_may_be_written_with_a_point(self):
+        (row,) = rows_of(b'{"id": 7.0, "prompt": "Q?", "reference": "a"}\n')
+        assert row.id == "7"
 
     @pytest.mark.parametrize(
         ("line", "said"),
