@@ -21,7 +21,6 @@ __all__ = [
     "DevData",
     "UploadLimits",
     "check_size",
-    "parse_json",
     "read_examples",
     "read_file",
     "write_row",

@@ -318,7 +318,7 @@ class TestFiles:
 
 
 class TestCsv:
-    def test_fields_without_end_are_not_all_read(self):
+    def test_fields_without_end_are_told_by_one_reason(self):
         error = refused(b"prompt,reference\nQ?,a" + b"," * 500_000 + b"\nQ?,\n")
         found = [(e["line"], e["field"], e["reason"]) for e in error.extra["errors"]]
         assert found == [(2, None, "has more than 64 fields"), (3, "reference", "is missing")]
@@ -420,6 +420,14 @@ class TestCsv:
         (row,) = rows_of(f'prompt,reference\n"Q{lines}?",a\n'.encode())
         assert row.prompt == f"Q{lines}?"
 
+    def test_a_field_may_be_as_long_as_a_row(self):
+        (row,) = rows_of(b'prompt,reference\n"' + b"x" * 900_000 + b'",a\n')
+        assert row.prompt == "x" * 900_000
+
+    def test_carriage_returns_at_the_end_of_a_line_are_part_of_it(self):
+        rows = rows_of(b"prompt,reference\nQ?,a\r\r\nQ?,b\r")
+        assert [(row.line, row.references) for row in rows] == [(2, ("a",)), (3, ("b",))]
+
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 filled = texts.filter(str.strip)
@@ -515,6 +523,26 @@ class TestMemory:
         assert path.stat().st_size < 10 << 20
         assert said == "body_too_large"
         assert grown < 16 << 10
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            b'"Q?,a\n' * 400 + b" " * 700_000,
+            b"Q?,a\n" * 400 + b" " * 700_000,
+            b'"Q"?,a\n' * 400 + b" " * 700_000,
+            b"ab," * 200_000 + b"\n",
+        ],
+        ids=["quotes left open", "one quote left open", "text after quotes", "fields without end"],
+    )
+    def test_a_csv_that_is_none(self, tmp_path, block):
+        path = tmp_path / "bad.csv"
+        with path.open("wb") as file:
+            file.write(b'prompt,reference\n"')
+            for _ in range(200):
+                file.write(block)
+        said, grown = said_and_grown_kib(path)
+        assert said == "invalid_dev_data"
+        assert grown < 32 << 10
 
     def test_one_line_without_end(self, tmp_path):
         path = tmp_path / "line.jsonl"
