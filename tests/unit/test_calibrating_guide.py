@@ -8,7 +8,7 @@ import numpy as np
 
 from service.api.routes.calibration_schemas import OptionsIn
 from service.domain.devdata.reader import UploadLimits, read_file
-from service.domain.devdata.rows import KNOWN_FIELDS
+from service.domain.devdata.row import KNOWN_FIELDS
 from service.domain.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow
 from service.domain.models import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
 from service.domain.study import reporting

@@ -19,10 +19,10 @@ from service.domain.devdata.reader import (
     DevData,
     UploadLimits,
     check_size,
-    parse_json,
     read_examples,
     read_file,
 )
+from service.domain.devdata.strict_json import parse_json
 from service.domain.errors import BodyTooLarge, InvalidDevData, InvalidRequest, UnsupportedMediaType
 from service.domain.jobs.model import CalibrateOptions, DevRow
 

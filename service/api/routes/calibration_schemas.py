@@ -1,16 +1,14 @@
 """The wire forms of calibrating: options in, jobs and calibrations out."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.api.http.bodies import RequestModel
-from service.api.routes.score_schemas import MAX_ITEMS, MessageIn
-from service.domain.devdata.reader import MAX_REFERENCES
+from service.api.routes.score_schemas import MAX_ITEMS
+from service.domain.devdata.row import ExampleRow
 from service.domain.jobs.model import MIN_USABLE_ROWS
-
-Text = Annotated[str, Field(pattern=r"\S")]
 
 
 class OptionsIn(RequestModel):
@@ -43,26 +41,8 @@ class OptionsIn(RequestModel):
         return self
 
 
-class ExampleIn(RequestModel):
-    """A labelled row: `prompt` or `messages`, and what a right answer is."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["prompt"]}, {"required": ["messages"]}]}
-    )
-
-    prompt: Text | None = Field(None, description="A question, as for POST /score.")
-    messages: list[MessageIn] | None = Field(
-        None, min_length=1, max_length=1024, description="A conversation, as for POST /score."
-    )
-    reference: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_REFERENCES)] = Field(
-        description="The right answer, or several that are."
-    )
-    id: str | int | None = Field(None, description="Your name for the row, unique in the file.")
-    samples: list[str] | None = Field(
-        None, min_length=2, max_length=MAX_ITEMS, description="Answers already drawn."
-    )
-    answer: str | None = Field(None, description="The one answer that `correct` is about.")
-    correct: bool | None = Field(None, description="Whether `answer` is right; left out: by ROUGE-L.")
+class ExampleIn(ExampleRow):
+    """A labelled row: `prompt` or `messages`, and what a right answer is. A null counts as left out."""
 
 
 class CalibrateRequest(OptionsIn):

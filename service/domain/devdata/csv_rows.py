@@ -1,70 +1,16 @@
-"""CSV as in RFC 4180: records over several lines, read incrementally, bounded, with line numbers.
+"""Rows of a CSV file, by the csv module over bounded lines: records over several lines, with line numbers."""
 
-The csv module is not used: it bounds a field by one number for the whole process, and an open quote would
-make it swallow the rest of the file.
-"""
-
-import re
+import csv
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from service.domain.devdata.bytes import Line, encoding_problem, whole_file
-from service.domain.devdata.rows import ROW_FIELDS, RowError, parse_json, printable
+from service.domain.devdata.row import ROW_FIELDS
+from service.domain.devdata.row_check import RowError, printable
+from service.domain.devdata.strict_json import parse_json
 
 MAX_FIELDS = 64  # no header names as many
-_QUOTED = re.compile(r'[^"]*+(?:""[^"]*+)*+')
-_BARE = re.compile(r"[^,\r\n]*+")
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-
-
-class CsvSyntaxError(ValueError):
-    """The text breaks the rules of CSV."""
-
-
-class Record:
-    """One record, fed line by line until it is complete. Each character is looked at once."""
-
-    def __init__(self) -> None:
-        self.fields: list[str] = []
-        self._quoted: list[str] | None = None
-
-    def feed(self, line: str) -> bool:
-        """Take a line with its end; return whether the record is complete. Raises CsvSyntaxError."""
-        at = 0
-        while True:
-            if len(self.fields) > MAX_FIELDS:
-                raise CsvSyntaxError(f"has more than {MAX_FIELDS} fields")
-            at = self._field(line, at)
-            if self._quoted is not None:
-                return False
-            if line[at:] in ("", "\n", "\r\n"):
-                return True
-            if line[at] != ",":
-                raise CsvSyntaxError("text after a closing quote, or a lone carriage return")
-            at += 1
-
-    def _field(self, line: str, at: int) -> int:
-        if self._quoted is None and line.startswith('"', at):
-            self._quoted, at = [], at + 1
-        return (
-            self._bare_field(line, at) if self._quoted is None else self._quoted_field(line, at, self._quoted)
-        )
-
-    def _bare_field(self, line: str, at: int) -> int:
-        found = _BARE.match(line, at)
-        assert found is not None  # it matches the empty string
-        self.fields.append(found.group())
-        return found.end()
-
-    def _quoted_field(self, line: str, at: int, parts: list[str]) -> int:
-        found = _QUOTED.match(line, at)
-        assert found is not None  # it matches the empty string
-        parts.append(found.group().replace('""', '"'))
-        if found.end() < len(line):  # stopped by the closing quote
-            self.fields.append("".join(parts))
-            self._quoted = None
-            return found.end() + 1
-        return found.end()
 
 
 def csv_rows(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, object]]:
@@ -81,48 +27,70 @@ def csv_rows(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, o
 
 
 def _records(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, list[str] | RowError]]:
-    pending = _Pending()
-    too_long = RowError((None, f"is longer than {max_row_bytes} bytes (a quote left open?)"))
-    for line in lines:
-        if pending.add(line, max_row_bytes):
-            yield pending.start, too_long
-            if pending.in_quotes:
-                return  # where the next record begins cannot be known
-            pending = _Pending()
-        elif (done := pending.feed(line)) is not None:
-            if done != [""]:  # a blank line
-                yield pending.start, done
-            pending = _Pending()
-    if pending.in_quotes:
-        yield pending.start, RowError((None, "a quote is left open at the end of the file"))
+    """Yield each record that is not blank, and where it begins.
+
+    A reader of its own for each: what one bad record leaves behind is nothing to the next.
+    """
+    # The csv module bounds a field by one number for the whole process; here its lines bound a record.
+    csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))
+    source = _RecordLines(lines, max_row_bytes)
+    while source.begin():
+        record = _record(source)
+        if record not in ([], [""]):  # a blank line
+            yield source.start, record
 
 
-class _Pending:
-    """The record being read: where it began, how long it is, what was wrong with it."""
+def _record(source: "_RecordLines") -> list[str] | RowError:
+    try:
+        fields = next(csv.reader(source, strict=True))
+    except (csv.Error, StopIteration):
+        return RowError((None, source.cut or "text after a closing quote, or a lone carriage return"))
+    if source.no_text:
+        return RowError((None, source.no_text))
+    return fields if len(fields) <= MAX_FIELDS else RowError((None, f"has more than {MAX_FIELDS} fields"))
 
-    def __init__(self) -> None:
-        self.start = self._size = 0
-        self.in_quotes = False
-        self._record = Record()
-        self._problem: str | None = None
 
-    def add(self, line: Line, max_row_bytes: int) -> bool:
-        """Count a line and return whether the record is too long now."""
-        self.start = self.start or line.number
+class _RecordLines:
+    """The lines of one record after another, for a csv.reader: it takes another only while a quote is open.
+
+    start: where the record begins. cut: why its lines ended before it did. no_text: why it is not UTF-8.
+    """
+
+    def __init__(self, lines: Iterable[Line], max_row_bytes: int) -> None:
+        self._lines = iter(lines)
+        self._max_row_bytes = max_row_bytes
+        self._first: Line | None = None
+        self._size = self.start = 0
+        self._over = False
+        self.cut: str | None = None
+        self.no_text: str | None = None
+
+    def begin(self) -> bool:
+        """Turn to the next record; return whether there is one, and where it begins can be known."""
+        self._first = None if self._over else next(self._lines, None)
+        self._size, self.cut, self.no_text = 0, None, None
+        self.start = self._first.number if self._first else 0
+        return self._first is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        """Return the next line with its end."""
+        continued = self._first is None
+        line, self._first = self._first or next(self._lines, None), None
+        if line is None:
+            self._cut("a quote is left open at the end of the file")
         self._size += len(line.data or b"")
-        return line.data is None or self._size > max_row_bytes
+        if line.data is None or self._size > self._max_row_bytes:
+            self._over = continued  # within quotes: the next record may begin anywhere
+            self._cut(f"is longer than {self._max_row_bytes} bytes (a quote left open?)")
+        self.no_text = self.no_text or encoding_problem(line.data)
+        return line.data.decode("utf-8", "replace")
 
-    def feed(self, line: Line) -> list[str] | RowError | None:
-        """Return the fields once they are complete, a RowError if they cannot be read, None to go on."""
-        data = line.data or b""
-        self._problem = self._problem or encoding_problem(data)
-        try:
-            self.in_quotes = not self._record.feed(data.decode("utf-8", "replace"))
-        except CsvSyntaxError as error:
-            return RowError((None, str(error)))
-        if self.in_quotes:
-            return None
-        return RowError((None, self._problem)) if self._problem else self._record.fields
+    def _cut(self, reason: str) -> NoReturn:
+        self.cut = reason
+        raise StopIteration
 
 
 def _check_header(record: list[str] | RowError) -> list[str]:

@@ -6,7 +6,8 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from service.domain.devdata.bytes import NumberedLines
-from service.domain.devdata.reader import UploadLimits, parse_json, read_file
+from service.domain.devdata.reader import UploadLimits, read_file
+from service.domain.devdata.strict_json import parse_json
 from service.domain.jobs.model import DevRow
 
 

@@ -12,16 +12,15 @@ from typing import Any, BinaryIO
 from service.domain.devdata.bytes import Line, NumberedLines, UploadLimits, encoding_problem
 from service.domain.devdata.csv_rows import csv_rows
 from service.domain.devdata.limits import TextCount, check_size
-from service.domain.devdata.rows import MAX_REFERENCES, RowError, check_row, parse_json
+from service.domain.devdata.row_check import RowError, check_row
+from service.domain.devdata.strict_json import parse_json
 from service.domain.errors import BodyTooLarge, InvalidDevData
 from service.domain.jobs.model import DevRow
 
 __all__ = [
-    "MAX_REFERENCES",
     "DevData",
     "UploadLimits",
     "check_size",
-    "parse_json",
     "read_examples",
     "read_file",
     "write_row",

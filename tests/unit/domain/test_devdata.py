@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,35 @@ class TestRows:
     def test_an_unknown_field_of_half_a_surrogate_can_be_shown(self):
         field, _ = only_reason({"\ud800": 1})
         assert field == "?"
+
+    def test_every_field_that_does_not_fit_is_told_once(self):
+        row = {"refrence": 1, "reference": ["", 1], "id": [], "samples": [1, 2], "correct": 1}
+        error = refused(jsonl([row]))
+        assert [(e["field"], e["reason"]) for e in error.extra["errors"]][1:] == [
+            ("prompt", "exactly one of prompt and messages is needed; neither is given"),
+            ("reference", "must hold strings that are not empty"),
+            ("id", "must be a string or a whole number, not an array"),
+            ("samples", "must hold a string, not a number"),
+            ("correct", "must be true or false, not a number"),
+        ]
+        assert error.extra["errors"][0]["field"] == "refrence"
+
+    @pytest.mark.parametrize("inside", [False, True])
+    def test_unknown_fields_without_end_take_no_memory_each(self, inside):
+        many = {f"f{n}": n for n in range(50_000)}
+        row = {"reference": "a", "messages": [many]} if inside else {"reference": "a", "prompt": "Q?"} | many
+        tracemalloc.start()
+        try:
+            with pytest.raises(InvalidDevData) as caught:
+                read_examples([row], ONE)
+            assert tracemalloc.get_traced_memory()[1] < 4 << 20
+        finally:
+            tracemalloc.stop()
+        assert len(caught.value.extra["errors"]) == (1 if inside else 3)
+
+    def test_a_whole_number_may_be_written_with_a_point(self):
+        (row,) = rows_of(b'{"id": 7.0, "prompt": "Q?", "reference": "a"}\n')
+        assert row.id == "7"
 
     @pytest.mark.parametrize(
         ("line", "said"),
@@ -288,7 +318,7 @@ class TestFiles:
 
 
 class TestCsv:
-    def test_fields_without_end_are_not_all_read(self):
+    def test_fields_without_end_are_told_by_one_reason(self):
         error = refused(b"prompt,reference\nQ?,a" + b"," * 500_000 + b"\nQ?,\n")
         found = [(e["line"], e["field"], e["reason"]) for e in error.extra["errors"]]
         assert found == [(2, None, "has more than 64 fields"), (3, "reference", "is missing")]
@@ -390,6 +420,14 @@ class TestCsv:
         (row,) = rows_of(f'prompt,reference\n"Q{lines}?",a\n'.encode())
         assert row.prompt == f"Q{lines}?"
 
+    def test_a_field_may_be_as_long_as_a_row(self):
+        (row,) = rows_of(b'prompt,reference\n"' + b"x" * 900_000 + b'",a\n')
+        assert row.prompt == "x" * 900_000
+
+    def test_carriage_returns_at_the_end_of_a_line_are_part_of_it(self):
+        rows = rows_of(b"prompt,reference\nQ?,a\r\r\nQ?,b\r")
+        assert [(row.line, row.references) for row in rows] == [(2, ("a",)), (3, ("b",))]
+
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 filled = texts.filter(str.strip)
@@ -485,6 +523,26 @@ class TestMemory:
         assert path.stat().st_size < 10 << 20
         assert said == "body_too_large"
         assert grown < 16 << 10
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            b'"Q?,a\n' * 400 + b" " * 700_000,
+            b"Q?,a\n" * 400 + b" " * 700_000,
+            b'"Q"?,a\n' * 400 + b" " * 700_000,
+            b"ab," * 200_000 + b"\n",
+        ],
+        ids=["quotes left open", "one quote left open", "text after quotes", "fields without end"],
+    )
+    def test_a_csv_that_is_none(self, tmp_path, block):
+        path = tmp_path / "bad.csv"
+        with path.open("wb") as file:
+            file.write(b'prompt,reference\n"')
+            for _ in range(200):
+                file.write(block)
+        said, grown = said_and_grown_kib(path)
+        assert said == "invalid_dev_data"
+        assert grown < 32 << 10
 
     def test_one_line_without_end(self, tmp_path):
         path = tmp_path / "line.jsonl"

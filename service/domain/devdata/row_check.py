@@ -1,0 +1,139 @@
+"""One row of dev data: from parsed JSON to a checked `DevRow`, or every reason why not in plain words."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from service.domain.devdata.row import (
+    KNOWN_FIELDS,
+    MAX_ID_CHARS,
+    MAX_MESSAGES,
+    MAX_REFERENCES,
+    MAX_SAMPLES,
+    MIN_SAMPLES,
+    ROLES,
+    ROW_FIELDS,
+    ExampleRow,
+    asked_twice_or_not_at_all,
+)
+from service.domain.jobs.model import DevRow
+from service.domain.models import Message
+
+MAX_UNKNOWN_LISTED = 3
+_EXPECTED = {
+    "prompt": "a string",
+    "reference": "a string or a list of strings",
+    "id": "a string or a whole number",
+    "samples": "a list of strings",
+    "answer": "a string",
+    "correct": "true or false",
+}
+_ITEMS = {"reference": (1, MAX_REFERENCES), "samples": (MIN_SAMPLES, MAX_SAMPLES)}
+_REASONS = {
+    "missing": "is missing",
+    "string_unicode": "holds half of a surrogate pair, which is no Unicode text",
+    "string_too_long": f"must have at most {MAX_ID_CHARS} characters",
+    "greater_than_equal": "must be a whole number of 64 bits, or a string",
+    "less_than": "must be a whole number of 64 bits, or a string",
+}
+_OTHER_KIND = {"string_type", "list_type", "int_type", "bool_type"}
+
+Problem = tuple[str | None, str]
+
+
+class RowError(ValueError):
+    """A row cannot be used: `problems` holds pairs of the field (None: the row itself) and the reason."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("; ".join(reason for _, reason in problems))
+        self.problems = problems
+
+
+def check_row(line: int, raw: object) -> DevRow:
+    """Return the row; raise RowError with every field that does not fit. A null counts as absent."""
+    if not isinstance(raw, dict):
+        raise RowError((None, f"must be an object, not {_kind(raw)}"))
+    try:
+        row = ExampleRow.model_validate(raw)
+    except ValidationError as error:
+        raise RowError(*_problems(raw, error)) from None
+    return _dev_row(line, row)
+
+
+def _dev_row(line: int, row: ExampleRow) -> DevRow:
+    return DevRow(
+        line=line,
+        id=None if row.id is None else str(row.id),
+        prompt=row.prompt,
+        messages=None if row.messages is None else tuple(Message(m.role, m.content) for m in row.messages),
+        references=(row.reference,) if isinstance(row.reference, str) else tuple(row.reference),
+        samples=None if row.samples is None else tuple(row.samples),
+        answer=row.answer,
+        correct=row.correct,
+    )
+
+
+def unknown_field(name: str) -> tuple[str, str]:
+    """Return the problem of a field or column that no row has."""
+    shown = printable(name)
+    return shown, f"unknown field {shown!r}; known are {', '.join(ROW_FIELDS)}"
+
+
+def printable(name: str) -> str:
+    """Return a name of the caller's, short and without what cannot be shown."""
+    return name[:40].encode("utf-8", "replace").decode()
+
+
+def _problems(raw: Mapping[str, Any], error: ValidationError) -> list[Problem]:
+    """Return the unknown fields, then whether it is asked one way, then one reason for each field."""
+    unknown = [name for name in raw if name not in ROW_FIELDS][:MAX_UNKNOWN_LISTED]
+    problems: list[Problem] = [unknown_field(name) for name in unknown]
+    if asked := asked_twice_or_not_at_all(raw.get("prompt"), raw.get("messages")):
+        problems.append(("prompt", asked))
+    of_field: defaultdict[str | int, list[ErrorDetails]] = defaultdict(list)
+    for item in error.errors(include_url=False):
+        of_field[item["loc"][0] if item["loc"] else ""].append(item)
+    return problems + [(name, _reason(name, of_field[name])) for name in KNOWN_FIELDS if name in of_field]
+
+
+def _reason(name: str, errors: Sequence[ErrorDetails]) -> str:
+    if name == "messages":
+        return _message_reason(errors[0])
+    # A field of two kinds tells of both. What is wrong within the kind that was given says more.
+    within = [e for e in errors if e["type"] not in _OTHER_KIND or isinstance(e["loc"][-1], int)]
+    return _text_reason(name, (within or errors)[0])
+
+
+def _text_reason(name: str, error: ErrorDetails) -> str:
+    value, listed = error["input"], isinstance(error["loc"][-1], int)
+    if error["type"] == "string_pattern_mismatch":
+        return "must hold strings that are not empty" if listed else "must not be empty"
+    if error["type"] in ("too_short", "too_long"):
+        least, most = _ITEMS[name]
+        return f"must hold {least} to {most} strings, not {len(value)}"
+    return _REASONS.get(error["type"]) or _kind_reason(name, value, listed=listed)
+
+
+def _kind_reason(name: str, value: object, *, listed: bool) -> str:
+    if listed:
+        return f"must hold a string, not {_kind(value)}"
+    return "is missing" if value is None else f"must be {_EXPECTED[name]}, not {_kind(value)}"
+
+
+def _message_reason(error: ErrorDetails) -> str:
+    place = error["loc"][-1]
+    if len(error["loc"]) == 1:
+        return f"must be a list of 1 to {MAX_MESSAGES} messages"
+    if error["type"] in ("missing", "extra_forbidden") or isinstance(place, int):
+        return "each message must be an object of role and content"
+    if place == "role":
+        return f"role must be one of {', '.join(ROLES)}"
+    return _REASONS.get(error["type"]) or f"content must be a string, not {_kind(error['input'])}"
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")
