@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from service.domain.calibrating.material import assemble
+from service.domain.devdata.evaluation_file import Recorded
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw
@@ -99,7 +100,7 @@ def test_the_constant_predictor_has_its_optimum_at_one(bench: Bench) -> None:
 def test_log_probabilities_are_of_whole_answers(bench: Bench, recorded: dict[str, Any]) -> None:
     """Longer answers are less likely as a whole: what is recorded is no mean."""
     found = recorded_likelihoods(
-        bench.test, {i + 1: row["logprob"] for i, row in enumerate(recorded["rows"])}
+        bench.test, {i + 1: Recorded(row["logprob"]) for i, row in enumerate(recorded["rows"])}
     )
     assert found is not None
     assert found.totals is not None
