@@ -30,7 +30,6 @@ MARK = "check"  # embedded with every request: other weights give it another vec
 SAME_MARK = 0.99  # cosine; rounding, precision and batching stay well above, other models far below
 MAKERS_KNOWN = 4
 LONGEST_RETRY_AFTER_S = 30.0
-NOT_DELIVERED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError, httpx.ReadError)
 TRY_AGAIN = frozenset(
     {
         HTTPStatus.TOO_MANY_REQUESTS,

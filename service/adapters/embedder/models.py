@@ -47,7 +47,6 @@ class LoadOptions:
     device: str | None = None
     precision: Precision = "float32"
     threads: int | None = None
-    hub_revision: str | None = None
 
 
 Load = Callable[[Source, LoadOptions], Model]
@@ -87,7 +86,6 @@ def load_model(source: Source, options: LoadOptions) -> Model:
         model: Model = SentenceTransformer(
             source.location,
             device=options.device,
-            revision=None if source.local else options.hub_revision,
             local_files_only=source.local,
             model_kwargs={"dtype": getattr(torch, options.precision)},
         )

@@ -100,11 +100,11 @@ def test_folder_is_known_by_its_content(folder: Path, tmp_path: Path) -> None:
 
 def test_unknown_name_is_left_to_the_hub(tmp_path: Path) -> None:
     model = TinyModel()
-    options = {"load": model, "hub_revision": "abc", "precision": "bfloat16", "threads": 1}
+    options = {"load": model, "precision": "bfloat16", "threads": 1}
     identity = with_embedder(identity_of, "somebody/some-model", tmp_path, **options)
     assert model.source == Source("somebody/some-model", "somebody/some-model", None, local=False)
-    assert model.options == LoadOptions(None, "bfloat16", 1, "abc")
-    assert identity == EmbedderIdentity("somebody/some-model", "abc", 3, "bfloat16")
+    assert model.options == LoadOptions(None, "bfloat16", 1)
+    assert identity == EmbedderIdentity("somebody/some-model", "", 3, "bfloat16")
 
 
 def test_packaged_weights_that_are_missing_name_the_command(tmp_path: Path) -> None:
