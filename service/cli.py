@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from service.demo import Target
     from service.domain.study.experiments.meanings import EntailmentModel
-    from service.evaluate.gather import Parts
+    from service.evaluate.gather import Components
 
 cli = typer.Typer(
     help="Eigencal: calibrated spectral uncertainty of language models over HTTP.",
@@ -225,7 +225,7 @@ def evaluate_command(
         )
     plan = Plan(dev, test, out, limit, num_samples, tuple(sampling_temperature or ()), seed, anew)
     try:
-        evaluate(plan, _evaluation_parts(load_settings(), embedder or [], entailment))
+        evaluate(plan, _evaluation_components(load_settings(), embedder or [], entailment))
     except (EigencalError, ValueError) as error:
         typer.echo(error.detail if isinstance(error, EigencalError) else str(error), err=True)
         for bad in error.extra.get("errors", ()) if isinstance(error, EigencalError) else ():
@@ -241,15 +241,15 @@ def evaluate_command(
     typer.echo(out / "report.html")
 
 
-def _evaluation_parts(settings: Settings, embedders: list[str], entailment: str) -> "Parts":
+def _evaluation_components(settings: Settings, embedders: list[str], entailment: str) -> "Components":
     """Return what an evaluation is done with; the settings' own embedder where none is named."""
     from service.app.parts import build_embedder, build_llm, defaults_of, llm_slots
     from service.domain.jobs.drawing import Serving
-    from service.evaluate.gather import Parts
+    from service.evaluate.gather import Components
 
     defaults = defaults_of(settings)
     named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
-    return Parts(
+    return Components(
         build_llm(settings, logprobs=True),
         [build_embedder(one) for one in named],
         Serving(defaults.num_samples, defaults.sampling, defaults.messages_sampling),

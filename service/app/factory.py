@@ -28,7 +28,7 @@ from service.api.routes.calibration_schemas import (
 )
 from service.api.routes.score_schemas import BatchRequest, ScoreRequest
 from service.app.parts import (
-    Part,
+    Component,
     Store,
     build_embedder,
     build_llm,
@@ -134,7 +134,7 @@ def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
     return calibrations(found)
 
 
-def _lifespan(*parts: Part) -> Callable[[FastAPI], Any]:
+def _lifespan(*parts: Component) -> Callable[[FastAPI], Any]:
     """Start the parts in the order given, stop them in reverse.
 
     The store comes last: with it begin the jobs that were left, which need the embedder and the LLM. The port

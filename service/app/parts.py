@@ -18,7 +18,7 @@ from service.domain.scoring.scorer import Scorer
 from service.settings import Settings
 
 
-class Part(Protocol):
+class Component(Protocol):
     """A component with start and stop."""
 
     async def start(self) -> None:
@@ -28,7 +28,7 @@ class Part(Protocol):
         """End; idempotent."""
 
 
-class Store(Part, Protocol):
+class Store(Component, Protocol):
     """Calibrations and the jobs that make them."""
 
     @property

@@ -19,7 +19,7 @@ OVER = ("failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
-class DevSet:
+class DevFile:
     """A file to post, and the key under which posting it again is the same job."""
 
     name: str
@@ -27,7 +27,7 @@ class DevSet:
     key: str
 
 
-def dev_data(*, recorded: bool, setup: str) -> DevSet:
+def dev_data(*, recorded: bool, setup: str) -> DevFile:
     """Return the questions, with the recorded answers where these are the service's own.
 
     `setup` names what answers are drawn and embedded with: another set-up needs a calibration of its own.
@@ -35,10 +35,10 @@ def dev_data(*, recorded: bool, setup: str) -> DevSet:
     path = RECORDED if recorded else QUESTIONS
     content = path.read_bytes()
     digest = hashlib.sha256(content + repr((OPTIONS, setup)).encode()).hexdigest()[:16]
-    return DevSet(path.name, content, f"everyday-{digest}")
+    return DevFile(path.name, content, f"everyday-{digest}")
 
 
-def calibrate(console: Console, http: Http, dev: DevSet) -> str:
+def calibrate(console: Console, http: Http, dev: DevFile) -> str:
     """Calibrate, or find the calibration of an earlier run; return its id. Raises DemoError when it fails."""
     job = _posted(http, dev)
     if job["state"] == "succeeded":
@@ -52,7 +52,7 @@ def calibrate(console: Console, http: Http, dev: DevSet) -> str:
     return str(job["calibration_id"])
 
 
-def _posted(http: Http, dev: DevSet) -> dict[str, Any]:
+def _posted(http: Http, dev: DevFile) -> dict[str, Any]:
     """Return the job of the dev set: the one there is, unless that one came to nothing."""
     for attempt in count(1):
         job = http.post(

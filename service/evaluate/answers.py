@@ -35,7 +35,7 @@ class KeptAnswers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AnswerSource:
     """How answers are drawn: at most `slots` requests at once. model: asked for; "": not known before."""
 
     llm: LanguageModel
@@ -44,7 +44,7 @@ class Source:
     slots: int = 1
     model: str = ""
 
-    def at(self, sampling_temperature: float) -> "Source":
+    def at(self, sampling_temperature: float) -> "AnswerSource":
         """Return the same source at another sampling temperature."""
         serving = replace(
             self.serving,
@@ -60,7 +60,7 @@ def supplied(rows: Sequence[DevRow]) -> list[StoredRow]:
 
 
 async def draw_all(
-    split: str, rows: Sequence[DevRow], num_samples: int, source: Source, advance: Callable[[], None]
+    split: str, rows: Sequence[DevRow], num_samples: int, source: AnswerSource, advance: Callable[[], None]
 ) -> list[StoredRow]:
     """Return every row with `num_samples` answers. `advance` is called once per row.
 
@@ -84,7 +84,7 @@ async def draw_all(
     return [one for one in drawn if one is not None]
 
 
-async def _draw(split: str, row: DevRow, num_samples: int, source: Source) -> tuple[Draw, ...]:
+async def _draw(split: str, row: DevRow, num_samples: int, source: AnswerSource) -> tuple[Draw, ...]:
     request = source.serving.request(row, num_samples)
     key = answer_key(split, row, request, source.llm.identity(request))
     draws = tuple(source.kept.get(key))[:num_samples]

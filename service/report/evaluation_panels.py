@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from service.domain.study.model import Experiment, Row
+from service.domain.study.model import Experiment, TableRow
 from service.report.drawing import GREY, LIGHT, LOOKS, Plot, draw
 from service.report.evaluation_curves import column, figure
 from service.report.words import MAPS, number
@@ -22,10 +22,10 @@ FOUND = {
     "projection_reliability": "share of the reference",
     "correctness_diagram": "share of right answers",
 }
-Paint = Callable[["Axes", str, list[Row]], None]  # axes, map, its rows
+Paint = Callable[["Axes", str, list[TableRow]], None]  # axes, map, its rows
 
 
-def _by_map(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _by_map(rows: Sequence[TableRow]) -> dict[str, list[TableRow]]:
     names = dict.fromkeys(str(row["map"]) for row in rows)
     return {name: [row for row in rows if row["map"] == name] for name in names}
 
@@ -57,7 +57,7 @@ def reliability(experiment: Experiment, only: str | None = None) -> str:
     """Return predicted against observed by map, with the band under perfect calibration."""
     found = FOUND.get(experiment["name"], "target of the clusters")
 
-    def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
+    def paint(axes: "Axes", name: str, rows: list[TableRow]) -> None:
         look, x = LOOKS[name], column(rows, "predicted")
         axes.fill_between(x, column(rows, "band_low"), column(rows, "band_high"), color=LIGHT, linewidth=0)
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
@@ -88,7 +88,7 @@ def sensitivity(experiment: Experiment, only: str | None = None) -> str:
     points = experiment["points"]
     right = 1.08 * float(np.nanmax([0.33, *column(points, "ece"), *column(points, "band_high")]))
 
-    def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
+    def paint(axes: "Axes", name: str, rows: list[TableRow]) -> None:
         look, places = LOOKS[name], range(len(rows))
         low, high = column(rows, "band_low"), column(rows, "band_high")
         wide = [b - a for a, b in zip(low, high, strict=True)]
@@ -109,7 +109,7 @@ def similarity(experiment: Experiment, only: str | None = None) -> str:
     """Return mean cosines of pairs within bins and within clusters."""
     everywhere = figure(experiment, "all_pairs")
 
-    def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
+    def paint(axes: "Axes", name: str, rows: list[TableRow]) -> None:
         x = column(rows, "predicted")
         axes.plot(x, column(rows, "within_cluster"), color="#0072B2", marker="o", label="within clusters")
         axes.plot(

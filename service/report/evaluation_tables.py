@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.domain.study.model import Experiment, Row, Value
+from service.domain.study.model import Experiment, TableRow, Value
 from service.report.words import MAPS, number
 
 # Experiments whose rows are few enough to read, and their columns.
@@ -91,7 +91,7 @@ def cell(value: Value) -> str:
     return str(value) if isinstance(value, int) else number(value)
 
 
-def csv_text(rows: Sequence[Row]) -> str:
+def csv_text(rows: Sequence[TableRow]) -> str:
     """Return rows as CSV, full precision, an empty cell for null; "" for no rows."""
     out = io.StringIO()
     if rows:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 
-from service.adapters.jobs.engine import PARTS, RunPart
+from service.adapters.jobs.engine import JOB_PARTS, RunPart
 
 
 class TaskEngine:
@@ -53,5 +53,5 @@ class TaskEngine:
         if self._run is None:
             raise RuntimeError("the engine has not been started")
         async with self._lanes[lane]:
-            for part in PARTS:
+            for part in JOB_PARTS:
                 await self._run(job_id, part)

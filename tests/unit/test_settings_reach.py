@@ -113,7 +113,7 @@ Picture = dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """Return a value in a form that compares between runs; of what has a life of its own, its kind."""
+    """Return a value in a form that compares between runs; of an object with state, the name of its class."""
     if value is None or isinstance(value, str | int | float | Path):
         return value
     if isinstance(value, tuple | list | set | frozenset):

@@ -20,7 +20,7 @@ from service.adapters.embedder.models import (
     resolve,
 )
 from service.adapters.embedder.text_cut import TextCut, cut_of
-from service.adapters.embedder.vector_cache import Made, Maker, Rows, VectorCache, unit_rows
+from service.adapters.embedder.vector_cache import Made, Maker, VectorCache, Vectors, unit_rows
 from service.domain.errors import EmbedderUnavailable
 from service.domain.models import EmbedderIdentity
 from service.domain.ports import Embedded
@@ -153,7 +153,7 @@ class SentenceTransformerEmbedder:
         self._model = model
 
 
-def _encode(model: Model, texts: list[str]) -> Rows:
+def _encode(model: Model, texts: list[str]) -> Vectors:
     try:
         raw = model.encode(texts, batch_size=MOST_TEXTS, show_progress_bar=False, convert_to_numpy=True)
     except Exception as error:

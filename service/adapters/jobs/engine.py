@@ -3,16 +3,16 @@
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
-Part = Literal["draw", "finish"]
-PARTS: tuple[Part, ...] = ("draw", "finish")
-RunPart = Callable[[str, Part], Awaitable[None]]
+JobPart = Literal["draw", "finish"]
+JOB_PARTS: tuple[JobPart, ...] = ("draw", "finish")
+RunPart = Callable[[str, JobPart], Awaitable[None]]
 
 
 class JobEngine(Protocol):
     """Runs the parts of each job one after the other, in the event loop that called `start`."""
 
     async def start(self, run: RunPart) -> None:
-        """Begin to run jobs, those of an earlier life of this replica included."""
+        """Begin to run jobs, those that an earlier process of this replica left included."""
 
     async def stop(self) -> None:
         """Stop; jobs under way are broken off and go on at the next start. Idempotent."""
