@@ -166,13 +166,13 @@ def demo_command(
 
 def _demo_target(settings: Settings) -> "Target":
     """Return what the demonstration needs; recorded answers only where this set-up draws such."""
-    from service.app.parts import build_llm, defaults_of
+    from service.app.parts import build_llm, serving_of
     from service.demo import Target
     from service.demo_data import drawn_with, recorded_fit
 
-    defaults = defaults_of(settings)
+    serving = serving_of(settings)
     try:
-        identity = build_llm(settings).identity(defaults.request(prompt="x"))
+        identity = build_llm(settings).identity(serving.request(prompt="x"))
     except ValueError as error:
         typer.echo(f"Cannot start: {error}", err=True)
         raise typer.Exit(2) from None
@@ -181,8 +181,8 @@ def _demo_target(settings: Settings) -> "Target":
         settings.host,
         settings.port,
         key=settings.admin_key.get_secret_value() or settings.score_key.get_secret_value(),
-        recorded=recorded_fit(identity, defaults.sampling, defaults.num_samples),
-        setup=f"{drawn_with(identity, defaults.sampling)} {defaults.num_samples}",
+        recorded=recorded_fit(identity, serving.sampling, serving.num_samples),
+        setup=f"{drawn_with(identity, serving.sampling)} {serving.num_samples}",
     )
 
 
@@ -243,16 +243,14 @@ def evaluate_command(
 
 def _evaluation_components(settings: Settings, embedders: list[str], entailment: str) -> "Components":
     """Return what an evaluation is done with; the settings' own embedder where none is named."""
-    from service.app.parts import build_embedder, build_llm, defaults_of, llm_slots
-    from service.domain.jobs.drawing import Serving
+    from service.app.parts import build_embedder, build_llm, llm_slots, serving_of
     from service.evaluate.gather import Components
 
-    defaults = defaults_of(settings)
     named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
     return Components(
         build_llm(settings, logprobs=True),
         [build_embedder(one) for one in named],
-        Serving(defaults.num_samples, defaults.sampling, defaults.messages_sampling),
+        serving_of(settings),
         llm_slots(settings),
         _entailment(entailment),
         __version__,

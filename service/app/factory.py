@@ -34,10 +34,11 @@ from service.app.parts import (
     build_llm,
     build_start_log,
     build_store,
-    defaults_of,
+    serving_of,
     upload_limits,
 )
 from service.domain.errors import EigencalError
+from service.domain.live_load import LiveLoad
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.scoring.scorer import Scorer
 from service.domain.study.report_model import Report
@@ -76,12 +77,10 @@ def create_app(
     """
     llm = llm or build_llm(settings)
     embedder = embedder or build_embedder(settings)
-    defaults = defaults_of(settings)
-    scorer = Scorer(llm, embedder)
-    store = store or build_store(settings, llm, embedder, defaults, scorer)
-    scorer.calibrations = store.calibrations
+    serving, live = serving_of(settings), LiveLoad()
+    store = store or build_store(settings, llm, embedder, serving, live)
     errors = ErrorLog()
-    started = build_start_log(settings, llm, embedder, defaults, scorer)
+    started = build_start_log(settings, llm, embedder, serving, store.calibrations)
     app = Described(
         title="Eigencal",
         version=__version__,
@@ -92,8 +91,8 @@ def create_app(
     )
     app.body_models = BODIES
     app.state.services = Services(
-        scorer=scorer,
-        defaults=defaults,
+        scorer=Scorer(llm, embedder, store.calibrations, live=live),
+        serving=serving,
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         metrics=Metrics(),
         batch_concurrency=settings.batch_concurrency,

@@ -10,17 +10,19 @@ from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
 from service.adapters.store.urls import jobs_url
 from service.domain.calibrating.calibrator import Calibrator
 from service.domain.calibrating.material import Embedding
-from service.domain.jobs.drawing import Drawer, Serving
+from service.domain.jobs.drawing import Drawer
 from service.domain.jobs.live_first import LiveFirst
 from service.domain.jobs.setup import Setup
+from service.domain.live_load import LiveLoad
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.serving import Serving
 from service.domain.study.evaluator import ByKind, Evaluator
 
 
 class Persistence:
     """The store of one replica and its share of the jobs.
 
-    `live_load` returns the number of scores under way, to which jobs give way; `own_keys` the keys of the
+    `live` counts the scores under way, to which jobs give way; `own_keys` the keys of the
     fingerprints of the present set-up, whose settings are `setup`; `version` is the service's, for results.
     Raises ValueError for a URL that is neither SQLite nor Postgres.
     """
@@ -35,7 +37,7 @@ class Persistence:
         serving: Serving,
         setup: Setup,
         slots: int,
-        live_load: Callable[[], int],
+        live: LiveLoad,
         own_keys: Callable[[], tuple[str, ...]],
         version: str = "",
     ) -> None:
@@ -44,8 +46,8 @@ class Persistence:
         store = SqlJobs(self._database, self._active, setup=setup)
         self.calibrations = SqlCalibrations(self._database, self._active, own_keys=own_keys)
         # Turns of their own: a draw takes the LLM, which embedding need not wait for.
-        drawer = Drawer(llm, store, serving, slots=slots, live_first=LiveFirst(live_load))
-        embedding = Embedding(embedder, live_first=LiveFirst(live_load))
+        drawer = Drawer(llm, store, serving, slots=slots, live_first=LiveFirst(live))
+        embedding = Embedding(embedder, live_first=LiveFirst(live))
         calibrator = Calibrator(store, self.calibrations, drawer, embedding)
         pipeline = ByKind(calibrator, Evaluator(store, embedder, embedding, version=version))
         engine = DbosEngine(jobs_url(self._database.url), executor_id=replica_id, lanes=setup.keys())

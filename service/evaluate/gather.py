@@ -13,11 +13,11 @@ from service.adapters.weights.hashes import sha256_of
 from service.domain.calibrating.material import Material, all_texts, assemble, full_number, usable_rows
 from service.domain.devdata.evaluation_file import EvaluationFile, read_evaluation_file
 from service.domain.errors import BodyTooLarge, InvalidDevData
-from service.domain.jobs.drawing import Serving
 from service.domain.jobs.store import StoredRow
 from service.domain.models import EmbedderIdentity
 from service.domain.outcomes import outcome_vectors, texts_to_embed
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.serving import Serving
 from service.domain.study.bench import Bench
 from service.domain.study.experiments.meanings import EntailmentModel
 from service.domain.study.experiments.sampling_temperature import choose, judge, not_drawn

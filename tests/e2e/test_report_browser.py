@@ -8,8 +8,8 @@ import pytest
 
 from service.api.routes.calibration_examples import CALIBRATION
 from service.api.routes.health import PATHS
-from service.domain.jobs.drawing import Serving
 from service.domain.models import Sampling
+from service.domain.serving import Serving
 from service.evaluate.command import evaluate
 from service.evaluate.gather import Components, Plan
 from service.report import render

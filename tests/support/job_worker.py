@@ -22,12 +22,13 @@ from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
 from service.adapters.store.urls import jobs_url
 from service.domain.calibrating.calibrator import Calibrator
 from service.domain.calibrating.material import Embedding
-from service.domain.jobs.drawing import Drawer, Serving
+from service.domain.jobs.drawing import Drawer
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.patience import Patience
 from service.domain.jobs.setup import Setup
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling
 from service.domain.ports import LanguageModel
+from service.domain.serving import Serving
 from service.domain.study.evaluator import ByKind, Evaluator
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 

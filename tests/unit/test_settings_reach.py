@@ -21,11 +21,12 @@ from service.adapters.llm import client as llm_client
 from service.adapters.llm import openai_server as llm_http
 from service.api.http.auth import Keys
 from service.api.http.connection import Bounds
-from service.api.http.deps import Defaults, Services
+from service.api.http.deps import Services
 from service.api.http.middleware import BodyLimit
 from service.app import persistence
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
+from service.domain.serving import Serving
 from service.settings import PREFIX, Settings
 
 # A value that is not the default, as in the environment.
@@ -102,7 +103,7 @@ BUILT = [
     http_embedder.HttpEmbedder,
     local.SentenceTransformerEmbedder,
     persistence.Persistence,
-    Defaults,
+    Serving,
     Keys,
     Services,
     UploadLimits,

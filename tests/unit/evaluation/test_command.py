@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from service.domain.errors import Conflict, InvalidDevData, LLMError
-from service.domain.jobs.drawing import Serving
 from service.domain.models import Sampling
+from service.domain.serving import Serving
 from service.domain.study.experiments.sampling_temperature import NAME
 from service.evaluate.command import evaluate
 from service.evaluate.gather import NOT_ASKED, SUPPLIED, Components, Plan
