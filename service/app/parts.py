@@ -138,10 +138,10 @@ def build_store(
     settings: Settings, llm: LanguageModel, embedder: Embedder, serving: Serving, live: LiveLoad
 ) -> Store:
     """Return the store and the queue of jobs that the settings ask for."""
-    from service.app.persistence import Persistence
+    from service.app.wiring import build_replica
 
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    return Persistence(
+    return build_replica(
         settings.resolved_database_url(),
         replica_id=settings.resolved_replica_id(),
         llm=llm,

@@ -1,4 +1,4 @@
-"""What the routes of jobs and calibrations work with: wired in app.py, found on the application's state."""
+"""What the routes of jobs and calibrations work with: wired by the factory, found on the app's state."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
