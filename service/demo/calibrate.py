@@ -7,11 +7,11 @@ from itertools import count
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from service.demo.background import DemoError
 from service.demo.http import Http
 from service.demo_data import QUESTIONS, RECORDED
+from service.shown_progress import ShownProgress
 
 POLL_S = 0.1
 OPTIONS = {"name": "everyday questions", "drawn_by": "service"}
@@ -67,22 +67,33 @@ def _posted(http: Http, dev: DevFile) -> dict[str, Any]:
 
 
 def _watched(console: Console, http: Http, job: dict[str, Any]) -> dict[str, Any]:
-    """Poll the job until it ends, with a bar; without a terminal, a line for each stage."""
-    pause, stage = threading.Event(), None
-    columns = (TextColumn("  {task.description:<10}"), BarColumn(30), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("waiting", total=None)
+    """Poll the job until it ends, and show how far it is."""
+    pause = threading.Event()
+    with ShownProgress(console.file) as shown:
+        view = _JobView(shown)
         while job["state"] in ("queued", "running"):
-            if job["stage"] not in (None, stage) and not console.is_terminal:
-                console.print(f"  {job['stage']} ...")
-            stage = job["stage"]
-            _show(bar, task, job)
+            view.show(job)
             pause.wait(POLL_S)
             job = http.get(f"/jobs/{job['id']}")
-        bar.update(task, description=job["state"], completed=1, total=1)
+        if job["state"] == "succeeded":
+            shown.finish()
     return job
 
 
-def _show(bar: Progress, task: Any, job: dict[str, Any]) -> None:
-    said = job["note"] or job["stage"] or "waiting"
-    bar.update(task, description=said[:40], completed=job["done"], total=job["total"] or None)
+class _JobView:
+    """A job's stages as they are polled: some may be over before they are seen."""
+
+    def __init__(self, shown: ShownProgress) -> None:
+        self._shown = shown
+        self._stage: str | None = None
+        self._seen = (0, "")  # units done, note
+
+    def show(self, job: dict[str, Any]) -> None:
+        if job["stage"] not in (None, self._stage):
+            self._shown.finish()
+            self._stage, self._seen = job["stage"], (0, "")
+            self._shown.stage(job["stage"], job["total"] or 0)
+        now = (job["done"] or 0, job["note"] or "")
+        if self._stage is not None and now != self._seen:
+            self._shown.advance(now[0] - self._seen[0], now[1])
+            self._seen = now

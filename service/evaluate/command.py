@@ -27,7 +27,7 @@ from service.evaluate.gather import (
     unused_name,
     whence,
 )
-from service.evaluate.shown_progress import ShownProgress
+from service.shown_progress import ShownProgress
 
 
 def evaluate(plan: Plan, parts: Components) -> Results:

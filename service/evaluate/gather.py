@@ -27,7 +27,7 @@ from service.domain.study.split import Split, make_split
 from service.evaluate.answers import AnswerSource, draw_all, model_of, setups, supplied
 from service.evaluate.kept_answers import AnswerFile, set_aside
 from service.evaluate.kept_vectors import KeptVectors
-from service.evaluate.shown_progress import ShownProgress
+from service.shown_progress import ShownProgress
 
 SUPPLIED = (
     "The files hold supplied samples only, drawn at one sampling temperature; other temperatures need the "
