@@ -12,14 +12,12 @@ from service import __version__
 from service.adapters.heap import Heap
 from service.adapters.weights.wheels import WeightsError
 from service.api.http.auth import Keys
-from service.api.http.deps import Services
+from service.api.http.deps import Pages, Services
 from service.api.http.error_log import ErrorLog
-from service.api.http.metrics import Metrics
 from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.http.openapi import Described
 from service.api.http.problems import Problem, install
 from service.api.routes import calibrations, docs, evaluations, health, jobs, score
-from service.api.routes.calibration_deps import CalibrationServices
 from service.api.routes.calibration_schemas import (
     CalibrateForm,
     CalibrateRequest,
@@ -93,16 +91,15 @@ def create_app(
     app.state.services = Services(
         scorer=Scorer(llm, embedder, store.calibrations, live=live),
         serving=serving,
+        jobs=store.jobs,
+        calibrations=store.calibrations,
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
-        metrics=Metrics(),
         batch_concurrency=settings.batch_concurrency,
         errors=errors,
-        render_home=render_home,
+        limits=upload_limits(settings),
+        pages=Pages(render_home, render_report, render_calibrations),
     )
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    app.state.calibration_services = CalibrationServices(
-        store.jobs, store.calibrations, upload_limits(settings), render_report, render_calibrations
-    )
     for routes in (score, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)

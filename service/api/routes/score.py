@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from service.api.http.auth import BEARER, KEY_CODES, score_scope
 from service.api.http.bodies import parse, read_json
-from service.api.http.deps import Services, services
+from service.api.http.deps import Services, ServicesDep
 from service.api.http.openapi import json_body, ok, recorded
 from service.api.http.problems import error_body, internal_body, request_id_of, responses
 from service.api.routes.score_schemas import BatchRequest, SamplingIn, ScoreRequest, ScoreResponse
@@ -115,7 +115,7 @@ async def score_one(app: Services, body: ScoreRequest, arrived: float | None) ->
         **BEARER,
     },
 )
-async def post_score(request: Request, app: Annotated[Services, Depends(services)]) -> Response:
+async def post_score(request: Request, app: ServicesDep) -> Response:
     """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
 
     The values are calibrated when a calibration fits this very set-up; otherwise they are raw,
@@ -142,7 +142,7 @@ async def post_score(request: Request, app: Annotated[Services, Depends(services
     },
     openapi_extra={**json_body("BatchRequest"), **BEARER},
 )
-async def post_batch(request: Request, app: Annotated[Services, Depends(services)]) -> StreamingResponse:
+async def post_batch(request: Request, app: ServicesDep) -> StreamingResponse:
     """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""
     body = await read_json(request, BatchRequest)
     lines = batch_lines(app, body.items, request_id_of(request))
