@@ -1,4 +1,4 @@
-"""Where everything is wired: the only place that reads the settings and knows every part."""
+"""Where everything is wired: the only place that reads the settings and knows every component."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -69,7 +69,7 @@ def create_app(
     embedder: Embedder | None = None,
     store: Store | None = None,
 ) -> FastAPI:
-    """Return the application. Parts given here stand in for those that the settings ask for.
+    """Return the application. Components given here stand in for those that the settings ask for.
 
     Nothing is loaded before the lifespan starts. Raises ValueError for settings that contradict themselves.
     """
@@ -130,20 +130,20 @@ def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
     return calibrations(found)
 
 
-def _lifespan(*parts: Component) -> Callable[[FastAPI], Any]:
-    """Start the parts in the order given, stop them in reverse.
+def _lifespan(*components: Component) -> Callable[[FastAPI], Any]:
+    """Start the components in the order given, stop them in reverse.
 
     The store comes last: with it begin the jobs that were left, which need the embedder and the LLM. The port
-    opens once all are started. An LLM server that is not up yet is no reason to wait; a part that cannot be
-    had at all ends the process.
+    opens once all are started. An LLM server that is not up yet is no reason to wait; a component that cannot
+    be had at all ends the process.
     """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for part in parts:
-                stack.push_async_callback(part.stop)
-                await part.start()
+            for component in components:
+                stack.push_async_callback(component.stop)
+                await component.start()
             yield
 
     return lifespan

@@ -55,7 +55,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """What it is done with. The language model is started only where answers are missing.
+    """The components an evaluation works with. The language model is started only where answers are missing.
 
     version: of the service; now: the clock, for the results' date.
     """

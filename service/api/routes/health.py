@@ -116,7 +116,7 @@ async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
 
 
 async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
-    """Return "ok", or what is wrong with a part."""
+    """Return "ok", or what is wrong with a component."""
     try:
         await asyncio.wait_for(call(), CHECK_TIMEOUT_S)
     except EigencalError as error:
