@@ -34,7 +34,6 @@ NUM_SAMPLES = 5
 LLM_TIMEOUT_S = 8
 PATIENCE_S = 60  # a caller that waits longer than this has met a wedge
 CYCLE = (("well", 30), ("slow", 10), ("silent", 10), ("well", 5), ("dead", 5))
-PHASES_S = sum(seconds for _, seconds in CYCLE)
 
 
 def texts(model: str, prompt: str, count: int) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from service.demo import Target
     from service.domain.study.experiments.meanings import EntailmentModel
-    from service.evaluate.gather import Parts
+    from service.evaluate.gather import Components
 
 cli = typer.Typer(
     help="Eigencal: calibrated spectral uncertainty of language models over HTTP.",
@@ -166,13 +166,13 @@ def demo_command(
 
 def _demo_target(settings: Settings) -> "Target":
     """Return what the demonstration needs; recorded answers only where this set-up draws such."""
-    from service.app.parts import build_llm, defaults_of
+    from service.app.parts import build_llm, serving_of
     from service.demo import Target
     from service.demo_data import drawn_with, recorded_fit
 
-    defaults = defaults_of(settings)
+    serving = serving_of(settings)
     try:
-        identity = build_llm(settings).identity(defaults.request(prompt="x"))
+        identity = build_llm(settings).identity(serving.request(prompt="x"))
     except ValueError as error:
         typer.echo(f"Cannot start: {error}", err=True)
         raise typer.Exit(2) from None
@@ -181,8 +181,8 @@ def _demo_target(settings: Settings) -> "Target":
         settings.host,
         settings.port,
         key=settings.admin_key.get_secret_value() or settings.score_key.get_secret_value(),
-        recorded=recorded_fit(identity, defaults.sampling, defaults.num_samples),
-        setup=f"{drawn_with(identity, defaults.sampling)} {defaults.num_samples}",
+        recorded=recorded_fit(identity, serving.sampling, serving.num_samples),
+        setup=f"{drawn_with(identity, serving.sampling)} {serving.num_samples}",
     )
 
 
@@ -225,7 +225,7 @@ def evaluate_command(
         )
     plan = Plan(dev, test, out, limit, num_samples, tuple(sampling_temperature or ()), seed, anew)
     try:
-        evaluate(plan, _evaluation_parts(load_settings(), embedder or [], entailment))
+        evaluate(plan, _evaluation_components(load_settings(), embedder or [], entailment))
     except (EigencalError, ValueError) as error:
         typer.echo(error.detail if isinstance(error, EigencalError) else str(error), err=True)
         for bad in error.extra.get("errors", ()) if isinstance(error, EigencalError) else ():
@@ -241,18 +241,16 @@ def evaluate_command(
     typer.echo(out / "report.html")
 
 
-def _evaluation_parts(settings: Settings, embedders: list[str], entailment: str) -> "Parts":
+def _evaluation_components(settings: Settings, embedders: list[str], entailment: str) -> "Components":
     """Return what an evaluation is done with; the settings' own embedder where none is named."""
-    from service.app.parts import build_embedder, build_llm, defaults_of, llm_slots
-    from service.domain.jobs.drawing import Serving
-    from service.evaluate.gather import Parts
+    from service.app.parts import build_embedder, build_llm, llm_slots, serving_of
+    from service.evaluate.gather import Components
 
-    defaults = defaults_of(settings)
     named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
-    return Parts(
+    return Components(
         build_llm(settings, logprobs=True),
         [build_embedder(one) for one in named],
-        Serving(defaults.num_samples, defaults.sampling, defaults.messages_sampling),
+        serving_of(settings),
         llm_slots(settings),
         _entailment(entailment),
         __version__,

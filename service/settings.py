@@ -1,4 +1,4 @@
-"""Settings: environment variables prefixed EIGENCAL_, read once, frozen. `app.py` alone reads them.
+"""Settings: environment variables prefixed EIGENCAL_, read once, frozen. `app` alone reads them.
 
 Each field's description is its documentation: the table in docs/operating.md is made from them and tested.
 """

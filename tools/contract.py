@@ -19,10 +19,10 @@ class UnbumpedError(Exception):
 
 
 class _Nothing:
-    """Stands where a part would: the document needs none."""
+    """Stands in for every component, and for whatever is asked of it: the document needs none."""
 
     def __getattr__(self, name: str) -> object:
-        return None
+        return self
 
 
 def contract_text() -> str:

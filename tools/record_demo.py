@@ -38,11 +38,11 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Record from the service that this environment's settings describe."""
-    from service.app.parts import build_llm, defaults_of
+    from service.app.parts import build_llm, serving_of
     from service.cli import load_settings
 
     settings = load_settings()
-    defaults = defaults_of(settings)
+    serving = serving_of(settings)
     questions = [json.loads(line) for line in QUESTIONS.read_text("utf-8").splitlines()]
     with httpx.Client(
         base_url=f"http://{settings.host}:{settings.port}", timeout=TIMEOUT_S, trust_env=False
@@ -52,8 +52,8 @@ def main() -> None:
         except httpx.HTTPError as error:
             sys.exit(f"The service did not answer ({error}). Is it running? make run")
     write_rows(RECORDED, rows)
-    identity = build_llm(settings).identity(defaults.request(prompt="x"))
-    kept = drawn_with(identity, defaults.sampling) | {"num_samples": defaults.num_samples}
+    identity = build_llm(settings).identity(serving.request(prompt="x"))
+    kept = drawn_with(identity, serving.sampling) | {"num_samples": serving.num_samples}
     DRAWN_WITH.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 

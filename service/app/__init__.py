@@ -1,4 +1,4 @@
-"""Where everything is wired: the settings are read here, and the parts that they ask for put together."""
+"""Where everything is wired: the settings are read here, and what they ask for is put together."""
 
 from service.app.factory import create_app
 

@@ -1,4 +1,4 @@
-"""Where everything is wired: the only place that reads the settings and knows every part."""
+"""Where everything is wired: the only place that reads the settings and knows every component."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,14 +12,12 @@ from service import __version__
 from service.adapters.heap import Heap
 from service.adapters.weights.wheels import WeightsError
 from service.api.http.auth import Keys
-from service.api.http.deps import Services
+from service.api.http.deps import Pages, Services
 from service.api.http.error_log import ErrorLog
-from service.api.http.metrics import Metrics
 from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.http.openapi import Described
 from service.api.http.problems import Problem, install
 from service.api.routes import calibrations, docs, evaluations, health, jobs, score
-from service.api.routes.calibration_deps import CalibrationServices
 from service.api.routes.calibration_schemas import (
     CalibrateForm,
     CalibrateRequest,
@@ -28,16 +26,17 @@ from service.api.routes.calibration_schemas import (
 )
 from service.api.routes.score_schemas import BatchRequest, ScoreRequest
 from service.app.parts import (
-    Part,
+    Component,
     Store,
     build_embedder,
     build_llm,
     build_start_log,
     build_store,
-    defaults_of,
+    serving_of,
     upload_limits,
 )
 from service.domain.errors import EigencalError
+from service.domain.live_load import LiveLoad
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.scoring.scorer import Scorer
 from service.domain.study.report_model import Report
@@ -70,18 +69,16 @@ def create_app(
     embedder: Embedder | None = None,
     store: Store | None = None,
 ) -> FastAPI:
-    """Return the application. Parts given here stand in for those that the settings ask for.
+    """Return the application. Components given here stand in for those that the settings ask for.
 
     Nothing is loaded before the lifespan starts. Raises ValueError for settings that contradict themselves.
     """
     llm = llm or build_llm(settings)
     embedder = embedder or build_embedder(settings)
-    defaults = defaults_of(settings)
-    scorer = Scorer(llm, embedder)
-    store = store or build_store(settings, llm, embedder, defaults, scorer)
-    scorer.calibrations = store.calibrations
+    serving, live = serving_of(settings), LiveLoad()
+    store = store or build_store(settings, llm, embedder, serving, live)
     errors = ErrorLog()
-    started = build_start_log(settings, llm, embedder, defaults, scorer)
+    started = build_start_log(settings, llm, embedder, serving, store.calibrations)
     app = Described(
         title="Eigencal",
         version=__version__,
@@ -92,18 +89,17 @@ def create_app(
     )
     app.body_models = BODIES
     app.state.services = Services(
-        scorer=scorer,
-        defaults=defaults,
+        scorer=Scorer(llm, embedder, store.calibrations, live=live),
+        serving=serving,
+        jobs=store.jobs,
+        calibrations=store.calibrations,
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
-        metrics=Metrics(),
         batch_concurrency=settings.batch_concurrency,
         errors=errors,
-        render_home=render_home,
+        limits=upload_limits(settings),
+        pages=Pages(render_home, render_report, render_calibrations),
     )
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    app.state.calibration_services = CalibrationServices(
-        store.jobs, store.calibrations, upload_limits(settings), render_report, render_calibrations
-    )
     for routes in (score, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
@@ -134,20 +130,20 @@ def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
     return calibrations(found)
 
 
-def _lifespan(*parts: Part) -> Callable[[FastAPI], Any]:
-    """Start the parts in the order given, stop them in reverse.
+def _lifespan(*components: Component) -> Callable[[FastAPI], Any]:
+    """Start the components in the order given, stop them in reverse.
 
     The store comes last: with it begin the jobs that were left, which need the embedder and the LLM. The port
-    opens once all are started. An LLM server that is not up yet is no reason to wait; a part that cannot be
-    had at all ends the process.
+    opens once all are started. An LLM server that is not up yet is no reason to wait; a component that cannot
+    be had at all ends the process.
     """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for part in parts:
-                stack.push_async_callback(part.stop)
-                await part.start()
+            for component in components:
+                stack.push_async_callback(component.stop)
+                await component.start()
             yield
 
     return lifespan

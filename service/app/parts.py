@@ -4,21 +4,19 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from service import __version__
-from service.api.http.deps import Defaults
 from service.app.start_log import StartLog, shown_url
 from service.domain.devdata.reader import UploadLimits
 from service.domain.errors import EmbedderUnavailable
-from service.domain.jobs.drawing import Serving
 from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.jobs.setup import Setup
-from service.domain.models import Message, Sampling, shape_hash
+from service.domain.live_load import LiveLoad
+from service.domain.models import Message, Sampling, service_fingerprint, shape_hash
 from service.domain.ports import Embedder, LanguageModel
-from service.domain.scoring.model import ScoreCommand
-from service.domain.scoring.scorer import Scorer
+from service.domain.serving import Serving
 from service.settings import Settings
 
 
-class Part(Protocol):
+class Component(Protocol):
     """A component with start and stop."""
 
     async def start(self) -> None:
@@ -28,7 +26,7 @@ class Part(Protocol):
         """End; idempotent."""
 
 
-class Store(Part, Protocol):
+class Store(Component, Protocol):
     """Calibrations and the jobs that make them."""
 
     @property
@@ -110,7 +108,7 @@ def build_embedder(settings: Settings) -> Embedder:
     )
 
 
-def defaults_of(settings: Settings) -> Defaults:
+def serving_of(settings: Settings) -> Serving:
     """Return what a request that says nothing gets."""
     sampling = Sampling(
         temperature=settings.sampling_temperature,
@@ -124,7 +122,7 @@ def defaults_of(settings: Settings) -> Defaults:
         max_tokens=settings.default_max_tokens(messages=True),
         stop=settings.default_stop(messages=True),
     )
-    return Defaults(settings.num_samples, sampling, messages_sampling)
+    return Serving(settings.num_samples, sampling, messages_sampling)
 
 
 def upload_limits(settings: Settings) -> UploadLimits:
@@ -137,22 +135,22 @@ def upload_limits(settings: Settings) -> UploadLimits:
 
 
 def build_store(
-    settings: Settings, llm: LanguageModel, embedder: Embedder, defaults: Defaults, scorer: Scorer
+    settings: Settings, llm: LanguageModel, embedder: Embedder, serving: Serving, live: LiveLoad
 ) -> Store:
     """Return the store and the queue of jobs that the settings ask for."""
-    from service.app.persistence import Persistence
+    from service.app.wiring import build_replica
 
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    return Persistence(
+    return build_replica(
         settings.resolved_database_url(),
         replica_id=settings.resolved_replica_id(),
         llm=llm,
         embedder=embedder,
-        serving=Serving(defaults.num_samples, defaults.sampling, defaults.messages_sampling),
-        setup=job_setup(settings, llm, defaults),
+        serving=serving,
+        setup=job_setup(settings, llm, serving),
         slots=max(1, int(settings.calibration_share * llm_slots(settings))),
-        live_load=lambda: scorer.in_flight,
-        own_keys=lambda: own_keys(defaults, scorer),
+        live=live,
+        own_keys=lambda: own_keys(serving, llm, embedder),
         version=__version__,
     )
 
@@ -161,8 +159,8 @@ def build_start_log(
     settings: Settings,
     llm: LanguageModel,
     embedder: Embedder,
-    defaults: Defaults,
-    scorer: Scorer,
+    serving: Serving,
+    calibrations: CalibrationStore,
 ) -> StartLog:
     """Return what tells the log, at start, how the service is set up."""
     from service.adapters.store.urls import shown, store_url
@@ -170,37 +168,37 @@ def build_start_log(
     embedded = settings.llm_backend == "embedded"
     server = f"{shown_url(settings.llm_url)} (API for prompts: {settings.llm_api})"
     place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""
-    limits = defaults.sampling.max_tokens, defaults.messages_sampling.max_tokens
+    limits = serving.sampling.max_tokens, serving.messages_sampling.max_tokens
     return StartLog(
         f"Eigencal {__version__}, replica {settings.replica_id}",
         f"store: {shown(store_url(settings.resolved_database_url()))}",
         f"LLM: {'embedded' if embedded else server}",
-        f"answers: {defaults.num_samples}, of at most {limits[0]} tokens to a prompt, {limits[1]} to a "
+        f"answers: {serving.num_samples}, of at most {limits[0]} tokens to a prompt, {limits[1]} to a "
         "conversation",
         llm=llm,
-        model=lambda: llm.identity(defaults.request(prompt="?")).model,
+        model=lambda: llm.identity(serving.request(prompt="?")).model,
         embedder=embedder,
         embedder_place=f"{settings.embedder}{place}",
-        own_keys=lambda: own_keys(defaults, scorer),
-        active=lambda key: scorer.calibrations.active(key),  # noqa: PLW0108 - may be replaced
+        own_keys=lambda: own_keys(serving, llm, embedder),
+        active=calibrations.active,
     )
 
 
-def job_setup(settings: Settings, llm: LanguageModel, defaults: Defaults) -> Setup:
+def job_setup(settings: Settings, llm: LanguageModel, serving: Serving) -> Setup:
     """Return what jobs posted here are bound to, before anything is learnt from the LLM server.
 
     Where no model is configured, the server decides which it is: then its address stands for it.
     """
-    asked = llm.identity(defaults.request(prompt="?"))
+    asked = llm.identity(serving.request(prompt="?"))
     server = "" if asked.model else shape_hash(url=settings.llm_url)
     return Setup(
         {"embedder": settings.embedder, "empty_answers": settings.empty_answers},
         {
             **asked.parts(),
             "llm_url": server,
-            "num_samples": defaults.num_samples,
-            **_parts_of("sampling", defaults.sampling),
-            **_parts_of("messages_sampling", defaults.messages_sampling),
+            "num_samples": serving.num_samples,
+            **_parts_of("sampling", serving.sampling),
+            **_parts_of("messages_sampling", serving.messages_sampling),
         },
     )
 
@@ -215,11 +213,16 @@ def llm_slots(settings: Settings) -> int:
     return settings.llm_slots if settings.llm_backend == "vllm" else 1
 
 
-def own_keys(defaults: Defaults, scorer: Scorer) -> tuple[str, ...]:
-    """Return the fingerprint keys of prompts and of conversations as this service draws them."""
-    prompt = defaults.request(prompt="?")
-    conversation = defaults.request(messages=(Message("user", "?"),))
+def own_keys(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[str, ...]:
+    """Return the fingerprint keys of prompts and of conversations as this service draws them.
+
+    None until the embedder has told its identity.
+    """
+    prompt = serving.request(prompt="?")
+    conversation = serving.request(messages=(Message("user", "?"),))
     try:
-        return tuple(scorer.fingerprint(ScoreCommand(request)).key() for request in (prompt, conversation))
-    except EmbedderUnavailable:  # it has not told its identity yet
+        made_by = embedder.identity
+    except EmbedderUnavailable:
         return ()
+    asked = (prompt, conversation)
+    return tuple(service_fingerprint(llm.identity(one), one.sampling, made_by).key() for one in asked)

@@ -31,7 +31,7 @@ class OnDevice(Protocol):
 
 
 class StartLog:
-    """Tells the set-up once the parts have started, and beside it whether the LLM answers, until it does.
+    """Tells the set-up once all has started, and beside it whether the LLM answers, until it does.
 
     `lines`: what is known before. `model` returns the LLM's model, "" while unknown; `own_keys` the
     fingerprint keys of prompts and of conversations, none while unknown; `active` the calibration in force

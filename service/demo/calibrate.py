@@ -7,11 +7,11 @@ from itertools import count
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from service.demo.background import DemoError
 from service.demo.http import Http
 from service.demo_data import QUESTIONS, RECORDED
+from service.shown_progress import ShownProgress
 
 POLL_S = 0.1
 OPTIONS = {"name": "everyday questions", "drawn_by": "service"}
@@ -19,7 +19,7 @@ OVER = ("failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
-class DevSet:
+class DevFile:
     """A file to post, and the key under which posting it again is the same job."""
 
     name: str
@@ -27,7 +27,7 @@ class DevSet:
     key: str
 
 
-def dev_data(*, recorded: bool, setup: str) -> DevSet:
+def dev_data(*, recorded: bool, setup: str) -> DevFile:
     """Return the questions, with the recorded answers where these are the service's own.
 
     `setup` names what answers are drawn and embedded with: another set-up needs a calibration of its own.
@@ -35,10 +35,10 @@ def dev_data(*, recorded: bool, setup: str) -> DevSet:
     path = RECORDED if recorded else QUESTIONS
     content = path.read_bytes()
     digest = hashlib.sha256(content + repr((OPTIONS, setup)).encode()).hexdigest()[:16]
-    return DevSet(path.name, content, f"everyday-{digest}")
+    return DevFile(path.name, content, f"everyday-{digest}")
 
 
-def calibrate(console: Console, http: Http, dev: DevSet) -> str:
+def calibrate(console: Console, http: Http, dev: DevFile) -> str:
     """Calibrate, or find the calibration of an earlier run; return its id. Raises DemoError when it fails."""
     job = _posted(http, dev)
     if job["state"] == "succeeded":
@@ -52,7 +52,7 @@ def calibrate(console: Console, http: Http, dev: DevSet) -> str:
     return str(job["calibration_id"])
 
 
-def _posted(http: Http, dev: DevSet) -> dict[str, Any]:
+def _posted(http: Http, dev: DevFile) -> dict[str, Any]:
     """Return the job of the dev set: the one there is, unless that one came to nothing."""
     for attempt in count(1):
         job = http.post(
@@ -67,22 +67,33 @@ def _posted(http: Http, dev: DevSet) -> dict[str, Any]:
 
 
 def _watched(console: Console, http: Http, job: dict[str, Any]) -> dict[str, Any]:
-    """Poll the job until it ends, with a bar; without a terminal, a line for each stage."""
-    pause, stage = threading.Event(), None
-    columns = (TextColumn("  {task.description:<10}"), BarColumn(30), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("waiting", total=None)
+    """Poll the job until it ends, and show how far it is."""
+    pause = threading.Event()
+    with ShownProgress(console.file) as shown:
+        view = _JobView(shown)
         while job["state"] in ("queued", "running"):
-            if job["stage"] not in (None, stage) and not console.is_terminal:
-                console.print(f"  {job['stage']} ...")
-            stage = job["stage"]
-            _show(bar, task, job)
+            view.show(job)
             pause.wait(POLL_S)
             job = http.get(f"/jobs/{job['id']}")
-        bar.update(task, description=job["state"], completed=1, total=1)
+        if job["state"] == "succeeded":
+            shown.finish()
     return job
 
 
-def _show(bar: Progress, task: Any, job: dict[str, Any]) -> None:
-    said = job["note"] or job["stage"] or "waiting"
-    bar.update(task, description=said[:40], completed=job["done"], total=job["total"] or None)
+class _JobView:
+    """A job's stages as they are polled: some may be over before they are seen."""
+
+    def __init__(self, shown: ShownProgress) -> None:
+        self._shown = shown
+        self._stage: str | None = None
+        self._seen = (0, "")  # units done, note
+
+    def show(self, job: dict[str, Any]) -> None:
+        if job["stage"] not in (None, self._stage):
+            self._shown.finish()
+            self._stage, self._seen = job["stage"], (0, "")
+            self._shown.stage(job["stage"], job["total"] or 0)
+        now = (job["done"] or 0, job["note"] or "")
+        if self._stage is not None and now != self._seen:
+            self._shown.advance(now[0] - self._seen[0], now[1])
+            self._seen = now

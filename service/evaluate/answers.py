@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any, Protocol
 
 from service.domain.errors import Conflict, EigencalError
-from service.domain.jobs.drawing import Serving
+from service.domain.jobs.drawing import row_request
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.patience import Patience
 from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw, GenerationRequest, LLMIdentity
 from service.domain.outcomes import supplied_draws
 from service.domain.ports import LanguageModel
+from service.domain.serving import Serving
 
 # An evaluation runs at a terminal: someone waits, and it goes on where it stopped.
 PATIENCE = Patience(give_up_s=120.0)
@@ -35,7 +36,7 @@ class KeptAnswers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AnswerSource:
     """How answers are drawn: at most `slots` requests at once. model: asked for; "": not known before."""
 
     llm: LanguageModel
@@ -44,7 +45,7 @@ class Source:
     slots: int = 1
     model: str = ""
 
-    def at(self, sampling_temperature: float) -> "Source":
+    def at(self, sampling_temperature: float) -> "AnswerSource":
         """Return the same source at another sampling temperature."""
         serving = replace(
             self.serving,
@@ -60,7 +61,7 @@ def supplied(rows: Sequence[DevRow]) -> list[StoredRow]:
 
 
 async def draw_all(
-    split: str, rows: Sequence[DevRow], num_samples: int, source: Source, advance: Callable[[], None]
+    split: str, rows: Sequence[DevRow], num_samples: int, source: AnswerSource, advance: Callable[[], None]
 ) -> list[StoredRow]:
     """Return every row with `num_samples` answers. `advance` is called once per row.
 
@@ -84,8 +85,8 @@ async def draw_all(
     return [one for one in drawn if one is not None]
 
 
-async def _draw(split: str, row: DevRow, num_samples: int, source: Source) -> tuple[Draw, ...]:
-    request = source.serving.request(row, num_samples)
+async def _draw(split: str, row: DevRow, num_samples: int, source: AnswerSource) -> tuple[Draw, ...]:
+    request = row_request(source.serving, row, num_samples)
     key = answer_key(split, row, request, source.llm.identity(request))
     draws = tuple(source.kept.get(key))[:num_samples]
     while len(draws) < num_samples:
@@ -119,7 +120,7 @@ def setups(llm: LanguageModel, serving: Serving, rows: Sequence[DevRow]) -> dict
     The seed is no part of it: an evaluation sends none of its own.
     """
     kinds = {"prompt" if row.messages is None else "messages": row for row in rows}
-    return {kind: _setup(llm, serving.request(row, 1)) for kind, row in kinds.items()}
+    return {kind: _setup(llm, row_request(serving, row, 1)) for kind, row in kinds.items()}
 
 
 def _setup(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:
@@ -131,7 +132,7 @@ def _setup(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:
 
 def model_of(llm: LanguageModel, serving: Serving, rows: Sequence[DevRow]) -> str:
     """Return the model asked for, as long as nothing has answered; "" while the server has not told it."""
-    return llm.identity(serving.request(rows[0], 1)).model
+    return llm.identity(row_request(serving, rows[0], 1)).model
 
 
 def check_same(known: Mapping[str, Any], now: Mapping[str, Any]) -> None:

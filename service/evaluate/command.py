@@ -11,13 +11,13 @@ from service.domain.study.likelihoods import Likelihoods, drawn, recorded
 from service.domain.study.model import Experiment, Results
 from service.domain.study.provenance import Provenance
 from service.domain.study.results import FileFacts, make_results
-from service.domain.study.running import Inputs, Progress
+from service.domain.study.running import Inputs, OnExperiment
 from service.domain.study.split import Split
 from service.evaluate.files import make_folder, write_results
 from service.evaluate.gather import (
-    Parts,
+    Components,
+    GatheredRows,
     Plan,
-    Rows,
     Run,
     answers,
     bench,
@@ -27,10 +27,10 @@ from service.evaluate.gather import (
     unused_name,
     whence,
 )
-from service.evaluate.shown_progress import ShownProgress
+from service.shown_progress import ShownProgress
 
 
-def evaluate(plan: Plan, parts: Parts) -> Results:
+def evaluate(plan: Plan, parts: Components) -> Results:
     """Run the evaluation and write its files; a second run goes on where it stopped.
 
     Raises EigencalError, and OutFolderError before anything is read, drawn or embedded.
@@ -82,7 +82,7 @@ def _results(
     run: Run,
     dev: EvaluationFile,
     test: EvaluationFile,
-    rows: Rows,
+    rows: GatheredRows,
     benches: Mapping[str, Bench],
     sampling_temperature: Experiment,
     provenance: Provenance,
@@ -93,7 +93,7 @@ def _results(
     return make_results(inputs, facts, provenance, _experiments_shown(run.shown))
 
 
-def _depth(file: EvaluationFile, rows: Rows) -> int:
+def _depth(file: EvaluationFile, rows: GatheredRows) -> int:
     return max((len(row.samples) for row in file.rows if row.samples is not None), default=rows.num_samples)
 
 
@@ -108,7 +108,7 @@ def _likelihoods(file: EvaluationFile, test: Split) -> Likelihoods | None:
     return recorded(test, file.recorded) if file.supplied else drawn(test)
 
 
-def _experiments_shown(shown: ShownProgress) -> Progress:
+def _experiments_shown(shown: ShownProgress) -> OnExperiment:
     before: list[int] = []
 
     def tell(done: int, total: int, what: str) -> None:

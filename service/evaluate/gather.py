@@ -13,22 +13,21 @@ from service.adapters.weights.hashes import sha256_of
 from service.domain.calibrating.material import Material, all_texts, assemble, full_number, usable_rows
 from service.domain.devdata.evaluation_file import EvaluationFile, read_evaluation_file
 from service.domain.errors import BodyTooLarge, InvalidDevData
-from service.domain.jobs.drawing import Serving
 from service.domain.jobs.store import StoredRow
 from service.domain.models import EmbedderIdentity
 from service.domain.outcomes import outcome_vectors, texts_to_embed
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.serving import Serving
 from service.domain.study.bench import Bench
 from service.domain.study.experiments.meanings import EntailmentModel
 from service.domain.study.experiments.sampling_temperature import choose, judge, not_drawn
 from service.domain.study.model import Experiment
-from service.domain.study.provenance import AnswersPart, Provenance, provenance
-from service.domain.study.provenance import Source as FileSource
+from service.domain.study.provenance import AnswersPart, DataFile, Provenance, provenance
 from service.domain.study.split import Split, make_split
-from service.evaluate.answers import Source, draw_all, model_of, setups, supplied
+from service.evaluate.answers import AnswerSource, draw_all, model_of, setups, supplied
 from service.evaluate.kept_answers import AnswerFile, set_aside
 from service.evaluate.kept_vectors import KeptVectors
-from service.evaluate.shown_progress import ShownProgress
+from service.shown_progress import ShownProgress
 
 SUPPLIED = (
     "The files hold supplied samples only, drawn at one sampling temperature; other temperatures need the "
@@ -55,8 +54,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What it is done with. The language model is started only where answers are missing.
+class Components:
+    """The components an evaluation works with. The language model is started only where answers are missing.
 
     version: of the service; now: the clock, for the results' date.
     """
@@ -75,7 +74,7 @@ class Run:
     """One run of the command. kept: the answers drawn here, once any are asked for; model: asked for them."""
 
     plan: Plan
-    parts: Parts
+    parts: Components
     shown: ShownProgress
     started: list[LanguageModel] = field(default_factory=list)
     kept: AnswerFile | None = None
@@ -83,7 +82,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class GatheredRows:
     """Both files with their answers: m of them per prompt, and all of them (`deep`) where there are more."""
 
     dev: list[StoredRow]
@@ -107,7 +106,7 @@ def read(path: Path, limit: int | None) -> EvaluationFile:
             raise
 
 
-async def answers(run: Run, dev: EvaluationFile, test: EvaluationFile) -> Rows:
+async def answers(run: Run, dev: EvaluationFile, test: EvaluationFile) -> GatheredRows:
     """Return both files with their answers, drawing what is missing. Raises what drawing raises."""
     asked = run.plan.num_samples
     drawn_dev, drawn_test = await _stored(run, "dev", dev), await _stored(run, "test", test)
@@ -115,7 +114,7 @@ async def answers(run: Run, dev: EvaluationFile, test: EvaluationFile) -> Rows:
     m = asked or min(sizes)
     deep = (drawn_dev, drawn_test)[int(np.argmax(sizes))]
     kept = [usable_rows(rows, m)[0] for rows in (drawn_dev, drawn_test)]
-    return Rows(kept[0], kept[1], deep, m)
+    return GatheredRows(kept[0], kept[1], deep, m)
 
 
 async def _stored(run: Run, split: str, file: EvaluationFile) -> list[StoredRow]:
@@ -124,13 +123,15 @@ async def _stored(run: Run, split: str, file: EvaluationFile) -> list[StoredRow]
     return await _draw(run, split, file, await _source(run, file), "answers")
 
 
-async def _draw(run: Run, split: str, file: EvaluationFile, source: Source, what: str) -> list[StoredRow]:
+async def _draw(
+    run: Run, split: str, file: EvaluationFile, source: AnswerSource, what: str
+) -> list[StoredRow]:
     run.shown.stage(f"{split}: {what}", len(file.rows))
     wanted = run.plan.num_samples or run.parts.serving.num_samples
     return await draw_all(split, file.rows, wanted, source, run.shown.advance)
 
 
-async def _source(run: Run, file: EvaluationFile) -> Source:
+async def _source(run: Run, file: EvaluationFile) -> AnswerSource:
     """Return how answers are drawn. Raises Conflict when those kept in the folder were drawn otherwise."""
     llm, serving = run.parts.llm, run.parts.serving
     if not run.started:
@@ -139,7 +140,7 @@ async def _source(run: Run, file: EvaluationFile) -> Source:
         run.model = model_of(llm, serving, file.rows)
     run.kept = run.kept or _kept(run.plan)
     run.kept.agree(run.model, setups(llm, serving, file.rows))
-    return Source(llm, serving, run.kept, run.parts.slots, run.model)
+    return AnswerSource(llm, serving, run.kept, run.parts.slots, run.model)
 
 
 def _kept(plan: Plan) -> AnswerFile:
@@ -162,22 +163,22 @@ def whence(
     )
 
 
-def _file(path: Path, file: EvaluationFile) -> FileSource:
-    return FileSource(file.supplied, path.name, sha256_of(path))
+def _file(path: Path, file: EvaluationFile) -> DataFile:
+    return DataFile(file.supplied, path.name, sha256_of(path))
 
 
 def _answers(kept: AnswerFile) -> AnswersPart:
     return {"model": kept.model, "answered_as": kept.answered_as, "setups": kept.setups}
 
 
-async def bench(run: Run, rows: Rows, embedder: Embedder) -> Bench:
+async def bench(run: Run, rows: GatheredRows, embedder: Embedder) -> Bench:
     """Return both files as seen by a started embedder."""
     dev = await _split(run, embedder, "dev: vectors", rows.dev, rows.num_samples)
     test = await _split(run, embedder, "test: vectors", rows.test, rows.num_samples)
     return Bench(dev, test, seed=run.plan.seed)
 
 
-async def uncut(run: Run, rows: Rows, embedder: Embedder) -> Material | None:
+async def uncut(run: Run, rows: GatheredRows, embedder: Embedder) -> Material | None:
     """Return the file with more answers than the fit uses, all of them; None where there are no more."""
     m = full_number([len(one.draws) for one in rows.deep], None)
     if m <= rows.num_samples:

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from service.adapters.embedder.vector_cache import Vectors
 from service.domain.calibrating.material import check_made_by
 from service.domain.models import EmbedderIdentity
 from service.domain.ports import Embedder
 
-Rows = NDArray[np.float32]
 SHARD = 128  # texts lost at most when a run is killed
 CHUNK = 64
 
@@ -29,10 +29,10 @@ class KeptVectors:
         self._shard = shard
         self._dtype = shard_type(self._identity.dimension)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._known: dict[bytes, Rows] = {}
+        self._known: dict[bytes, Vectors] = {}
         self._load()
 
-    async def vectors(self, texts: Sequence[str], advance: Callable[[int], None]) -> Rows:
+    async def vectors(self, texts: Sequence[str], advance: Callable[[int], None]) -> Vectors:
         """Return unit rows (n, d) of the texts. `advance` is told how many more are there.
 
         Raises Conflict when the embedder is another by now: its vectors belong elsewhere.

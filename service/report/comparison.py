@@ -21,7 +21,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ComparedFigure:
     """A figure of every map, in the order of the rows; `better`: "lower", "higher", or "" for neither."""
 
     name: str
@@ -78,12 +78,12 @@ FIGURES = (
 )
 
 
-def compare(rows: Sequence[ServedRow]) -> list[Line]:
+def compare(rows: Sequence[ServedRow]) -> list[ComparedFigure]:
     """Return the lines of the table. Figures equal as written are all marked best, unless all are equal."""
     return [_line(figure, rows) for figure in FIGURES]
 
 
-def _line(figure: _Figure, rows: Sequence[ServedRow]) -> Line:
+def _line(figure: _Figure, rows: Sequence[ServedRow]) -> ComparedFigure:
     written = [number(figure.value(row)) for row in rows]
     best = _best(figure, rows)
     cells = [
@@ -94,7 +94,7 @@ def _line(figure: _Figure, rows: Sequence[ServedRow]) -> Line:
         )
         for text, row in zip(written, rows, strict=True)
     ]
-    return Line(figure.name, figure.better, cells)
+    return ComparedFigure(figure.name, figure.better, cells)
 
 
 def _best(figure: _Figure, rows: Sequence[ServedRow]) -> str | None:

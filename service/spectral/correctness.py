@@ -21,7 +21,7 @@ class Auroc:
     """AUROC in [0, 1], 0.5 = chance, with the percentile interval of a bootstrap over prompts.
 
     standard_error is the standard deviation of the bootstrap values (not divided by their number).
-    All are NaN when the labels hold one class only; `defined` says so.
+    All are NaN when the labels hold one class only.
     """
 
     value: float
@@ -29,11 +29,6 @@ class Auroc:
     high: float
     standard_error: float
     num_resamples: int
-
-    @property
-    def defined(self) -> bool:
-        """Whether both classes were there."""
-        return not math.isnan(self.value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

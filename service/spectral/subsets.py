@@ -15,7 +15,7 @@ from service.spectral.maps import DEFAULT_EPS, DepolarizedMap, TemperatureMap
 from service.spectral.risk import DevSet
 
 FittedMap = TemperatureMap | DepolarizedMap
-Progress = Callable[[int, int], None]
+OnDone = Callable[[int, int], None]
 
 MAX_FITTED = 64  # up to this number of answers every m' is fitted; beyond, a geometric grid of about as many
 
@@ -86,7 +86,7 @@ def fit_by_num_samples(
     subsets_per_prompt: int = 4,
     seed: int = 0,
     min_prompts: int = 1,
-    progress: Progress | None = None,
+    progress: OnDone | None = None,
 ) -> dict[int, FittedMap]:
     """Return the fitted map for every number of answers m', from 2 to the largest that enough prompts have.
 

@@ -15,16 +15,20 @@ import pytest
 from fastapi import FastAPI
 
 from service.api.http.auth import Keys
+from service.api.http.deps import Pages, Services
 from service.api.http.middleware import RequestContext
 from service.api.http.negotiation import prefers_html
 from service.api.http.openapi import document
 from service.api.http.problems import Problem, install
 from service.api.routes import calibrations, jobs
-from service.api.routes.calibration_deps import CalibrationServices
 from service.api.routes.calibration_schemas import CalibrateForm, CalibrateRequest, CalibrationOut, JobOut
 from service.domain.devdata.reader import UploadLimits, read_file
 from service.domain.jobs.model import CalibrateOptions, JobError
+from service.domain.models import Sampling
+from service.domain.scoring.scorer import Scorer
+from service.domain.serving import Serving
 from tests.support.calibrations import calibration, rows
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.memory_store import MemoryCalibrations, MemoryJobs
 
@@ -47,12 +51,16 @@ class World:
         self.jobs, self.calibrations = MemoryJobs(), MemoryCalibrations()
         self.app = FastAPI(title="t", version="0")
         self.app.state.keys = Keys()
-        self.app.state.calibration_services = CalibrationServices(
+        self.app.state.services = Services(
+            Scorer(FakeLLM(), FakeEmbedder()),
+            Serving(10, Sampling(), Sampling()),
             self.jobs,
             self.calibrations,
-            UploadLimits(**limits),
-            lambda report: f"<html>{report['risk']}</html>",
-            lambda found: f"<html>{len(found)} calibrations</html>",
+            limits=UploadLimits(**limits),
+            pages=Pages(
+                report=lambda report: f"<html>{report['risk']}</html>",
+                calibrations=lambda found: f"<html>{len(found)} calibrations</html>",
+            ),
         )
         self.app.include_router(jobs.router)
         self.app.include_router(calibrations.router)

@@ -11,13 +11,16 @@ import pytest
 from fastapi import FastAPI
 
 from service.api.http.auth import Keys
+from service.api.http.deps import Pages, Services
 from service.api.http.middleware import UPLOAD_PATHS, RequestContext
 from service.api.http.openapi import document
 from service.api.http.problems import Problem, install
 from service.api.routes import evaluations, jobs
-from service.api.routes.calibration_deps import CalibrationServices
 from service.api.routes.calibration_schemas import EvaluateForm, EvaluateRequest
-from service.domain.devdata.reader import UploadLimits
+from service.domain.models import Sampling
+from service.domain.scoring.scorer import Scorer
+from service.domain.serving import Serving
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.memory_store import MemoryCalibrations, MemoryJobs
 
 pytestmark = pytest.mark.anyio
@@ -35,8 +38,12 @@ class World:
         self.jobs = MemoryJobs()
         self.app = FastAPI(title="t", version="0")
         self.app.state.keys = Keys()
-        self.app.state.calibration_services = CalibrationServices(
-            self.jobs, MemoryCalibrations(), UploadLimits(), lambda found: f"<html>{found['seed']}</html>"
+        self.app.state.services = Services(
+            Scorer(FakeLLM(), FakeEmbedder()),
+            Serving(10, Sampling(), Sampling()),
+            self.jobs,
+            MemoryCalibrations(),
+            pages=Pages(report=lambda found: f"<html>{found['seed']}</html>"),
         )
         for routes in (jobs, evaluations):
             self.app.include_router(routes.router)

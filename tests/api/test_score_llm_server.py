@@ -12,7 +12,7 @@ import pytest
 
 from service.adapters.llm.openai_server import HttpLanguageModel
 from service.app import create_app
-from service.app.parts import defaults_of, own_keys
+from service.app.parts import build_llm, own_keys, serving_of
 from service.domain.models import Generation, service_fingerprint
 from service.domain.scoring.model import ScoreCommand
 from service.settings import Settings
@@ -38,7 +38,8 @@ def opened(tmp_path: Path) -> Opened:
         settings = Settings(
             data_dir=tmp_path, llm_backend="vllm", llm_url=server.url, **({"llm_model": MODEL} | values)
         )
-        app = create_app(settings, embedder=EMBEDDER, store=store)
+        llm = build_llm(settings)
+        app = create_app(settings, llm=llm, embedder=EMBEDDER, store=store)
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
@@ -46,7 +47,7 @@ def opened(tmp_path: Path) -> Opened:
                 async def post(**body: Any) -> httpx.Response:
                     return await http.post("/score", json={"prompt": "Which?", "num_samples": 4} | body)
 
-                post.app = app  # type: ignore[attr-defined]
+                post.app, post.llm = app, llm  # type: ignore[attr-defined]
                 yield post
 
     return opening
@@ -54,9 +55,9 @@ def opened(tmp_path: Path) -> Opened:
 
 def fitted(model: str, *, omitted: tuple[str, ...] = ()) -> Active:
     """Return an active calibration of the service's own set-up with this model."""
-    defaults = defaults_of(Settings(llm_backend="vllm"))
+    serving = serving_of(Settings(llm_backend="vllm"))
     llm = HttpLanguageModel("http://127.0.0.1:9", model=model)
-    request = defaults.request(prompt="Which?")
+    request = serving.request(prompt="Which?")
     drawn = Generation((), 0, model, omitted=omitted)
     llm_identity = llm.identity(request).of(drawn)
     return Active(calibration(service_fingerprint(llm_identity, request.sampling, EMBEDDER.identity), 20))
@@ -110,10 +111,10 @@ async def test_a_name_that_the_server_answers_with_is_that_of_the_own_set_up(ope
     async with OpenAIServer(default=answers(model="openai/m-2024")) as server:
         async with opened(server, llm_model="m", calibrations=active) as post:
             services, key = post.app.state.services, active.any_active()[0].fingerprint.key()
-            assert key not in own_keys(services.defaults, services.scorer)
+            assert key not in own_keys(services.serving, post.llm, EMBEDDER)
             assert (await post()).json()["calibrated"]
-            assert key in own_keys(services.defaults, services.scorer)
-            command = ScoreCommand(services.defaults.request(prompt="?"))
+            assert key in own_keys(services.serving, post.llm, EMBEDDER)
+            command = ScoreCommand(services.serving.request(prompt="?"))
             assert services.scorer.fingerprint(command).model == "openai/m-2024"
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from service.adapters.weights.wheels import WeightsError
 from service.app import create_app
-from service.app.parts import build_embedder, defaults_of, own_keys
+from service.app.parts import build_embedder, own_keys, serving_of
 from service.domain.errors import StoreUnavailable
-from service.domain.scoring.scorer import Scorer
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.memory_store import MemoryStore
@@ -48,8 +47,8 @@ def test_an_error_for_the_operator_is_one_line(tmp_path: Path, error: Exception)
 def test_the_own_set_up_is_unknown_until_the_embedder_has_told_its_identity(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, embedder_url="http://127.0.0.1:9")
     embedder = build_embedder(settings)
-    assert own_keys(defaults_of(settings), Scorer(FakeLLM(), embedder)) == ()
-    assert len(own_keys(defaults_of(settings), Scorer(FakeLLM(), FakeEmbedder()))) == 2
+    assert own_keys(serving_of(settings), FakeLLM(), embedder) == ()
+    assert len(own_keys(serving_of(settings), FakeLLM(), FakeEmbedder())) == 2
 
 
 def test_any_other_error_keeps_its_traceback(tmp_path: Path) -> None:

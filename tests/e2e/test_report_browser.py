@@ -8,10 +8,10 @@ import pytest
 
 from service.api.routes.calibration_examples import CALIBRATION
 from service.api.routes.health import PATHS
-from service.domain.jobs.drawing import Serving
 from service.domain.models import Sampling
+from service.domain.serving import Serving
 from service.evaluate.command import evaluate
-from service.evaluate.gather import Parts, Plan
+from service.evaluate.gather import Components, Plan
 from service.report import render
 from service.report.pages import calibrations, home
 from tests.support.browser import Page, browser_page
@@ -108,7 +108,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     embedders = [FakeEmbedder(16), FakeEmbedder(24)]
     serving = Serving(8, Sampling(), Sampling())
-    evaluate(Plan(dev, test, folder / "out"), Parts(FakeLLM(), embedders, serving))
+    evaluate(Plan(dev, test, folder / "out"), Components(FakeLLM(), embedders, serving))
     return folder / "out" / "report.html"
 
 

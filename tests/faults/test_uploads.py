@@ -44,9 +44,7 @@ def go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 async def test_uploads_have_threads_of_their_own_and_a_bound(go_on: threading.Event) -> None:
     app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore())
     state = app.state
-    state.calibration_services = replace(
-        state.calibration_services, threads=UploadThreads(threads=1, places=3)
-    )
+    state.services = replace(state.services, threads=UploadThreads(threads=1, places=3))
     shared = ThreadPoolExecutor(1)
     asyncio.get_running_loop().set_default_executor(shared)
     async with (

@@ -11,24 +11,18 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from service.adapters.jobs.alike import Alike
-from service.adapters.jobs.dbos_engine import DbosEngine
-from service.adapters.jobs.durable import DurableJobs
 from service.adapters.jobs.engine import JobEngine
-from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
-from service.adapters.store.urls import jobs_url
-from service.domain.calibrating.calibrator import Calibrator
-from service.domain.calibrating.material import Embedding
-from service.domain.jobs.drawing import Drawer, Serving
+from service.app.wiring import Replica, Timings, build_replica
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.patience import Patience
 from service.domain.jobs.setup import Setup
+from service.domain.live_load import LiveLoad
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling
 from service.domain.ports import LanguageModel
-from service.domain.study.evaluator import ByKind, Evaluator
+from service.domain.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 
 NUM_SAMPLES = 6
@@ -63,17 +57,6 @@ def dev_rows(count: int, samples: Sequence[str] | None = None) -> list[DevRow]:
     ]
 
 
-@dataclass
-class Replica:
-    """All parts of one replica."""
-
-    database: Database
-    active: ActiveCalibrations
-    store: SqlJobs
-    calibrations: SqlCalibrations
-    jobs: DurableJobs
-
-
 @asynccontextmanager
 async def replica(
     url: str,
@@ -85,35 +68,24 @@ async def replica(
     setup: Setup | None = None,
     patience: Patience | None = None,
 ) -> AsyncIterator[Replica]:
-    database = Database(url)
-    await database.start()
-    active = ActiveCalibrations(database, poll_s=0.1)
-    await active.start()
-    store = SqlJobs(database, active, setup=setup)
-    calibrations = SqlCalibrations(database, active)
-    embedder = FakeEmbedder(32)
-    drawer = Drawer(llm, store, Serving(NUM_SAMPLES, Sampling(), Sampling()), slots=slots, patience=patience)
-    embedding = Embedding(embedder)
-    calibrator = Calibrator(store, calibrations, drawer, embedding)
-    pipeline = ByKind(calibrator, Evaluator(store, embedder, embedding))
-    engine = engine or DbosEngine(jobs_url(database.url), executor_id=name, lanes=store.setup.keys())
-    jobs = DurableJobs(
-        store,
-        pipeline,
-        engine,
-        owner=name,
-        alike=Alike(drawer.way),
-        beat_s=0.2,
-        lease_s=2.0,
-        poll_s=0.05,
+    made = build_replica(
+        url,
+        replica_id=name,
+        llm=llm,
+        embedder=FakeEmbedder(32),
+        serving=Serving(NUM_SAMPLES, Sampling(), Sampling()),
+        setup=setup or Setup(),
+        slots=slots,
+        live=LiveLoad(),
+        engine=engine,
+        patience=patience,
+        timings=Timings(active_poll_s=0.1, beat_s=0.2, lease_s=2.0, watch_s=0.05),
     )
-    await jobs.start()
     try:
-        yield Replica(database, active, store, calibrations, jobs)
+        await made.start()
+        yield made
     finally:
-        await jobs.stop()
-        await active.stop()
-        await database.stop()
+        await made.stop()
 
 
 async def main() -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from service.adapters.jobs.engine import TaskEngine
 from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrateOptions, Job
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
+from tests.support.task_engine import TaskEngine
 
 ROOT = Path(__file__).parents[2]
 Found = TypeVar("Found")

@@ -21,7 +21,7 @@ from service.domain.models import (
     service_fingerprint,
 )
 from service.domain.study.report_model import Report
-from service.domain.study.reporting import Outcome, make_report
+from service.domain.study.reporting import FinishedFit, make_report
 from service.spectral.batch import Answers
 
 ROWS, SAMPLES, DIMENSION, MEANINGS = 120, 6, 16, 4
@@ -39,7 +39,7 @@ def _report(method: str, with_active: bool, right: bool | None) -> Report:
     material = _material(right)
     active = _calibration(fit_all(material, "temperature")) if with_active else None
     fitted = fit_all(material, method, active=active)
-    outcome = Outcome(_calibration(fitted), CalibrateOptions(), material, fitted, active, ROWS + 2)
+    outcome = FinishedFit(_calibration(fitted), CalibrateOptions(), material, fitted, active, ROWS + 2)
     return make_report(outcome)
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from service.adapters.llm.prompting import FEW_SHOT
 from service.app import create_app
-from service.app.parts import build_llm, defaults_of
+from service.app.parts import build_llm, serving_of
 from service.demo import BackgroundService, DemoError, Target
 from service.demo.background import _is_service
 from service.demo.calibrate import calibrate, dev_data
@@ -97,9 +97,9 @@ def test_recorded_answers_are_used_only_where_the_service_would_draw_such(
 ) -> None:
     """When the defaults change, the first case fails: `make record-devset` records anew."""
     settings = default_settings(monkeypatch, **values)
-    defaults = defaults_of(settings)
-    identity = build_llm(settings).identity(defaults.request(prompt="x"))
-    assert recorded_fit(identity, defaults.sampling, defaults.num_samples) is fits
+    serving = serving_of(settings)
+    identity = build_llm(settings).identity(serving.request(prompt="x"))
+    assert recorded_fit(identity, serving.sampling, serving.num_samples) is fits
 
 
 @pytest.mark.anyio

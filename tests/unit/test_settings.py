@@ -8,9 +8,8 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from service.app.parts import build_llm, defaults_of, own_keys
+from service.app.parts import build_llm, own_keys, serving_of
 from service.cli import cli
-from service.domain.scoring.scorer import Scorer
 from service.settings import Settings, strangers
 from tests.support.fakes import FakeEmbedder
 from tools.settings_table import table
@@ -104,7 +103,7 @@ def test_a_chat_model_is_given_more_tokens_than_short_answers_need() -> None:
 
 def test_a_bare_prompt_and_a_conversation_share_their_calibrations(tmp_path: Path) -> None:
     settings = Settings(llm_backend="vllm", llm_model="m", data_dir=tmp_path)
-    prompt, conversation = own_keys(defaults_of(settings), Scorer(build_llm(settings), FakeEmbedder()))
+    prompt, conversation = own_keys(serving_of(settings), build_llm(settings), FakeEmbedder())
     assert prompt == conversation
 
 

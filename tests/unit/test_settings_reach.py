@@ -17,15 +17,18 @@ from service import listening
 from service.adapters.embedded_llm import model as embedded_llm
 from service.adapters.embedder import http as http_embedder
 from service.adapters.embedder import local
+from service.adapters.jobs.durable import DurableJobs
 from service.adapters.llm import client as llm_client
 from service.adapters.llm import openai_server as llm_http
+from service.adapters.store import Database, SqlJobs
 from service.api.http.auth import Keys
 from service.api.http.connection import Bounds
-from service.api.http.deps import Defaults, Services
+from service.api.http.deps import Services
 from service.api.http.middleware import BodyLimit
-from service.app import persistence
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
+from service.domain.jobs.drawing import Drawer
+from service.domain.serving import Serving
 from service.settings import PREFIX, Settings
 
 # A value that is not the default, as in the environment.
@@ -101,8 +104,11 @@ BUILT = [
     embedded_llm.EmbeddedLanguageModel,
     http_embedder.HttpEmbedder,
     local.SentenceTransformerEmbedder,
-    persistence.Persistence,
-    Defaults,
+    Database,
+    SqlJobs,
+    Drawer,
+    DurableJobs,
+    Serving,
     Keys,
     Services,
     UploadLimits,
@@ -113,7 +119,7 @@ Picture = dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """Return a value in a form that compares between runs; of what has a life of its own, its kind."""
+    """Return a value in a form that compares between runs; of an object with state, the name of its class."""
     if value is None or isinstance(value, str | int | float | Path):
         return value
     if isinstance(value, tuple | list | set | frozenset):

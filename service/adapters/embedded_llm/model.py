@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from service.adapters.embedded_llm.gguf import OnStep, converted_model, quiet_transformers
-from service.adapters.embedded_llm.sampling_loop import Decoding, Row, Sampler, StoppedError
+from service.adapters.embedded_llm.sampling_loop import Continuation, Decoding, Sampler, StoppedError
 from service.adapters.llm.prompting import FEW_SHOT, PromptShape, api_of
 from service.adapters.llm.wire import spread_seed
 from service.adapters.weights.table import SMOLLM2
@@ -139,7 +139,7 @@ class EmbeddedLanguageModel:
     def _run(self, job: _Job, queued_s: float) -> Generation:
         prompt = self._tokens(job.request)
         greedy = job.request.sampling.temperature < GREEDY_BELOW
-        rows = [Row() for _ in range(1 if greedy else job.request.num_samples)]
+        rows = [Continuation() for _ in range(1 if greedy else job.request.num_samples)]
         with contextlib.suppress(StoppedError):  # what has ended by then is returned
             self._draw(prompt, rows, job)
         ended = [row for row in rows if row.ended]
@@ -157,7 +157,7 @@ class EmbeddedLanguageModel:
             queued_s=queued_s,
         )
 
-    def _draw(self, prompt: list[int], rows: list[Row], job: _Job) -> None:
+    def _draw(self, prompt: list[int], rows: list[Continuation], job: _Job) -> None:
         sampling = job.request.sampling
         decoding = Decoding(
             temperature=0.0 if sampling.temperature < GREEDY_BELOW else sampling.temperature,

@@ -17,7 +17,7 @@ class StoppedError(Exception):
 
 
 @dataclass(slots=True)
-class Row:
+class Continuation:
     """One continuation. `text` is set, and cut before a stop string, once the row has ended."""
 
     tokens: list[int] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Sampler:
     def draw(
         self,
         prompt: Sequence[int],
-        rows: Sequence[Row],
+        rows: Sequence[Continuation],
         decoding: Decoding,
         *,
         seed: int | None = None,
@@ -86,7 +86,7 @@ class Sampler:
 
     def _continue(
         self,
-        active: list[Row],
+        active: list[Continuation],
         logits: Any,
         cache: Any,
         decoding: Decoding,
@@ -132,7 +132,7 @@ class Sampler:
             scores = scores.masked_fill(outside.scatter(1, order, outside), -self._torch.inf)
         return scores
 
-    def _append(self, row: Row, token: int, decoding: Decoding) -> None:
+    def _append(self, row: Continuation, token: int, decoding: Decoding) -> None:
         row.tokens.append(token)
         if token in decoding.eos:
             self._end(row, row.tokens[:-1])
@@ -149,7 +149,7 @@ class Sampler:
         tail = self._decode(tokens[-reach - 4 :])
         return any(text in tail for text in stop) and any(text in self._decode(tokens) for text in stop)
 
-    def _end(self, row: Row, tokens: list[int]) -> None:
+    def _end(self, row: Continuation, tokens: list[int]) -> None:
         row.text = self._decode(tokens)
         row.ended = True
 

@@ -13,7 +13,14 @@ import numpy as np
 import stamina
 from numpy.typing import NDArray
 
-from service.adapters.embedder.vector_cache import Made, Maker, Rows, TwoMakersError, VectorCache, unit_rows
+from service.adapters.embedder.vector_cache import (
+    Made,
+    Maker,
+    TwoMakersError,
+    VectorCache,
+    Vectors,
+    unit_rows,
+)
 from service.adapters.http_clients import tls
 from service.adapters.shared_check import SharedCheck
 from service.domain.errors import EmbedderUnavailable
@@ -30,7 +37,6 @@ MARK = "check"  # embedded with every request: other weights give it another vec
 SAME_MARK = 0.99  # cosine; rounding, precision and batching stay well above, other models far below
 MAKERS_KNOWN = 4
 LONGEST_RETRY_AFTER_S = 30.0
-NOT_DELIVERED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError, httpx.ReadError)
 TRY_AGAIN = frozenset(
     {
         HTTPStatus.TOO_MANY_REQUESTS,
@@ -160,7 +166,7 @@ class HttpEmbedder:
         identity = EmbedderIdentity(self._model, revision, rows.shape[1], "float32", self.embeds_empty)
         return Made(rows[1:], self._recognised(identity, rows[0]))
 
-    def _recognised(self, identity: EmbedderIdentity, mark: Rows) -> Maker:
+    def _recognised(self, identity: EmbedderIdentity, mark: Vectors) -> Maker:
         """Return the maker that an answer shows, and note it as the last one heard from."""
         known = next((one for one in self._makers if _same(one, identity, mark)), None)
         maker = known or Maker(identity, mark.copy())
@@ -191,7 +197,7 @@ class HttpEmbedder:
         return response
 
 
-def _same(known: Maker, identity: EmbedderIdentity, mark: Rows) -> bool:
+def _same(known: Maker, identity: EmbedderIdentity, mark: Vectors) -> bool:
     if known.identity != identity or known.mark is None:
         return False
     return float(known.mark @ mark) > SAME_MARK

@@ -20,7 +20,7 @@ from service.adapters.embedder.models import (
     resolve,
 )
 from service.adapters.embedder.text_cut import TextCut, cut_of
-from service.adapters.embedder.vector_cache import Made, Maker, Rows, VectorCache, unit_rows
+from service.adapters.embedder.vector_cache import Made, Maker, VectorCache, Vectors, unit_rows
 from service.domain.errors import EmbedderUnavailable
 from service.domain.models import EmbedderIdentity
 from service.domain.ports import Embedded
@@ -34,9 +34,9 @@ class SentenceTransformerEmbedder:
     """Texts to unit vectors, on one worker thread beside the event loop.
 
     `name_or_folder` is a folder in the sentence-transformers layout, the name of packaged weights (in
-    `cache_dir` or installed), or a name on the model hub (`hub_revision` pins it; HF_HUB_OFFLINE is
-    respected). A text longer than the model's `max_seq_length` is cut by the model, and before that, roughly,
-    here. Vectors do not depend on what else is embedded at the time, up to float32 rounding (about 1e-6).
+    `cache_dir` or installed), or a name on the model hub (HF_HUB_OFFLINE is respected). A text longer than
+    the model's `max_seq_length` is cut by the model, and before that, roughly, here. Vectors do not depend on
+    what else is embedded at the time, up to float32 rounding (about 1e-6).
     Calls take turns at the worker, small ones first among those that came at once.
 
     `cache_size`: vectors kept (mpnet: 3 KB each). `max_queue`: calls waiting or at work before Overloaded.
@@ -54,14 +54,13 @@ class SentenceTransformerEmbedder:
         cache_size: int = 20_000,
         max_queue: int = 64,
         threads: int | None = None,
-        hub_revision: str | None = None,
         embeds_empty: bool = False,
         load: Load = load_model,
     ) -> None:
         self._wanted = str(name_or_folder)
         self.embeds_empty = embeds_empty
         self._cache_dir = cache_dir
-        self._options = LoadOptions(device, precision, threads, hub_revision)
+        self._options = LoadOptions(device, precision, threads)
         self._load_model = load
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=max_queue)
         self._worker: ThreadPoolExecutor | None = None
@@ -147,14 +146,14 @@ class SentenceTransformerEmbedder:
         source = resolve(self._wanted, self._cache_dir)
         model = self._load_model(source, self._options)
         dimension = _encode(model, ["warm up"]).shape[1]
-        revision = source.revision or hub_commit(model) or self._options.hub_revision or ""
+        revision = source.revision or hub_commit(model) or ""
         precision = self._options.precision
         self._maker = Maker(EmbedderIdentity(source.name, revision, dimension, precision, self.embeds_empty))
         self._cut = cut_of(model)
         self._model = model
 
 
-def _encode(model: Model, texts: list[str]) -> Rows:
+def _encode(model: Model, texts: list[str]) -> Vectors:
     try:
         raw = model.encode(texts, batch_size=MOST_TEXTS, show_progress_bar=False, convert_to_numpy=True)
     except Exception as error:

@@ -31,7 +31,7 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelSource:
     """Where a model is loaded from. `revision` None: only the model hub knows."""
 
     location: str
@@ -47,13 +47,12 @@ class LoadOptions:
     device: str | None = None
     precision: Precision = "float32"
     threads: int | None = None
-    hub_revision: str | None = None
 
 
-Load = Callable[[Source, LoadOptions], Model]
+Load = Callable[[ModelSource, LoadOptions], Model]
 
 
-def resolve(wanted: str, cache_dir: Path) -> Source:
+def resolve(wanted: str, cache_dir: Path) -> ModelSource:
     """Return the source for a folder, a name of packaged weights, or else a hub name.
 
     Packaged weights that are not here are looked for on the hub only under their full name there
@@ -65,16 +64,16 @@ def resolve(wanted: str, cache_dir: Path) -> Source:
     entry = packaged(wanted)
     folder = find(entry, cache_dir) if entry is not None else None
     if entry is not None and folder is not None:
-        return Source(str(folder), entry.name, _revision(entry), local=True)
+        return ModelSource(str(folder), entry.name, _revision(entry), local=True)
     if entry is not None and wanted == entry.name:
         raise WeightsError(
             f"The weights {wanted} are not here. To fetch them: python -m service weights fetch {wanted}. "
             f"To take them from the model hub, give their full name there (publisher/{wanted})."
         )
-    return Source(wanted, entry.name if entry else wanted, None, local=False)
+    return ModelSource(wanted, entry.name if entry else wanted, None, local=False)
 
 
-def load_model(source: Source, options: LoadOptions) -> Model:
+def load_model(source: ModelSource, options: LoadOptions) -> Model:
     """Return the model, loaded by sentence-transformers. Raises WeightsError when it cannot be had."""
     import torch
     from sentence_transformers import SentenceTransformer
@@ -87,7 +86,6 @@ def load_model(source: Source, options: LoadOptions) -> Model:
         model: Model = SentenceTransformer(
             source.location,
             device=options.device,
-            revision=None if source.local else options.hub_revision,
             local_files_only=source.local,
             model_kwargs={"dtype": getattr(torch, options.precision)},
         )
@@ -105,13 +103,13 @@ def hub_commit(model: Model) -> str | None:
     return None if commit is None else str(commit)
 
 
-def _of_folder(folder: Path, cache_dir: Path) -> Source:
+def _of_folder(folder: Path, cache_dir: Path) -> ModelSource:
     """Name a folder; one that holds published weights is named as they are, so that calibrations fit both."""
     found = hashes(folder, _deciding_files(folder), cache_dir / ".verified" / f"{folder.resolve().name}.json")
     for entry in TABLE.values():
         if entry.sha256.items() <= found.items():
-            return Source(str(folder), entry.name, _revision(entry), local=True)
-    return Source(str(folder), folder.resolve().name, f"sha256:{digest(found)}", local=True)
+            return ModelSource(str(folder), entry.name, _revision(entry), local=True)
+    return ModelSource(str(folder), folder.resolve().name, f"sha256:{digest(found)}", local=True)
 
 
 def _revision(entry: Packaged) -> str:
@@ -125,7 +123,7 @@ def _deciding_files(folder: Path) -> list[str]:
     return sorted(f.relative_to(folder).as_posix() for f in chosen)
 
 
-def _cannot_load(source: Source, error: Exception) -> str:
+def _cannot_load(source: ModelSource, error: Exception) -> str:
     why = f"The embedding model {source.name} cannot be loaded ({type(error).__name__}: {error})."
     if source.local:
         return why

@@ -14,7 +14,7 @@ from service.domain.errors import EmbedderUnavailable, Overloaded
 from service.domain.models import EmbedderIdentity
 from service.domain.ports import Embedded
 
-Rows = NDArray[np.float32]
+Vectors = NDArray[np.float32]
 
 SMALLEST_NORM = 1e-12
 HUGE = 1e100  # a number whose square may be too large for a float64; a server may send any
@@ -31,14 +31,14 @@ class Maker:
     """
 
     identity: EmbedderIdentity
-    mark: Rows | None = None
+    mark: Vectors | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
     """Unit rows, one per text, and what made all of them."""
 
-    rows: Rows
+    rows: Vectors
     maker: Maker
 
 
@@ -50,7 +50,7 @@ Compute = Callable[[list[str]], Awaitable[Made]]
 """Embeds texts; raises TwoMakersError, or what the caller is told."""
 
 
-def unit_rows(raw: NDArray[np.generic], count: int) -> Rows:
+def unit_rows(raw: NDArray[np.generic], count: int) -> Vectors:
     """Return the rows scaled to length 1: float32, C-contiguous, shape (count, dimension).
 
     Raises EmbedderUnavailable when the shape is wrong, or a row is zero or not finite.
@@ -87,7 +87,7 @@ class VectorCache:
 
     def __init__(self, compute: Compute, *, max_entries: int, max_queue: int) -> None:
         self._compute = compute
-        self._kept: LRU[str | bytes, Rows] = LRU(max_entries)
+        self._kept: LRU[str | bytes, Vectors] = LRU(max_entries)
         self._max_queue = max_queue
         self._running: dict[str, _Batch] = {}
         self._batches: set[_Batch] = set()
@@ -127,8 +127,8 @@ class VectorCache:
         assert one is not None
         return Embedded(np.stack([rows[text] for text in texts]), one.identity)
 
-    def _look_up(self, texts: Sequence[str]) -> tuple[dict[str, Rows], list[_Batch]]:
-        rows: dict[str, Rows] = {}
+    def _look_up(self, texts: Sequence[str]) -> tuple[dict[str, Vectors], list[_Batch]]:
+        rows: dict[str, Vectors] = {}
         batches: dict[_Batch, None] = {}
         missing: list[str] = []
         for text in dict.fromkeys(texts):

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import make_url
 
-from service.adapters.jobs.engine import PARTS, Part, RunPart
+from service.adapters.jobs.engine import JOB_PARTS, JobPart, RunPart
 from service.adapters.store.database import translated
 from service.adapters.store.file import DatabaseFile
 from service.domain.errors import StoreUnavailable
@@ -37,11 +37,11 @@ class _Current:
 async def _workflow(job_id: str) -> None:
     from dbos import DBOS
 
-    for part in PARTS:
+    for part in JOB_PARTS:
         await DBOS.run_step_async({"name": part}, _step, job_id, part)
 
 
-async def _step(job_id: str, part: Part) -> None:
+async def _step(job_id: str, part: JobPart) -> None:
     engine = _Current.engine
     if engine is None:
         raise asyncio.CancelledError  # stopping: the workflow stays pending
@@ -112,7 +112,7 @@ class DbosEngine:
             _Current.engine = None
             await asyncio.to_thread(DBOS.destroy)
 
-    async def call(self, job_id: str, part: Part) -> None:
+    async def call(self, job_id: str, part: JobPart) -> None:
         """Run a part in the application's loop; called in DBOS's."""
         if self._loop is None or self._run is None:
             raise RuntimeError("the engine has not been started")

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from service.adapters.jobs.engine import JobEngine, Part
+from service.adapters.jobs.engine import JobEngine, JobPart
 from service.adapters.jobs.watch import JobWatch
 from service.adapters.store import SqlJobs
 from service.domain.calibrating.calibrator import Pipeline
@@ -20,7 +20,7 @@ from service.domain.jobs.store import ClaimedJob, Lease, LeaseLostError, OpenJob
 
 logger = logging.getLogger(__name__)
 
-Alike = Callable[[AsyncIterable[DevRow] | Iterable[DevRow], CalibrateOptions], AsyncIterator[DevRow]]
+CheckAlike = Callable[[AsyncIterable[DevRow] | Iterable[DevRow], CalibrateOptions], AsyncIterator[DevRow]]
 INTERNAL = JobError("internal", "The service failed at this job; its log tells more.")
 
 
@@ -42,7 +42,7 @@ class DurableJobs:
         engine: JobEngine,
         *,
         owner: str,
-        alike: Alike | None = None,
+        alike: CheckAlike | None = None,
         beat_s: float = 1.0,
         lease_s: float = 10.0,
         poll_s: float = 0.3,
@@ -152,7 +152,7 @@ class DurableJobs:
         except Exception as error:
             logger.warning("the job engine failed: %s", type(error).__name__)
 
-    async def _run(self, job_id: str, part: Part) -> None:
+    async def _run(self, job_id: str, part: JobPart) -> None:
         """Run one part of a job; called by the engine. Cancelled when the lease is lost."""
         task = asyncio.current_task()
         if task is None:

@@ -25,7 +25,7 @@ from service.adapters.llm.bodies import (
 )
 from service.adapters.llm.connections import Connections, until
 from service.adapters.llm.errors import RETRIED, bad_json, error_in_stream, error_of
-from service.adapters.llm.line import Line, Slot, Ticket
+from service.adapters.llm.line import Slot, Ticket, WaitingLine
 from service.adapters.llm.wire import Completion, StreamCollector, parse_completion, prompt_texts
 from service.domain.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable
 
@@ -43,7 +43,7 @@ class _TransientError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallResult:
     """What one call brought, whether all of it, and how long it waited for a slot."""
 
     completion: Completion
@@ -52,7 +52,7 @@ class Outcome:
 
 
 class CompletionClient:
-    """One server, at most `max_concurrency` calls at once; the rest wait in order (see `Line`).
+    """One server, at most `max_concurrency` calls at once; the rest wait in order (see `WaitingLine`).
 
     `timeout_s`: the longest that a request waits for its answers: in line, for a connection, for other tries.
     `max_waiting`: calls in line past which a request is refused.
@@ -74,7 +74,7 @@ class CompletionClient:
         self.base_url = _api_base(base_url)
         self._timeout_s = timeout_s
         self._attempts = max_retries + 1
-        self._line = Line(max_concurrency, max_waiting)
+        self._line = WaitingLine(max_concurrency, max_waiting)
         headers = {"Accept-Encoding": ACCEPTED}
         make = partial(
             httpx.AsyncClient,
@@ -105,7 +105,7 @@ class CompletionClient:
         with self._line.admitted(ticket):
             yield ticket
 
-    async def complete(self, path: str, body: dict[str, Any], ticket: Ticket) -> Outcome:
+    async def complete(self, path: str, body: dict[str, Any], ticket: Ticket) -> CallResult:
         """Send one call of an admitted request; streamed (and then maybe partial) when the body says so.
 
         Raises as the port's `generate`.
@@ -119,7 +119,7 @@ class CompletionClient:
         completion, failure = await self._completed(path, body, collector, ticket, slot)
         if completion is None or not completion.choices:
             raise failure or LLMBadResponse("The LLM server's answer holds no choices.")
-        return Outcome(completion, _missing_reason(failure), slot.begun - asked)
+        return CallResult(completion, _missing_reason(failure), slot.begun - asked)
 
     async def _completed(
         self, path: str, body: dict[str, Any], collector: StreamCollector, ticket: Ticket, slot: Slot

@@ -55,7 +55,7 @@ class _Waiting:
 class Slot:
     """The right to one call, held until `release`; `begun` is on the loop's clock."""
 
-    def __init__(self, line: "Line", begun: float) -> None:
+    def __init__(self, line: "WaitingLine", begun: float) -> None:
         self._line = line
         self.begun = begun
 
@@ -64,7 +64,7 @@ class Slot:
         self._line.take_back(self, answered)
 
 
-class Line:
+class WaitingLine:
     """`slots` calls at once; no request is admitted while `max_waiting` live calls wait. One event loop's."""
 
     def __init__(self, slots: int, max_waiting: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import httpx
 
-from service.adapters.llm.client import CompletionClient, Outcome
+from service.adapters.llm.client import CallResult, CompletionClient
 from service.adapters.llm.errors import OPTIONAL, refused_parameter
 from service.adapters.llm.habits import Habits
 from service.adapters.llm.line import Ticket
@@ -38,7 +38,7 @@ MAX_MODELS = 256  # whose answering model is remembered: callers name them
 class _Reply:
     """What one call brought. `asked`: choices. `model`: that answered. `omitted`: see `LLMIdentity`."""
 
-    outcome: Outcome
+    outcome: CallResult
     asked: int
     model: str
     omitted: tuple[str, ...]

@@ -93,10 +93,6 @@ class ActiveCalibrations:
         """Return an active calibration by its id."""
         return next((c for c in self._by_key.values() if c.id == calibration_id), None)
 
-    async def check(self) -> None:
-        """Return when the store answers; raise StoreUnavailable when not."""
-        await self._database.check()
-
     async def refresh(self) -> None:
         """Load the active calibrations if any activation has happened since. Raises StoreUnavailable."""
         async with self._database.read() as connection:

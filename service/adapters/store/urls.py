@@ -4,8 +4,6 @@ from sqlalchemy import make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError
 
-JOBS_SCHEMA = "eigencal_jobs"
-
 
 def store_url(url: str) -> URL:
     """Return the asynchronous URL of the store for `sqlite:///file`, `postgres://...` or `postgresql://...`.

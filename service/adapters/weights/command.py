@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from service.adapters.weights.fetch import Progress, WeightsError, fetch, packaged
+from service.adapters.weights.fetch import OnStep, WeightsError, fetch, packaged
 from service.adapters.weights.table import TABLE
 
 __all__ = ["fetch_command", "shown_progress"]
@@ -27,7 +27,7 @@ def fetch_command(names: Sequence[str], cache_dir: Path) -> int:
 
 
 @contextlib.contextmanager
-def shown_progress(name: str) -> Iterator[Progress]:
+def shown_progress(name: str) -> Iterator[OnStep]:
     """Yield a progress callback: a bar where stderr is a terminal, else a line per tenth."""
     entry = packaged(name)
     label = name if entry is None else entry.name
@@ -39,13 +39,12 @@ def shown_progress(name: str) -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def _bar(label: str) -> Iterator[Progress]:
+def _bar(label: str) -> Iterator[OnStep]:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True)) as bar:
         tasks: dict[str, int] = {}
 
         def progress(step: str, done: int, total: int) -> None:

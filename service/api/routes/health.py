@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from service import __version__
 from service.api.http.auth import BEARER, KEY_CODES, score_scope
-from service.api.http.deps import Services, services
+from service.api.http.deps import ServicesDep
 from service.api.http.negotiation import VARY, json_or_page, prefers_html
 from service.api.http.problems import (
     DEFAULT_RETRY_AFTER_S,
@@ -70,13 +70,11 @@ class Root(BaseModel):
     response_model=Root,
     responses={200: json_or_page({}, "Paths by what is there: JSON, or a page for people.")},
 )
-async def root(
-    request: Request, response: Response, app: Annotated[Services, Depends(services)]
-) -> Root | Response:
+async def root(request: Request, response: Response, app: ServicesDep) -> Root | Response:
     """Return the paths of the service: JSON unless HTML is preferred."""
     found = Root(name="Eigencal", version=__version__, links=PATHS)
     if prefers_html(request.headers.get("accept", "*/*")):
-        page = await asyncio.to_thread(app.render_home, found.model_dump())
+        page = await asyncio.to_thread(app.pages.home, found.model_dump())
         return Response(page, headers=VARY, media_type="text/html")
     response.headers.update(VARY)
     return found
@@ -100,7 +98,7 @@ async def healthz() -> Health:
         **responses("llm_unavailable", "embedder_unavailable", "store_unavailable"),
     },
 )
-async def readyz(request: Request, app: Annotated[Services, Depends(services)]) -> Ready | Response:
+async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
     """Check store, embedder and LLM; 503 names the part that does not work."""
     said = await asyncio.gather(*(check(name, call) for name, call in app.checks.items()))
     states = dict(zip(app.checks, said, strict=True))
@@ -118,7 +116,7 @@ async def readyz(request: Request, app: Annotated[Services, Depends(services)]) 
 
 
 async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
-    """Return "ok", or what is wrong with a part."""
+    """Return "ok", or what is wrong with a component."""
     try:
         await asyncio.wait_for(call(), CHECK_TIMEOUT_S)
     except EigencalError as error:
@@ -139,6 +137,6 @@ async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **responses(*KEY_CODES)},
     openapi_extra=BEARER,
 )
-async def metrics(app: Annotated[Services, Depends(services)]) -> Response:
+async def metrics(app: ServicesDep) -> Response:
     """Return counts and timings in the Prometheus text format."""
     return Response(app.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

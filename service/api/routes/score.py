@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from service.api.http.auth import BEARER, KEY_CODES, score_scope
 from service.api.http.bodies import parse, read_json
-from service.api.http.deps import Defaults, Services, services
+from service.api.http.deps import Services, ServicesDep
 from service.api.http.openapi import json_body, ok, recorded
 from service.api.http.problems import error_body, internal_body, request_id_of, responses
 from service.api.routes.score_schemas import BatchRequest, SamplingIn, ScoreRequest, ScoreResponse
@@ -20,6 +20,7 @@ from service.api.routes.score_view import headers_of, view
 from service.domain.errors import EigencalError
 from service.domain.models import GenerationRequest, Message, Sampling
 from service.domain.scoring.model import Score, ScoreCommand
+from service.domain.serving import Serving
 
 router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
 Result = TypeVar("Result")
@@ -40,7 +41,7 @@ def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
     return replace(default, **given)
 
 
-def to_command(body: ScoreRequest, defaults: Defaults, arrived: float | None) -> ScoreCommand:
+def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
     """Return the domain's form of a request."""
     if body.samples is not None:
         return ScoreCommand(
@@ -49,17 +50,17 @@ def to_command(body: ScoreRequest, defaults: Defaults, arrived: float | None) ->
             calibration=body.calibration,
             arrived=arrived,
         )
-    return ScoreCommand(_generation(body, defaults), calibration=body.calibration, arrived=arrived)
+    return ScoreCommand(_generation(body, serving), calibration=body.calibration, arrived=arrived)
 
 
-def _generation(body: ScoreRequest, defaults: Defaults) -> GenerationRequest:
-    base = defaults.sampling
+def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
+    base = serving.sampling
     messages = None
     if body.messages is not None:
-        base = defaults.messages_sampling
+        base = serving.messages_sampling
         messages = tuple(Message(turn.role, turn.content) for turn in body.messages)
     return GenerationRequest(
-        num_samples=body.num_samples or defaults.num_samples,
+        num_samples=body.num_samples or serving.num_samples,
         sampling=to_sampling(body.sampling, base),
         prompt=body.prompt,
         messages=messages,
@@ -94,7 +95,7 @@ async def score_one(app: Services, body: ScoreRequest, arrived: float | None) ->
     """Score one request and count it."""
     try:
         with app.metrics.in_flight.track_inprogress():
-            score = await app.scorer.score(to_command(body, app.defaults, arrived))
+            score = await app.scorer.score(to_command(body, app.serving, arrived))
     except EigencalError as error:
         app.metrics.failed(error.code)
         raise
@@ -114,7 +115,7 @@ async def score_one(app: Services, body: ScoreRequest, arrived: float | None) ->
         **BEARER,
     },
 )
-async def post_score(request: Request, app: Annotated[Services, Depends(services)]) -> Response:
+async def post_score(request: Request, app: ServicesDep) -> Response:
     """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
 
     The values are calibrated when a calibration fits this very set-up; otherwise they are raw,
@@ -141,7 +142,7 @@ async def post_score(request: Request, app: Annotated[Services, Depends(services
     },
     openapi_extra={**json_body("BatchRequest"), **BEARER},
 )
-async def post_batch(request: Request, app: Annotated[Services, Depends(services)]) -> StreamingResponse:
+async def post_batch(request: Request, app: ServicesDep) -> StreamingResponse:
     """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""
     body = await read_json(request, BatchRequest)
     lines = batch_lines(app, body.items, request_id_of(request))

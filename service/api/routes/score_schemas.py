@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.api.http.bodies import RequestModel
 
-Part = Literal["samples", "modes", "spectrum"]
+ScorePart = Literal["samples", "modes", "spectrum"]
 Text = Annotated[str, Field(max_length=1_000_000)]
 Answer = Annotated[str, Field(max_length=200_000)]
 MAX_ITEMS = 256
@@ -89,7 +89,7 @@ class ScoreRequest(RequestModel):
         pattern=r"^(active|none|cal_[0-9A-Z]{26})$",
         description="`active`, `none` (raw values), or the id of a calibration.",
     )
-    return_: list[Part] = Field(
+    return_: list[ScorePart] = Field(
         ["modes"], alias="return", max_length=16, description="Further parts of the answer: what to return."
     )
     deadline_ms: int | None = Field(

@@ -6,7 +6,7 @@ from typing import Any
 from service.api.routes.score_schemas import (
     CalibrationUsed,
     ModeOut,
-    Part,
+    ScorePart,
     ScoreResponse,
     SpectrumOut,
     SpectrumValues,
@@ -17,7 +17,7 @@ from service.api.routes.score_schemas import (
 from service.domain.scoring.model import Applied, Score
 
 
-def view(score: Score, parts: Collection[Part]) -> ScoreResponse:
+def view(score: Score, parts: Collection[ScorePart]) -> ScoreResponse:
     """Return the wire form with the further parts asked for; parts not asked for are left unset."""
     # Any: the plugin that types model_construct does not follow unpacked dictionaries.
     optional: dict[str, Any] = {}

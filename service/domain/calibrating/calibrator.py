@@ -14,12 +14,12 @@ from service.domain.calibration import Calibration, CalibrationSource
 from service.domain.errors import InvalidDevData
 from service.domain.ids import new_id
 from service.domain.jobs.drawing import Drawer, check_same
-from service.domain.jobs.in_thread import Report, in_thread
+from service.domain.jobs.in_thread import OnDone, in_thread
 from service.domain.jobs.model import JobStage
 from service.domain.jobs.progress import Progress
 from service.domain.jobs.store import ActiveChangedError, ClaimedJob, JobStore, StoredRow
 from service.domain.models import Fingerprint, caller_fingerprint, with_embedder
-from service.domain.study.reporting import Outcome, make_report
+from service.domain.study.reporting import FinishedFit, make_report
 from service.spectral.subsets import fitted_sizes
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Calibrator:
         active = self._calibrations.active(key)
         fitted = await self._fit(job, material, active)
         calibration = self._calibration(job, loaded, fitted)
-        outcome = Outcome(calibration, job.options, material, fitted, active, job.num_rows)
+        outcome = FinishedFit(calibration, job.options, material, fitted, active, job.num_rows)
         await self._stage(job, "reporting", 1).begin()
         report = await asyncio.to_thread(make_report, outcome)
         if self._calibrations.active(key) != active:
@@ -149,7 +149,7 @@ class Calibrator:
     async def _fit(self, job: ClaimedJob, material: Material, active: Calibration | None) -> Fitted:
         options, total = job.options, len(fitted_sizes(material.num_samples))
 
-        def work(report: Report) -> Fitted:
+        def work(report: OnDone) -> Fitted:
             report(0, total)
             return fit_all(material, options.method, active=active, seed=options.seed, progress=report)
 

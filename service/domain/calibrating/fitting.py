@@ -21,7 +21,7 @@ from service.spectral.fit import (
 )
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.risk import DevSet
-from service.spectral.subsets import Progress, fit_by_num_samples
+from service.spectral.subsets import OnDone, fit_by_num_samples
 
 METHODS: tuple[Method, ...] = ("temperature", "depolarized")
 RESAMPLES = 200
@@ -56,7 +56,7 @@ def fit_all(
     active: Calibration | None = None,
     seed: int = 0,
     eps: float = DEFAULT_EPS,
-    progress: Progress | None = None,
+    progress: OnDone | None = None,
 ) -> Fitted:
     """Fit both maps on the full rows, and the table of the chosen one on all. `asked`: a method or "both".
 
@@ -96,7 +96,7 @@ def _chosen(asked: str, held_out: CrossValidation) -> Method:
 
 
 def _table(
-    material: Material, method: Method, seed: int, eps: float, progress: Progress | None
+    material: Material, method: Method, seed: int, eps: float, progress: OnDone | None
 ) -> dict[int, Parameters]:
     found = fit_by_num_samples(
         material.answers,

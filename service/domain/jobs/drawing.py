@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from service.domain.errors import Conflict, EigencalError, LLMError
 from service.domain.jobs.live_first import LiveFirst
@@ -17,10 +17,10 @@ from service.domain.models import (
     Fingerprint,
     Generation,
     GenerationRequest,
-    Sampling,
     service_fingerprint,
 )
 from service.domain.ports import LanguageModel
+from service.domain.serving import Serving
 
 logger = logging.getLogger(__name__)
 
@@ -30,23 +30,12 @@ REFUSALS = frozenset({400, 413, 422})
 REFUSED_AT_FIRST = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """How the service draws answers when a request says nothing; `messages` may stop at other strings."""
-
-    num_samples: int
-    sampling: Sampling
-    messages_sampling: Sampling
-
-    def request(self, row: DevRow, num_samples: int) -> GenerationRequest:
-        """Return the request for so many answers to a row."""
-        return GenerationRequest(
-            num_samples=num_samples,
-            sampling=self.sampling if row.messages is None else self.messages_sampling,
-            prompt=(row.prompt or "") if row.messages is None else None,
-            messages=row.messages,
-            priority=LOW_PRIORITY,
-        )
+def row_request(serving: Serving, row: DevRow, num_samples: int) -> GenerationRequest:
+    """Return the request for so many answers to a row; live scoring goes before it."""
+    prompt = (row.prompt or "") if row.messages is None else None
+    return serving.request(
+        prompt=prompt, messages=row.messages, num_samples=num_samples, priority=LOW_PRIORITY
+    )
 
 
 class Drawer:
@@ -76,18 +65,18 @@ class Drawer:
         self, row: DevRow, embedder: EmbedderIdentity, drawn: Generation | None = None
     ) -> Fingerprint:
         """Return what answers to this row were drawn with; without them, what they would be now."""
-        request = self.serving.request(row, 1)
+        request = row_request(self.serving, row, 1)
         identity = self._llm.identity(request)
         return service_fingerprint(identity.of(drawn) if drawn else identity, request.sampling, embedder)
 
     def way(self, row: DevRow) -> Hashable:
         """Return the same value for rows that are drawn alike; it is known before the model is."""
-        request = self.serving.request(row, 1)
+        request = row_request(self.serving, row, 1)
         return replace(self._llm.identity(request), model=""), request.sampling
 
     async def learn_model(self, row: DevRow, progress: Progress) -> None:
         """Make the model that answers known, which takes one answer where none has been drawn yet."""
-        request = self.serving.request(row, 1)
+        request = row_request(self.serving, row, 1)
         if not self._llm.identity(request).answered:
             await self._patience.keep_trying(lambda: self._llm.generate(request), progress.note)
 
@@ -176,7 +165,7 @@ class _Run:
         draws, wanted = stored.draws[: self._num_samples], self._num_samples
         while len(draws) < wanted:
             self._draws[stored.row.line] = draws
-            request = self._drawer.serving.request(stored.row, wanted - len(draws))
+            request = row_request(self._drawer.serving, stored.row, wanted - len(draws))
             got = await self._drawer.ask(request, self._progress)
             await self._bind(self._drawer.fingerprint(stored.row, self._embedder, got))
             draws = (*draws, *got.draws)[:wanted]

@@ -11,14 +11,14 @@ from service.domain.jobs.progress import Progress
 from service.domain.jobs.store import LeaseLostError
 
 T = TypeVar("T")
-Report = Callable[[int, int], None]  # units done, units to do
+OnDone = Callable[[int, int], None]  # units done, units to do
 
 
 class BrokenOffError(Exception):
     """Ends work in its thread, which cannot be cancelled."""
 
 
-async def in_thread(work: Callable[[Report], T], stage: Callable[[int], Progress]) -> T:
+async def in_thread(work: Callable[[OnDone], T], stage: Callable[[int], Progress]) -> T:
     """Return what `work` returns; the stage, made for the units to do, begins with its first report.
 
     When the caller is cancelled, the next report of the work raises BrokenOffError there.

@@ -2,8 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+from service.domain.live_load import LiveLoad
 
 _POLL_S = 0.02
 
@@ -14,15 +16,13 @@ class LiveFirst:
     While nothing live is under way, every turn begins at once. While something is, one turn at a time, each
     after a wait for a quiet moment. Where none comes, that wait lasts so long that turns take `share` of the
     time, and `max_wait_s` at most: a calibration is slowed, but gets on however busy the service is.
-    `live_load` returns how many live scores are under way.
+    `live` counts the live scores under way; without it there are none.
     """
 
-    def __init__(
-        self, live_load: Callable[[], int] = lambda: 0, *, share: float = 0.5, max_wait_s: float = 3.0
-    ) -> None:
+    def __init__(self, live: LiveLoad | None = None, *, share: float = 0.5, max_wait_s: float = 3.0) -> None:
         if not 0 < share <= 1:
             raise ValueError("the share of the time must be above 0 and at most 1")
-        self._live_load = live_load
+        self._live = live or LiveLoad()
         self._pause = (1 - share) / share  # after a turn, in units of its length
         self._max_wait_s = max_wait_s
         self._next = 0.0  # the earliest that a turn may begin beside live work
@@ -31,7 +31,7 @@ class LiveFirst:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Hold a turn; waits for it to begin."""
-        if not self._live_load():
+        if not self._live.under_way:
             yield
             return
         async with self._one:
@@ -53,7 +53,7 @@ class LiveFirst:
 
     async def _quiet(self) -> bool:
         """Wait for a moment without live work; False when none came in time."""
-        while self._live_load():
+        while self._live.under_way:
             left = self._next - time.monotonic()
             if left <= 0:
                 return False

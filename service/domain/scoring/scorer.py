@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from service.domain.calibration import Calibration, CalibrationSource, NoCalibrations
 from service.domain.errors import DeadlineExceeded, LLMBadResponse, NotFound, TooFewSamples
 from service.domain.ids import new_id
+from service.domain.live_load import LiveLoad
 from service.domain.models import (
     EmbedderIdentity,
     Fingerprint,
@@ -45,18 +46,20 @@ INLINE_CHARACTERS = 20_000
 
 
 class Scorer:
-    """Scores prompts. `in_flight` counts the scores under way: other work gives way to them.
-
-    `calibrations` may be set until the first score: what makes calibrations needs to know of the scores.
-    """
+    """Scores prompts. `live` counts the scores under way: other work gives way to them."""
 
     def __init__(
-        self, llm: LanguageModel, embedder: Embedder, calibrations: CalibrationSource | None = None
+        self,
+        llm: LanguageModel,
+        embedder: Embedder,
+        calibrations: CalibrationSource | None = None,
+        *,
+        live: LiveLoad | None = None,
     ) -> None:
         self._llm = llm
         self._embedder = embedder
-        self.calibrations = calibrations or NoCalibrations()
-        self.in_flight = 0
+        self._calibrations = calibrations or NoCalibrations()
+        self._live = live or LiveLoad()
 
     async def score(self, command: ScoreCommand) -> Score:
         """Return the score of a prompt or of supplied samples.
@@ -65,11 +68,8 @@ class Scorer:
         fewer than two answers came; NotFound for an unknown calibration; and what the LLM and the embedder
         raise.
         """
-        self.in_flight += 1
-        try:
+        with self._live.one():
             return await self._score(command)
-        finally:
-            self.in_flight -= 1
 
     async def _score(self, command: ScoreCommand) -> Score:
         marks = Stopwatch(command.arrived)
@@ -97,7 +97,7 @@ class Scorer:
         """Look an explicitly named calibration up before the LLM is put to work."""
         if choice in ("active", "none"):
             return None
-        found = await self.calibrations.get(choice)
+        found = await self._calibrations.get(choice)
         if found is None:
             raise NotFound("No calibration has the id given in `calibration`.")
         return found
@@ -167,7 +167,7 @@ class Scorer:
             return None, []
         # Only now: which model answered is known only once it has.
         wanted = self.fingerprint(command, generation, made_by)
-        return choose(wanted, len(generation.draws), chosen, self.calibrations)
+        return choose(wanted, len(generation.draws), chosen, self._calibrations)
 
     def _assemble(
         self,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from service.domain.calibrating.calibrator import Pipeline
 from service.domain.calibrating.material import Embedding, Material, check_made_by, full_number, usable_rows
-from service.domain.jobs.in_thread import Report, in_thread
+from service.domain.jobs.in_thread import OnDone, in_thread
 from service.domain.jobs.model import JobStage
 from service.domain.jobs.progress import Progress
 from service.domain.jobs.store import ClaimedJob, JobStore, StoredRow
@@ -19,7 +19,7 @@ from service.domain.study.bench import Bench
 from service.domain.study.experiments.sampling_temperature import not_drawn
 from service.domain.study.likelihoods import drawn
 from service.domain.study.model import Results
-from service.domain.study.provenance import AnswersPart, Provenance, Source, provenance
+from service.domain.study.provenance import AnswersPart, DataFile, Provenance, provenance
 from service.domain.study.results import FileFacts, make_results
 from service.domain.study.running import Inputs
 from service.domain.study.split import make_split
@@ -80,7 +80,7 @@ class Evaluator:
         supplied = {s: _supplied(rows) for s, rows in (("dev", dev), ("test", test))}
         drawn_with = None if all(supplied.values()) else await self._jobs.fingerprint(job.lease.job_id)
         return provenance(
-            {split: Source(one) for split, one in supplied.items()},
+            {split: DataFile(one) for split, one in supplied.items()},
             _answers(drawn_with) if drawn_with else None,
             [self._embedder.identity],
             version=self._version,
@@ -94,7 +94,7 @@ class Evaluator:
         facts: tuple[FileFacts, FileFacts],
         origin: Provenance,
     ) -> Results:
-        def work(report: Report) -> Results:
+        def work(report: OnDone) -> Results:
             dev, test = map(make_split, materials)
             bench = Bench(dev, test, seed=job.options.seed)
             inputs = Inputs({self._embedder.identity.name: bench}, None, drawn(test), not_drawn(COMMAND_ONLY))

@@ -67,7 +67,7 @@ class HeldOut:
     entropy: Floats
 
 
-class Bench:
+class FullRows:
     """The full rows, prepared once for all maps: spectra, density matrices, targets, labels."""
 
     def __init__(self, material: Material, fitted: Fitted, labels: Labels) -> None:
@@ -187,24 +187,24 @@ class Evidence:
 
 def evidence(material: Material, fitted: Fitted, labels: Labels, seed: int) -> Evidence:
     """Return what held-out prompts show of every candidate. Blocking."""
-    bench = Bench(material, fitted, labels)
-    held = {name: bench.held_out(name) for name in fitted.held_out.maps}
-    clusters = {name: bench.clusters(one) for name, one in held.items()}
-    rows = [bench.row(name, one, clusters[name], seed) for name, one in held.items()]
-    gaps = {name: bench.squared_gaps(one) for name, one in held.items()}
-    return Evidence(rows, _curves(bench, held, clusters, seed), gaps)
+    full = FullRows(material, fitted, labels)
+    held = {name: full.held_out(name) for name in fitted.held_out.maps}
+    clusters = {name: full.clusters(one) for name, one in held.items()}
+    rows = [full.row(name, one, clusters[name], seed) for name, one in held.items()]
+    gaps = {name: full.squared_gaps(one) for name, one in held.items()}
+    return Evidence(rows, _curves(full, held, clusters, seed), gaps)
 
 
 def _curves(
-    bench: Bench, held: Mapping[str, HeldOut], clusters: Mapping[str, Clustering], seed: int
+    full: FullRows, held: Mapping[str, HeldOut], clusters: Mapping[str, Clustering], seed: int
 ) -> Curves:
     return {
-        "temperature": bench.temperature(),
-        "projection": {name: bench.projection(one, seed) for name, one in held.items()},
-        "algorithm1": {name: bench.algorithm1(one) for name, one in clusters.items()},
-        "correctness": {name: bench.correctness(one, seed) for name, one in held.items()},
-        "rejection": [bench.rejection(name, one) for name, one in held.items()],
-        "samples": bench.samples(seed),
+        "temperature": full.temperature(),
+        "projection": {name: full.projection(one, seed) for name, one in held.items()},
+        "algorithm1": {name: full.algorithm1(one) for name, one in clusters.items()},
+        "correctness": {name: full.correctness(one, seed) for name, one in held.items()},
+        "rejection": [full.rejection(name, one) for name, one in held.items()],
+        "samples": full.samples(seed),
     }
 
 

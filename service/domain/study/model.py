@@ -11,7 +11,7 @@ from service.domain.study.provenance import Provenance
 from service.domain.study.report_model import PlainWarning
 
 Value = float | int | str | bool | None
-Row = dict[str, Value]
+TableRow = dict[str, Value]
 
 MAPS = ("raw", "temperature", "depolarized")
 
@@ -27,8 +27,8 @@ class Experiment(TypedDict):
     title: str
     ran: bool
     reason: str
-    headline: Row
-    points: list[Row]
+    headline: TableRow
+    points: list[TableRow]
 
 
 class SplitPart(TypedDict):

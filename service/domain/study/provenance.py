@@ -43,7 +43,7 @@ class Provenance(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DataFile:
     """One file as whoever read it knows it."""
 
     supplied: bool
@@ -52,7 +52,7 @@ class Source:
 
 
 def provenance(
-    files: Mapping[str, Source],
+    files: Mapping[str, DataFile],
     answers: AnswersPart | None,
     embedders: Iterable[EmbedderIdentity],
     *,
@@ -70,7 +70,7 @@ def provenance(
     }
 
 
-def _file(source: Source) -> FilePart:
+def _file(source: DataFile) -> FilePart:
     return {
         "name": source.name,
         "sha256": source.sha256,

@@ -34,7 +34,7 @@ _FEWER = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class FinishedFit:
     """Everything a finished fit is about."""
 
     calibration: Calibration
@@ -45,7 +45,7 @@ class Outcome:
     num_rows: int
 
 
-def make_report(outcome: Outcome) -> Report:
+def make_report(outcome: FinishedFit) -> Report:
     """Return the report. Blocking: seconds."""
     labels = label(outcome.material)
     found = evidence(outcome.material, outcome.fitted, labels, outcome.options.seed)
@@ -63,7 +63,7 @@ def make_report(outcome: Outcome) -> Report:
     }
 
 
-def decide(outcome: Outcome, squared_gaps: Mapping[str, NDArray[np.float64]]) -> Decision:
+def decide(outcome: FinishedFit, squared_gaps: Mapping[str, NDArray[np.float64]]) -> Decision:
     """Return whether to activate, by held-out rows: against what is active now, or raw scores.
 
     squared_gaps: of `Evidence`. Against an active calibration the cross-validated risk decides. Raw scores
@@ -133,7 +133,7 @@ def _parameters(calibration: Calibration) -> list[ParametersAt]:
     ]
 
 
-def _data(outcome: Outcome, labels: Labels) -> DataPart:
+def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
     material = outcome.material
     draws = [draw for row in material.rows for draw in row.draws]
     return {
@@ -172,12 +172,12 @@ def _depolarization(found: TemperatureFit | DepolarizedFit, spread: Bootstrap) -
     return estimate(found.map.depolarization, spread.depolarization.low, spread.depolarization.high)
 
 
-def _warnings(outcome: Outcome, labels: Labels, decision: Decision) -> Iterator[PlainWarning]:
+def _warnings(outcome: FinishedFit, labels: Labels, decision: Decision) -> Iterator[PlainWarning]:
     yield from _about_data(outcome, labels)
     yield from _about_fit(outcome, decision)
 
 
-def _about_data(outcome: Outcome, labels: Labels) -> Iterator[PlainWarning]:
+def _about_data(outcome: FinishedFit, labels: Labels) -> Iterator[PlainWarning]:
     data, m = _data(outcome, labels), outcome.material.num_samples
     if data["rows_full"] < FEW_ROWS:
         yield _warning(
@@ -201,7 +201,7 @@ def _about_data(outcome: Outcome, labels: Labels) -> Iterator[PlainWarning]:
         yield _warning("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
 
 
-def _about_fit(outcome: Outcome, decision: Decision) -> Iterator[PlainWarning]:
+def _about_fit(outcome: FinishedFit, decision: Decision) -> Iterator[PlainWarning]:
     found = outcome.fitted.fits[outcome.calibration.method]
     for name in found.at_bound:
         text = f"The best {name} sits on the bound of the search: the data do not pin it down."
@@ -213,7 +213,7 @@ def _about_fit(outcome: Outcome, decision: Decision) -> Iterator[PlainWarning]:
     yield from _about_gain(outcome, decision)
 
 
-def _about_gain(outcome: Outcome, decision: Decision) -> Iterator[PlainWarning]:
+def _about_gain(outcome: FinishedFit, decision: Decision) -> Iterator[PlainWarning]:
     rival = "the active calibration" if outcome.active else "raw scores"
     risk, brier = decision["difference"], decision["brier_difference"]
     if worse := _not_better(risk, brier, outcome.active):

@@ -12,7 +12,7 @@ from service.domain.study.experiments.meanings import BY_EMBEDDING
 from service.domain.study.model import Experiment, Results
 from service.domain.study.provenance import Provenance
 from service.domain.study.report_model import PlainWarning
-from service.domain.study.running import Inputs, Progress, run_all
+from service.domain.study.running import Inputs, OnExperiment, run_all
 from service.domain.study.split import describe
 from service.domain.study.verdict import verdict
 
@@ -29,7 +29,7 @@ def make_results(
     inputs: Inputs,
     files: tuple[FileFacts, FileFacts],
     provenance: Provenance,
-    progress: Progress | None = None,
+    progress: OnExperiment | None = None,
 ) -> Results:
     """Run every experiment on dev and test `files`. Blocking: seconds to minutes."""
     bench, (dev, test) = inputs.first, files

@@ -21,7 +21,7 @@ from service.domain.study.likelihoods import Likelihoods
 from service.domain.study.model import Experiment
 
 Step = Callable[[], Experiment]
-Progress = Callable[[int, int, str], None]
+OnExperiment = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ class Inputs:
         return next(iter(self.benches.values()))
 
 
-def run_all(inputs: Inputs, progress: Progress | None = None) -> list[Experiment]:
+def run_all(inputs: Inputs, progress: OnExperiment | None = None) -> list[Experiment]:
     """Return every experiment. `progress` is told (done, all, what comes). Blocking: seconds to minutes."""
     bench = inputs.first
     found: list[Experiment] = []

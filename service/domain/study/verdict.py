@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from service.domain.study.model import Experiment, Row, Value
+from service.domain.study.model import Experiment, TableRow, Value
 
 LEVEL = 0.05
 WORDS = {"raw": "raw scores", "temperature": "the paper's map", "depolarized": "the depolarised map"}
@@ -30,13 +30,13 @@ def _gain(found: Mapping[str, Experiment]) -> str:
     )
 
 
-def _against(gap: Row) -> str:
+def _against(gap: TableRow) -> str:
     if not gap["real"]:
         return "not told apart from"
     return "below" if _number(gap["difference"]) < 0 else "above"
 
 
-def _interval(gap: Row) -> str:
+def _interval(gap: TableRow) -> str:
     difference, low, high = (_number(gap[key]) for key in ("difference", "low", "high"))
     return f"difference {difference:+.3f}, 95 % {low:+.3f} to {high:+.3f}"
 
@@ -49,7 +49,7 @@ def _calibrated(found: Mapping[str, Experiment]) -> str:
     return f"By their projection ECE, beside what calibrated scores read on these prompts: {'; '.join(told)}."
 
 
-def _projection(headline: Row, name: str) -> str:
+def _projection(headline: TableRow, name: str) -> str:
     ece, low, high, p_value = (
         _number(headline[f"{name}_{key}"]) for key in ("ece", "band_low", "band_high", "p_value")
     )
@@ -95,7 +95,7 @@ def claim(risk_at: float | None, ece_at: float | None, cal_s_at: float | None) -
     )
 
 
-def _one(rows: Sequence[Row], **where: Value) -> Row:
+def _one(rows: Sequence[TableRow], **where: Value) -> TableRow:
     return next(row for row in rows if all(row[key] == value for key, value in where.items()))
 
 

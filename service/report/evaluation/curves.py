@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from service.domain.study.model import Experiment, Row
+from service.domain.study.model import Experiment, TableRow
 from service.report.drawing import GREY, LOOKS, WIDE, Look, Plot, draw
 from service.report.words import MAPS, number
 
@@ -17,7 +17,7 @@ FIRST = Look("#D55E00", "^", "solid")
 HEAD_ROOM = 2.2  # risks beyond this many times the least are a wall that hides the rest
 
 
-def column(rows: Sequence[Row], name: str) -> list[float]:
+def column(rows: Sequence[TableRow], name: str) -> list[float]:
     """Return a column as floats, NaN where null or, in results of earlier releases, absent."""
     return [float(value) if isinstance(value := row.get(name), int | float) else float("nan") for row in rows]
 

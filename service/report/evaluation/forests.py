@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from service.domain.study.model import Experiment, Row
+from service.domain.study.model import Experiment, TableRow
 from service.report.drawing import GREY, LOOKS, Plot, draw
 from service.report.evaluation.curves import column
 from service.report.words import MAPS, number
@@ -25,7 +25,7 @@ FIGURES = {
 
 
 def _intervals(
-    axes: "Axes", rows: Sequence[Row], value: str, names: Sequence[str], colours: Sequence[str]
+    axes: "Axes", rows: Sequence[TableRow], value: str, names: Sequence[str], colours: Sequence[str]
 ) -> None:
     low, high, middle = column(rows, "low"), column(rows, "high"), column(rows, value)
     for place, (a, b, x, colour) in enumerate(zip(low, high, middle, colours, strict=True)):
@@ -35,7 +35,7 @@ def _intervals(
     axes.set_ylim(len(rows) - 0.5, -0.5)
 
 
-def _told(rows: Sequence[Row], value: str, names: Sequence[str]) -> str:
+def _told(rows: Sequence[TableRow], value: str, names: Sequence[str]) -> str:
     ends = zip(names, column(rows, value), column(rows, "low"), column(rows, "high"), strict=True)
     return "; ".join(f"{name}: {number(x)} ({number(a)} to {number(b)})" for name, x, a, b in ends) + "."
 
@@ -101,7 +101,7 @@ def comparison(experiment: Experiment) -> str:
     return draw(plot, paint)
 
 
-def _pair(row: Row) -> str:
+def _pair(row: TableRow) -> str:
     return f"{MAPS[str(row['second'])]} − {MAPS[str(row['first'])]}"
 
 
@@ -149,6 +149,6 @@ def _from_nothing(axes: "Axes", key: str) -> None:
     axes.set_xlim(min(0.5, low) if key == "auroc" else 0, high)
 
 
-def _value(row: Row) -> float | None:
+def _value(row: TableRow) -> float | None:
     value = row["projection_ece"]
     return float(value) if isinstance(value, int | float) else None

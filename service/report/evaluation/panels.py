@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from service.domain.study.model import Experiment, Row
+from service.domain.study.model import Experiment, TableRow
 from service.report.drawing import GREY, LIGHT, LOOKS, Plot, draw
 from service.report.evaluation.curves import column, figure
 from service.report.words import MAPS, number
@@ -22,10 +22,10 @@ FOUND = {
     "projection_reliability": "share of the reference",
     "correctness_diagram": "share of right answers",
 }
-Paint = Callable[["Axes", str, list[Row]], None]  # axes, map, its rows
+Paint = Callable[["Axes", str, list[TableRow]], None]  # axes, map, its rows
 
 
-def _by_map(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _by_map(rows: Sequence[TableRow]) -> dict[str, list[TableRow]]:
     names = dict.fromkeys(str(row["map"]) for row in rows)
     return {name: [row for row in rows if row["map"] == name] for name in names}
 
@@ -57,7 +57,7 @@ def reliability(experiment: Experiment, only: str | None = None) -> str:
     """Return predicted against observed by map, with the band of its null; of Algorithm 1 with both."""
     found = FOUND.get(experiment["name"], "target of the clusters")
 
-    def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
+    def paint(axes: "Axes", name: str, rows: list[TableRow]) -> None:
         look, x = LOOKS[name], column(rows, "predicted")
         axes.fill_between(x, column(rows, "band_low"), column(rows, "band_high"), color=LIGHT, linewidth=0)
         _second_null(axes, x, rows)
@@ -74,7 +74,7 @@ def reliability(experiment: Experiment, only: str | None = None) -> str:
     return _panels(experiment, _eces(experiment), 3.3 if only else 3.75, paint, found, only)
 
 
-def _second_null(axes: "Axes", x: list[float], rows: list[Row]) -> None:
+def _second_null(axes: "Axes", x: list[float], rows: list[TableRow]) -> None:
     """Draw the ends of the band of real references, rescaled, as dashed lines."""
     for end in ("rescaled_low", "rescaled_high"):
         axes.plot(x, column(rows, end), color=GREY, linewidth=1.1, linestyle=(0, (4, 2)))
@@ -101,7 +101,7 @@ def sensitivity(experiment: Experiment, only: str | None = None) -> str:
     farthest = [x for name in ("ece", "band_high", "rescaled_high") for x in column(points, name)]
     right = 1.08 * float(np.nanmax([0.33, *farthest]))
 
-    def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
+    def paint(axes: "Axes", name: str, rows: list[TableRow]) -> None:
         look, places = LOOKS[name], range(len(rows))
         _null_bars(axes, [place - 0.16 for place in places], rows, "band", "#c9c9c9")
         _null_bars(axes, [place + 0.16 for place in places], rows, "rescaled", "#8c8c8c")
@@ -117,7 +117,7 @@ def sensitivity(experiment: Experiment, only: str | None = None) -> str:
     return _panels(experiment, f"{told}.", 3.3, paint, "", only)
 
 
-def _null_bars(axes: "Axes", places: list[float], rows: list[Row], null: str, colour: str) -> None:
+def _null_bars(axes: "Axes", places: list[float], rows: list[TableRow], null: str, colour: str) -> None:
     low, high = column(rows, f"{null}_low"), column(rows, f"{null}_high")
     wide = [b - a for a, b in zip(low, high, strict=True)]
     axes.barh(places, wide, left=low, height=0.3, color=colour)
@@ -127,7 +127,7 @@ def similarity(experiment: Experiment, only: str | None = None) -> str:
     """Return mean cosines of pairs within bins and within clusters."""
     everywhere = figure(experiment, "all_pairs")
 
-    def paint(axes: "Axes", name: str, rows: list[Row]) -> None:
+    def paint(axes: "Axes", name: str, rows: list[TableRow]) -> None:
         x = column(rows, "predicted")
         axes.plot(x, column(rows, "within_cluster"), color="#0072B2", marker="o", label="within clusters")
         axes.plot(

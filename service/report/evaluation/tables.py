@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from service.domain.study.model import MAPS as MAP_NAMES
-from service.domain.study.model import Experiment, Row, Value
+from service.domain.study.model import Experiment, TableRow, Value
 from service.report.words import MAPS, MISSING, number
 
 # Experiments whose rows are few enough to read, and their columns.
@@ -120,7 +120,7 @@ def _by_map(experiment: Experiment, columns: Mapping[str, tuple[str, ...]]) -> T
     return Table(["Map", *columns], rows)
 
 
-def _told(headline: Row, name: str, form: str, *keys: str) -> str:
+def _told(headline: TableRow, name: str, form: str, *keys: str) -> str:
     values = [headline.get(f"{name}_{key}") for key in keys]
     if all(value is None for value in values):
         return MISSING
@@ -136,7 +136,7 @@ def cell(value: Value) -> str:
     return str(value) if isinstance(value, int) else number(value)
 
 
-def csv_text(rows: Sequence[Row]) -> str:
+def csv_text(rows: Sequence[TableRow]) -> str:
     """Return rows as CSV, full precision, an empty cell for null; "" for no rows."""
     out = io.StringIO()
     if rows:

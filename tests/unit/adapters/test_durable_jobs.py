@@ -10,7 +10,7 @@ import pytest
 
 from service.adapters.jobs.dbos_engine import DbosEngine
 from service.adapters.jobs.durable import DurableJobs
-from service.adapters.jobs.engine import JobEngine, TaskEngine
+from service.adapters.jobs.engine import JobEngine
 from service.adapters.store import ActiveCalibrations, Database, SqlJobs
 from service.adapters.store.urls import jobs_url
 from service.domain.errors import Conflict, ModelNotFound, StoreUnavailable
@@ -18,6 +18,7 @@ from service.domain.jobs.model import CalibrateOptions, Job, JobError
 from service.domain.jobs.setup import Setup
 from service.domain.jobs.store import ClaimedJob, Lease, LeaseLostError
 from tests.support.calibrations import calibration, rows
+from tests.support.task_engine import TaskEngine
 
 pytestmark = pytest.mark.anyio
 Step = Callable[[ClaimedJob], Awaitable[None]]

@@ -11,7 +11,7 @@ import pytest
 
 from service.adapters.embedded_llm.gguf import converted_model
 from service.adapters.embedded_llm.model import EmbeddedLanguageModel
-from service.adapters.embedded_llm.sampling_loop import Decoding, Row, Sampler, StoppedError
+from service.adapters.embedded_llm.sampling_loop import Continuation, Decoding, Sampler, StoppedError
 from service.adapters.llm.prompting import FEW_SHOT
 from service.adapters.weights.fetch import WeightsError
 from service.adapters.weights.table import SMOLLM2
@@ -76,8 +76,8 @@ def decoding(**changes: Any) -> Decoding:
     return Decoding(**({"eos": frozenset()} | values | changes))
 
 
-def drawn(count: int, prompt: list[int], model: ToyModel | None = None, **changes: Any) -> list[Row]:
-    rows = [Row() for _ in range(count)]
+def drawn(count: int, prompt: list[int], model: ToyModel | None = None, **changes: Any) -> list[Continuation]:
+    rows = [Continuation() for _ in range(count)]
     Sampler(model or ToyModel(AFTER), Letters()).draw(prompt, rows, decoding(**changes), seed=1)
     return rows
 
@@ -136,7 +136,7 @@ def test_the_prompt_is_computed_once_and_ended_rows_leave_the_batch() -> None:
 
 def test_stopping_keeps_the_rows_that_have_ended() -> None:
     looks = iter([False, False, False, True])
-    rows = [Row() for _ in range(50)]
+    rows = [Continuation() for _ in range(50)]
     with pytest.raises(StoppedError):
         Sampler(ToyModel(AFTER), Letters()).draw([0], rows, decoding(), seed=1, stopped=lambda: next(looks))
     assert {row.ended for row in rows} == {True, False}
@@ -148,7 +148,7 @@ def test_without_a_seed_draws_differ_and_the_global_generator_is_left_alone() ->
     state = torch.get_rng_state()
     texts = set()
     for _ in range(3):
-        rows = [Row() for _ in range(30)]
+        rows = [Continuation() for _ in range(30)]
         Sampler(ToyModel(AFTER), Letters()).draw([0], rows, decoding())
         texts.add(tuple(row.text for row in rows))
     assert len(texts) == 3

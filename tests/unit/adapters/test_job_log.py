@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.jobs.engine import TaskEngine
 from service.domain.errors import LLMError
 from service.domain.jobs.model import CalibrateOptions, JobStage
 from service.domain.jobs.progress import NOTE_AGAIN_S, Progress
@@ -15,6 +14,7 @@ from service.domain.jobs.store import Lease
 from tests.support.fakes import FakeLLM
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.processes import ended, kill, until_asked, worker
+from tests.support.task_engine import TaskEngine
 
 pytestmark = pytest.mark.anyio
 ROWS = 32

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm.line import JOBS_EVERY, Line, Slot, Ticket
+from service.adapters.llm.line import JOBS_EVERY, Slot, Ticket, WaitingLine
 from service.domain.errors import Overloaded
 
 
@@ -23,14 +23,14 @@ def ticket(left_s: float = 60.0, *, live: bool = True, deadline: bool = False, c
     return Ticket(now() + left_s, deadline, live, calls)
 
 
-async def waiter(line: Line, one: Ticket) -> asyncio.Task[Slot]:
+async def waiter(line: WaitingLine, one: Ticket) -> asyncio.Task[Slot]:
     """Put a call in line."""
     task = asyncio.create_task(line.slot(one))
     await asyncio.sleep(0)
     return task
 
 
-async def learnt(line: Line, took_s: float, times: int = 4) -> None:
+async def learnt(line: WaitingLine, took_s: float, times: int = 4) -> None:
     """Let the line see calls that take so long."""
     for _ in range(times):
         slot = await line.slot(ticket())
@@ -40,7 +40,7 @@ async def learnt(line: Line, took_s: float, times: int = 4) -> None:
 
 def test_slots_are_given_in_order_and_come_back() -> None:
     async def scenario() -> None:
-        line = Line(2, 9)
+        line = WaitingLine(2, 9)
         held = [await line.slot(ticket()) for _ in range(2)]
         waiting = [await waiter(line, ticket()) for _ in range(3)]
         held[0].release(answered=True)
@@ -56,7 +56,7 @@ def test_slots_are_given_in_order_and_come_back() -> None:
 
 def test_a_request_past_the_bound_is_refused_at_once_and_told_when_to_come_back() -> None:
     async def scenario() -> None:
-        line = Line(2, 1)
+        line = WaitingLine(2, 1)
         await learnt(line, 4.0)
         with ExitStack() as admitted:
             for _ in range(3):  # nobody of them has come to the line yet
@@ -72,7 +72,7 @@ def test_a_request_past_the_bound_is_refused_at_once_and_told_when_to_come_back(
 
 def test_a_request_is_admitted_with_all_its_calls() -> None:
     async def scenario() -> None:
-        line = Line(2, 1)
+        line = WaitingLine(2, 1)
         large, slots = ticket(calls=5), []
         with line.admitted(large):
             calls = [await waiter(line, large) for _ in range(5)]
@@ -89,7 +89,7 @@ def test_a_request_is_admitted_with_all_its_calls() -> None:
 
 def test_jobs_are_never_refused_and_get_their_share_of_a_crowded_line() -> None:
     async def scenario() -> None:
-        line, order = Line(1, 40), []
+        line, order = WaitingLine(1, 40), []
         held = await line.slot(ticket())
 
         async def call(name: str, one: Ticket) -> None:
@@ -117,7 +117,7 @@ def test_jobs_are_never_refused_and_get_their_share_of_a_crowded_line() -> None:
 
 def test_a_caller_who_goes_leaves_the_line() -> None:
     async def scenario() -> None:
-        line = Line(1, 9)
+        line = WaitingLine(1, 9)
         held = await line.slot(ticket())
         first, second = await waiter(line, ticket()), await waiter(line, ticket())
         first.cancel()
@@ -131,7 +131,7 @@ def test_a_caller_who_goes_leaves_the_line() -> None:
 
 def test_a_slot_that_comes_as_the_caller_goes_is_not_lost() -> None:
     async def scenario() -> None:
-        line = Line(1, 9)
+        line = WaitingLine(1, 9)
         held = await line.slot(ticket())
         leaving = await waiter(line, ticket())
         held.release(answered=True)
@@ -144,7 +144,7 @@ def test_a_slot_that_comes_as_the_caller_goes_is_not_lost() -> None:
 
 def test_the_wait_ends_with_the_ticket() -> None:
     async def scenario() -> None:
-        line = Line(1, 9)
+        line = WaitingLine(1, 9)
         held = await line.slot(ticket())
         with pytest.raises(TimeoutError):
             await line.slot(ticket(0.02))
@@ -156,7 +156,7 @@ def test_the_wait_ends_with_the_ticket() -> None:
 
 def test_a_deadline_that_the_wait_uses_up_is_refused_at_once() -> None:
     async def scenario() -> None:
-        line = Line(1, 9)
+        line = WaitingLine(1, 9)
         await learnt(line, 4.0)
         with line.admitted(ticket(1.0, deadline=True)):  # nobody waits: it is tried
             held = await line.slot(ticket())
@@ -170,7 +170,7 @@ def test_a_deadline_that_the_wait_uses_up_is_refused_at_once() -> None:
 
 def test_no_slot_is_spent_on_a_call_that_cannot_end_in_time_while_others_wait() -> None:
     async def scenario() -> None:
-        line = Line(1, 9)
+        line = WaitingLine(1, 9)
         await learnt(line, 4.0)
         held = await line.slot(ticket())
         late, in_time = await waiter(line, ticket(1.0, deadline=True)), await waiter(line, ticket())
@@ -184,7 +184,7 @@ def test_no_slot_is_spent_on_a_call_that_cannot_end_in_time_while_others_wait() 
 
 def test_a_server_that_has_stopped_answering_makes_the_line_look_long() -> None:
     async def scenario() -> None:
-        line = Line(1, 1)
+        line = WaitingLine(1, 1)
         await learnt(line, 1.0)
         held = await line.slot(ticket())
         held.begun -= 31.0
@@ -198,7 +198,7 @@ def test_a_server_that_has_stopped_answering_makes_the_line_look_long() -> None:
 
 def test_the_refused_are_not_all_told_to_come_back_at_once() -> None:
     async def scenario() -> None:
-        line, told = Line(1, 1), []
+        line, told = WaitingLine(1, 1), []
         await learnt(line, 2.0)
         await line.slot(ticket())
         await waiter(line, ticket())

@@ -18,7 +18,6 @@ from tests.support.openai_server import MODEL, OpenAIServer, status
 
 LIMIT = "This model's maximum context length is 4096 tokens. However, you requested 300000 tokens."
 SECRET = 'The "red" fox\nhid 7 kegs of brandy behind the old mill, \\ and told nobody but Zoë 🦊.'
-MIDDLE = SECRET[30:70]
 
 
 @pytest.mark.parametrize("secret", ["x", "too", SECRET, SECRET * 1000])

@@ -13,7 +13,7 @@ import pytest
 
 from service.adapters.embedder.chunks import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
 from service.adapters.embedder.local import SentenceTransformerEmbedder
-from service.adapters.embedder.models import LoadOptions, Source
+from service.adapters.embedder.models import LoadOptions, ModelSource
 from service.adapters.weights.fetch import WeightsError, find
 from service.adapters.weights.table import MINILM, MPNET
 from service.domain.errors import EmbedderUnavailable, Overloaded
@@ -37,7 +37,7 @@ class TinyModel:
         self.gate.set()
         self.fails: Exception | None = None
 
-    def __call__(self, source: Source, options: LoadOptions) -> "TinyModel":
+    def __call__(self, source: ModelSource, options: LoadOptions) -> "TinyModel":
         self.source, self.options = source, options
         return self
 
@@ -100,11 +100,11 @@ def test_folder_is_known_by_its_content(folder: Path, tmp_path: Path) -> None:
 
 def test_unknown_name_is_left_to_the_hub(tmp_path: Path) -> None:
     model = TinyModel()
-    options = {"load": model, "hub_revision": "abc", "precision": "bfloat16", "threads": 1}
+    options = {"load": model, "precision": "bfloat16", "threads": 1}
     identity = with_embedder(identity_of, "somebody/some-model", tmp_path, **options)
-    assert model.source == Source("somebody/some-model", "somebody/some-model", None, local=False)
-    assert model.options == LoadOptions(None, "bfloat16", 1, "abc")
-    assert identity == EmbedderIdentity("somebody/some-model", "abc", 3, "bfloat16")
+    assert model.source == ModelSource("somebody/some-model", "somebody/some-model", None, local=False)
+    assert model.options == LoadOptions(None, "bfloat16", 1)
+    assert identity == EmbedderIdentity("somebody/some-model", "", 3, "bfloat16")
 
 
 def test_packaged_weights_that_are_missing_name_the_command(tmp_path: Path) -> None:
@@ -277,9 +277,9 @@ def test_before_start_and_after_stop_it_says_so(folder: Path, tmp_path: Path) ->
 
 
 def test_failed_start_may_be_tried_again(folder: Path, tmp_path: Path) -> None:
-    tries: list[Source] = []
+    tries: list[ModelSource] = []
 
-    def second_time(source: Source, options: LoadOptions) -> TinyModel:
+    def second_time(source: ModelSource, options: LoadOptions) -> TinyModel:
         tries.append(source)
         if len(tries) == 1:
             raise WeightsError("not yet")

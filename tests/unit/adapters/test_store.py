@@ -464,7 +464,7 @@ async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path)
         await store.calibrations.activate(made.id)
         await store.database.stop()
         with pytest.raises(StoreUnavailable) as caught:
-            await store.active.check()
+            await store.database.check()
         assert str(tmp_path) not in caught.value.detail
         await asyncio.sleep(0.05)  # several polls fail meanwhile
         assert store.calibrations.active(made.fingerprint.key()) == made
@@ -476,9 +476,9 @@ async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
     async with opened(postgres.database()) as store:
         await asyncio.to_thread(postgres.down)
         with pytest.raises(StoreUnavailable):
-            await store.active.check()
+            await store.database.check()
         await asyncio.to_thread(postgres.up)
-        await store.active.check()
+        await store.database.check()
 
 
 @pytest.mark.anyio

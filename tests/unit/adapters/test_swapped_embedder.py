@@ -105,8 +105,7 @@ def test_the_fingerprint_is_that_of_the_embedder_that_made_the_vectors() -> None
             def any_active(self) -> list[object]:
                 return []
 
-        scorer = Scorer(FakeLLM(), embedder)
-        scorer.calibrations = Calibrations()
+        scorer = Scorer(FakeLLM(), embedder, Calibrations())
         command = ScoreCommand(samples=tuple(f"{i}" for i in range(70)))
         before = scorer.fingerprint(command).key()
         assert (await scorer.score(command)).embedder == "asked"

@@ -19,10 +19,11 @@ from service.domain.calibrating.calibrator import Calibrator
 from service.domain.calibrating.material import Embedding, full_number
 from service.domain.calibration import Calibration
 from service.domain.errors import Conflict, EmbedderUnavailable, InvalidDevData
-from service.domain.jobs.drawing import Drawer, Serving
+from service.domain.jobs.drawing import Drawer
 from service.domain.jobs.model import CalibrateOptions, DevRow, Job
 from service.domain.jobs.patience import Patience
 from service.domain.models import Sampling
+from service.domain.serving import Serving
 from service.spectral.maps import DepolarizedMap
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers

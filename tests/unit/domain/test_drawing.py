@@ -21,12 +21,13 @@ from service.domain.errors import (
     Overloaded,
     StoreUnavailable,
 )
-from service.domain.jobs.drawing import LOW_PRIORITY, REFUSED_AT_FIRST, Drawer, Serving
+from service.domain.jobs.drawing import LOW_PRIORITY, REFUSED_AT_FIRST, Drawer
 from service.domain.jobs.live_first import LiveFirst
 from service.domain.jobs.model import CalibrateOptions, DevRow
 from service.domain.jobs.patience import Patience
 from service.domain.jobs.progress import Progress
 from service.domain.jobs.store import ClaimedJob, LeaseLostError
+from service.domain.live_load import LiveLoad
 from service.domain.models import (
     Fingerprint,
     GenerationRequest,
@@ -35,6 +36,7 @@ from service.domain.models import (
     Sampling,
     service_fingerprint,
 )
+from service.domain.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import Behaviour, OpenAIServer, answers
 
@@ -375,15 +377,22 @@ async def test_at_least_one_slot(store: SqlJobs) -> None:
         Drawer(FakeLLM(), store, SERVING, slots=0)
 
 
+def busy() -> LiveLoad:
+    """Return the load of a score that does not end."""
+    load = LiveLoad()
+    load.under_way = 1
+    return load
+
+
 class TestLiveFirst:
     async def test_at_once_when_nothing_is_live(self) -> None:
-        gate = LiveFirst(lambda: 0, max_wait_s=60)
+        gate = LiveFirst(LiveLoad(), max_wait_s=60)
         async with asyncio.timeout(1), gate.turn(), gate.turn():
             pass
 
     async def test_it_waits_for_a_quiet_moment(self) -> None:
-        load = 1
-        gate = LiveFirst(lambda: load, share=0.001, max_wait_s=60)
+        load = busy()
+        gate = LiveFirst(load, share=0.001, max_wait_s=60)
         async with gate.turn():  # the first begins at once; the next may begin a thousand times later
             await asyncio.sleep(0.06)
         entered = asyncio.Event()
@@ -395,12 +404,12 @@ class TestLiveFirst:
         task = asyncio.create_task(work())
         await asyncio.sleep(0.05)
         assert not entered.is_set()
-        load = 0
+        load.under_way = 0
         async with asyncio.timeout(5):
             await task
 
     async def test_under_load_one_at_a_time_but_never_starved(self) -> None:
-        gate = LiveFirst(lambda: 1, share=0.5)
+        gate = LiveFirst(busy(), share=0.5)
         inside = most = turns = 0
 
         async def work() -> None:
@@ -417,7 +426,7 @@ class TestLiveFirst:
         assert (most, turns) == (1, 5)
 
     async def test_a_long_turn_is_waited_for_no_longer_than_the_most(self) -> None:
-        gate = LiveFirst(lambda: 1, share=0.0001, max_wait_s=0.02)
+        gate = LiveFirst(busy(), share=0.0001, max_wait_s=0.02)
         async with asyncio.timeout(5):
             for _ in range(3):
                 async with gate.turn():
@@ -427,7 +436,7 @@ class TestLiveFirst:
         """Else a dead LLM would hold up whatever else takes turns while callers score."""
         llm = FakeLLM()
         llm.available = False
-        gate = LiveFirst(lambda: 1)
+        gate = LiveFirst(busy())
         patience = Patience(first_wait_s=60, longest_wait_s=60)
         async with make(llm, live_first=gate, patience=patience) as case:
             drawing = asyncio.create_task(case.draw())

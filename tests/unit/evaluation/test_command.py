@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from service.domain.errors import Conflict, InvalidDevData, LLMError
-from service.domain.jobs.drawing import Serving
 from service.domain.models import Sampling
+from service.domain.serving import Serving
 from service.domain.study.experiments.sampling_temperature import NAME
 from service.evaluate.command import evaluate
-from service.evaluate.gather import NOT_ASKED, SUPPLIED, Parts, Plan
+from service.evaluate.gather import NOT_ASKED, SUPPLIED, Components, Plan
 from service.report.evaluation.page import FIGURES
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.unit.evaluation.worlds import rows, write
@@ -55,7 +55,7 @@ def files(folder: Path, count: int = 32, m: int = 6, *, drop=()):
 
 def parts(llm=None, embedders=None, **more):
     more.setdefault("now", lambda: NOW)
-    return Parts(llm or FakeLLM(), embedders or [FakeEmbedder(16)], SERVING, version="1.2.3", **more)
+    return Components(llm or FakeLLM(), embedders or [FakeEmbedder(16)], SERVING, version="1.2.3", **more)
 
 
 def by_name(results):

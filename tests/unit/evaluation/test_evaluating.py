@@ -14,10 +14,11 @@ from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
 from service.domain.calibrating.calibrator import Calibrator
 from service.domain.calibrating.material import Embedding
 from service.domain.errors import InvalidDevData
-from service.domain.jobs.drawing import Drawer, Serving
+from service.domain.jobs.drawing import Drawer
 from service.domain.jobs.model import CalibrateOptions
 from service.domain.jobs.store import LeaseLostError
 from service.domain.models import Sampling
+from service.domain.serving import Serving
 from service.domain.study.evaluator import COMMAND_ONLY, ByKind, Evaluator
 from service.evaluate.answers import supplied
 from service.report import render

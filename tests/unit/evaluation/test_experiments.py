@@ -15,7 +15,7 @@ from service.domain.study.experiments.reliability import GRID, NAIVE, STANDARD, 
 from service.domain.study.experiments.sampling_temperature import choose, judge, not_drawn
 from service.domain.study.likelihoods import Likelihoods, drawn, recorded
 from service.domain.study.model import MAPS
-from service.domain.study.provenance import Source, provenance
+from service.domain.study.provenance import DataFile, provenance
 from service.domain.study.results import FileFacts, make_results
 from service.domain.study.running import Inputs, run_all
 from service.report.evaluation import curves
@@ -213,7 +213,9 @@ def test_results_have_a_verdict_and_cautions(bench):
     lopsided = split([{**row, "answer": "zzz"} if i > 6 else row for i, row in enumerate(TEST_ROWS)])
     one = Bench(bench.dev, lopsided)
     inputs = Inputs({"one": one}, None, None, not_drawn("no"))
-    origin = provenance({"dev": Source(supplied=True), "test": Source(supplied=True)}, None, [], version="1")
+    origin = provenance(
+        {"dev": DataFile(supplied=True), "test": DataFile(supplied=True)}, None, [], version="1"
+    )
     found = make_results(inputs, (FileFacts(40, 8), FileFacts(45, 8)), origin)
     assert len(found["verdict"]) == 3
     codes = [caution["code"] for caution in found["cautions"]]

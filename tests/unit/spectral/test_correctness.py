@@ -25,7 +25,7 @@ def test_auroc_is_that_of_scikit_learn(rows):
 def test_one_class_has_no_auroc_and_says_so(label):
     assert math.isnan(auroc([0.1, 0.2], [label] * 2))
     found = bootstrap_auroc([0.1, 0.2], [label] * 2, np.random.default_rng(0))
-    assert not found.defined
+    assert math.isnan(found.value)
     assert math.isnan(found.low)
     assert found.num_resamples == 0
 

@@ -5,7 +5,7 @@ import numpy as np
 from service.domain.study.bench import Bench
 from service.domain.study.evidence import finite
 from service.domain.study.experiments.reliability import GRID, NO_CLUSTERS, STANDARD, Readings
-from service.domain.study.model import Experiment, Row, ran, unless_empty
+from service.domain.study.model import Experiment, TableRow, ran, unless_empty
 from service.spectral.algorithm1 import Clustering
 
 SENSITIVITY, SENSITIVITY_TITLE = "sensitivity", "Sensitivity of Algorithm 1 to bins B and clusters C"
@@ -14,7 +14,7 @@ SIMILARITY, SIMILARITY_TITLE = "similarity", "Similarity of density matrices wit
 
 def sensitivity(bench: Bench, readings: Readings) -> Experiment:
     """Return the eigenvalue ECE and the bands of both nulls for every map and setting."""
-    points: list[Row] = []
+    points: list[TableRow] = []
     for name in bench.served:
         for bins, clusters in GRID:
             one = readings.get(name, (bins, clusters))
@@ -34,8 +34,8 @@ def sensitivity(bench: Bench, readings: Readings) -> Experiment:
     return unless_empty(ran(SENSITIVITY, SENSITIVITY_TITLE, _ranges(points), points), NO_CLUSTERS, "ece")
 
 
-def _ranges(points: list[Row]) -> Row:
-    headline: Row = {}
+def _ranges(points: list[TableRow]) -> TableRow:
+    headline: TableRow = {}
     for name in dict.fromkeys(str(p["map"]) for p in points):
         found = [p["ece"] for p in points if p["map"] == name]
         eces = [ece for ece in found if isinstance(ece, float)]
@@ -46,8 +46,8 @@ def _ranges(points: list[Row]) -> Row:
 
 def similarity(bench: Bench, readings: Readings) -> Experiment:
     """Return mean Frobenius cosines of pairs, bin by bin, for B = 8 and C = 5."""
-    points: list[Row] = []
-    headline: Row = {"all_pairs": _all_pairs(bench)}
+    points: list[TableRow] = []
+    headline: TableRow = {"all_pairs": _all_pairs(bench)}
     for name in bench.served:
         clusters = readings.get(name, STANDARD).clusters
         points += _rows(name, clusters)
@@ -56,7 +56,7 @@ def similarity(bench: Bench, readings: Readings) -> Experiment:
     return unless_empty(ran(SIMILARITY, SIMILARITY_TITLE, headline, points), NO_CLUSTERS, "within_cluster")
 
 
-def _rows(name: str, clusters: Clustering) -> list[Row]:
+def _rows(name: str, clusters: Clustering) -> list[TableRow]:
     columns = zip(clusters.mean_predicted, clusters.bin_similarity, clusters.cluster_similarity, strict=True)
     return [
         {"map": name, "predicted": float(x), "within_bin": finite(b), "within_cluster": finite(c)}

@@ -9,7 +9,7 @@ from service.domain.study.bench import Bench
 from service.domain.study.experiments.correctness import auroc_row, one_class, scores
 from service.domain.study.experiments.meanings import Meanings
 from service.domain.study.likelihoods import Likelihoods
-from service.domain.study.model import Experiment, Row, not_run, ran
+from service.domain.study.model import Experiment, TableRow, not_run, ran
 from service.domain.study.split import Split
 from service.spectral.kernel_entropy import HEAT_TIME, kernel_language_entropy
 from service.spectral.lexical import lexical_similarity
@@ -25,11 +25,11 @@ def baselines(bench: Bench, meanings: Meanings, likelihoods: Likelihoods | None)
     """Return AUROC with interval and rejection area of every score; entropies are negated."""
     if reason := one_class(bench):
         return not_run(NAME, TITLE, reason)
-    points: list[Row] = [
+    points: list[TableRow] = [
         {"score": name, "note": note, **auroc_row(values, bench)}
         for name, note, values in _all(bench, meanings, likelihoods)
     ]
-    headline: Row = {str(p["score"]): p["auroc"] for p in points}
+    headline: TableRow = {str(p["score"]): p["auroc"] for p in points}
     headline["meanings"] = meanings.source
     headline["log_probabilities"] = f"per {likelihoods.unit}" if likelihoods else NO_LOGPROBS
     return ran(NAME, TITLE, headline, points)

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from service.domain.study.bench import MAX_COSINES, Bench, serve
 from service.domain.study.evidence import finite
 from service.domain.study.experiments.reliability import NO_CLUSTERS
-from service.domain.study.model import Experiment, Row, not_run, ran, unless_empty
+from service.domain.study.model import Experiment, TableRow, not_run, ran, unless_empty
 from service.domain.study.verdict import claim
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
 from service.spectral.calibration_error import calibration_error
@@ -30,12 +30,12 @@ def cominimised(bench: Bench) -> Experiment:
     labels = cluster_labels(cosines, NUM_CLUSTERS)
     found = np.array([_figures(bench, labels, cosines, float(t)) for t in GRID])
     scaled = [_scaled(column) for column in found.T]
-    points: list[Row] = []
+    points: list[TableRow] = []
     for i, t in enumerate(GRID):
         values = {name: finite(found[i, j]) for j, name in enumerate(MEASURES)}
         unit = {f"{name}_scaled": finite(scaled[j][i]) for j, name in enumerate(MEASURES)}
         points.append({"temperature": float(t), **values, **unit})
-    lowest: Row = {f"{m}_lowest_at": _lowest_at(found[:, j]) for j, m in enumerate(MEASURES)}
+    lowest: TableRow = {f"{m}_lowest_at": _lowest_at(found[:, j]) for j, m in enumerate(MEASURES)}
     fitted = bench.fits["temperature"].map.temperature
     cal_s_at, risk_at, ece_at = (_lowest_at(column) for column in found.T)
     headline = {**lowest, "fitted_temperature": fitted, **_by_map(bench, labels)}
@@ -58,7 +58,7 @@ def _cal_s(bench: Bench, labels: NDArray[np.intp], map_: CalibrationMap) -> floa
     return calibration_error(labels, test.stack, test.spectra, fitted, test.targets)
 
 
-def _by_map(bench: Bench, labels: NDArray[np.intp]) -> Row:
+def _by_map(bench: Bench, labels: NDArray[np.intp]) -> TableRow:
     return {f"{name}_cal_s": _cal_s(bench, labels, map_) for name, map_ in bench.maps.items()}
 
 

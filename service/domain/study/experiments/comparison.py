@@ -10,7 +10,7 @@ from service.domain.calibration import Method
 from service.domain.study.bench import Bench, Served
 from service.domain.study.evidence import finite
 from service.domain.study.experiments.correctness import one_class
-from service.domain.study.model import Experiment, Row, ran
+from service.domain.study.model import Experiment, TableRow, ran
 from service.spectral.correctness import auroc
 from service.spectral.fit import cross_validated_risks
 from service.spectral.maps import CalibrationMap
@@ -27,7 +27,7 @@ RESAMPLES = 500
 def comparison(bench: Bench) -> Experiment:
     """Return each pair's difference (second minus first) in every figure, with 95 % intervals."""
     held_out = _held_out(bench)
-    points: list[Row] = []
+    points: list[TableRow] = []
     for first, second in combinations(bench.served, 2):
         for figure, found in _differences(bench, held_out, first, second):
             points.append({"second": second, "first": first, "figure": figure, **_columns(found)})
@@ -87,7 +87,7 @@ def _auroc_of(
     )
 
 
-def _columns(found: Difference) -> Row:
+def _columns(found: Difference) -> TableRow:
     return {
         "difference": finite(found.value),
         "low": finite(found.low),

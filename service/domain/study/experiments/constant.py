@@ -3,7 +3,7 @@
 import numpy as np
 
 from service.domain.study.bench import Bench
-from service.domain.study.model import Experiment, Row, ran
+from service.domain.study.model import Experiment, TableRow, ran
 from service.spectral.constant import best_temperature, constant_predictor
 from service.spectral.maps import TemperatureMap
 from service.spectral.risk import mean_entropy, risk
@@ -22,7 +22,7 @@ def constant(bench: Bench) -> Experiment:
     points = [
         {"temperature": m.temperature, "risk": risk(m, dev), "entropy": mean_entropy(m, dev)} for m in maps
     ]
-    headline: Row = {
+    headline: TableRow = {
         "best_temperature": best,
         "low": interval.low,
         "high": interval.high,

@@ -1,7 +1,7 @@
 """Estimator convergence: how lambda_max settles as answers are added."""
 
 from service.domain.study.bench import Bench
-from service.domain.study.model import Experiment, Row, ran
+from service.domain.study.model import Experiment, TableRow, ran
 from service.spectral.batch import overlaps
 from service.spectral.sample_size import lambda_max_by_size
 
@@ -22,7 +22,7 @@ def convergence(bench: Bench) -> Experiment:
     points = [
         {"num_samples": int(m), "mean": float(mean), "deviation": float(std)} for m, mean, std in columns
     ]
-    headline: Row = {
+    headline: TableRow = {
         "prompts": len(parts),
         "from_num_samples": int(found.sizes[0]),
         "to_num_samples": int(found.sizes[-1]),

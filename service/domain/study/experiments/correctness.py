@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from service.domain.study.bench import Bench
 from service.domain.study.evidence import finite
-from service.domain.study.model import Experiment, Row, not_run, ran
+from service.domain.study.model import Experiment, TableRow, not_run, ran
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
 
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ def one_class(bench: Bench) -> str:
     return "" if right.any() and not right.all() else ONE_CLASS.format("right" if right.all() else "wrong")
 
 
-def auroc_row(values: Floats, bench: Bench) -> Row:
+def auroc_row(values: Floats, bench: Bench) -> TableRow:
     """Return AUROC with its interval and the rejection area of one score (n,), higher = more certain."""
     right = bench.test.labels.right
     found = bootstrap_auroc(values, right, bench.rng(9))  # equal resamples for every score
@@ -47,7 +47,7 @@ def auroc(bench: Bench) -> Experiment:
     """Return the AUROC of both scores of every map, with bootstrap intervals over prompts."""
     if reason := one_class(bench):
         return not_run("auroc", AUROC_TITLE, reason)
-    points: list[Row] = [
+    points: list[TableRow] = [
         {"map": name, "score": kind, **auroc_row(values, bench)} for name, kind, values in scores(bench)
     ]
     headline = {f"{p['map']}_{p['score']}": p["auroc"] for p in points}
@@ -57,8 +57,8 @@ def auroc(bench: Bench) -> Experiment:
 def rejection(bench: Bench) -> Experiment:
     """Return accuracy-rejection curves of both scores of every map, and their areas."""
     right = bench.test.labels.right
-    points: list[Row] = []
-    headline: Row = {"accuracy": float(right.mean())}
+    points: list[TableRow] = []
+    headline: TableRow = {"accuracy": float(right.mean())}
     for name, kind, values in scores(bench):
         curve = accuracy_rejection(values, right)
         kept = np.unique(np.linspace(0, curve.rejected.size - 1, CURVE_POINTS).astype(int))

@@ -13,7 +13,7 @@ from service.domain.study.experiments.reliability import (
     null_columns,
     reading_columns,
 )
-from service.domain.study.model import Experiment, Row, ran, unless_empty
+from service.domain.study.model import Experiment, TableRow, ran, unless_empty
 from service.spectral.reliability import (
     ReliabilityDiagram,
     label_band,
@@ -38,8 +38,8 @@ def algorithm1_diagram(bench: Bench, readings: Readings) -> Experiment:
 
 
 def _algorithm1(name: str, title: str, bench: Bench, readings: Readings, setting: Setting) -> Experiment:
-    points: list[Row] = []
-    headline: Row = {"bins": setting[0], "clusters": setting[1]}
+    points: list[TableRow] = []
+    headline: TableRow = {"bins": setting[0], "clusters": setting[1]}
     for map_name in bench.served:
         one = readings.get(map_name, setting)
         rows = diagram_rows(map_name, one.diagram, len(bench.test), one.band)
@@ -50,8 +50,8 @@ def _algorithm1(name: str, title: str, bench: Bench, readings: Readings, setting
 
 def projection(bench: Bench) -> Experiment:
     """Return the projection diagram (ours) with its residual null: bands, and a p-value of the ECE."""
-    points: list[Row] = []
-    headline: Row = {}
+    points: list[TableRow] = []
+    headline: TableRow = {}
     for name, served in bench.served.items():
         diagram = projection_reliability(served.lambda_max, bench.test.c1)
         null = projection_null(served.lambda_max, bench.test.c1, bench.rng(7))
@@ -64,8 +64,8 @@ def projection(bench: Bench) -> Experiment:
 
 def correctness(bench: Bench) -> Experiment:
     """Return lambda_max against the share of right answers."""
-    points: list[Row] = []
-    headline: Row = {"accuracy": float(bench.test.labels.right.mean())}
+    points: list[TableRow] = []
+    headline: TableRow = {"accuracy": float(bench.test.labels.right.mean())}
     for name, served in bench.served.items():
         diagram = _correctness(bench, served)
         band = label_band(served.lambda_max, bench.rng(8))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from service.domain.study.bench import Bench, Served
 from service.domain.study.evidence import finite
 from service.domain.study.experiments.correctness import auroc_row, one_class
-from service.domain.study.model import Experiment, Row, not_run, ran
+from service.domain.study.model import Experiment, TableRow, not_run, ran
 from service.spectral.algorithm1 import algorithm1, cluster_prompts, nulls
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.reliability import projection_brier, projection_reliability
@@ -27,12 +27,12 @@ def embedders(benches: Mapping[str, Bench]) -> Experiment:
     return ran(NAME, TITLE, headline, points)
 
 
-def _row(bench: Bench, served: Served) -> Row:
+def _row(bench: Bench, served: Served) -> TableRow:
     test = bench.test
     clusters = cluster_prompts(test.stack, served.lambda_max, cosines=bench.cosines)
     [both] = nulls([clusters], test.stack, test.spectra, served.spectra, test.targets, bench.rng(4))
     drawn, rescaled = both.drawn.band, both.rescaled.band
-    auroc: Row = {} if one_class(bench) else auroc_row(served.lambda_max, bench)
+    auroc: TableRow = {} if one_class(bench) else auroc_row(served.lambda_max, bench)
     return {
         "map": served.name,
         "temperature": _temperature(served),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from service.domain.study.bench import Bench
-from service.domain.study.model import Experiment, Row, ran
+from service.domain.study.model import Experiment, TableRow, ran
 from service.spectral.fit import DepolarizedFit
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.risk import mean_entropy, risk
@@ -29,7 +29,7 @@ def temperature(bench: Bench) -> Experiment:
         }
         for m in maps
     ]
-    headline: Row = {
+    headline: TableRow = {
         "temperature": found.map.temperature,
         "low": spread.low,
         "high": spread.high,
@@ -57,7 +57,7 @@ def depolarized(bench: Bench) -> Experiment:
         }
         for m in maps
     ]
-    headline: Row = {
+    headline: TableRow = {
         "temperature": fitted.temperature,
         "temperature_low": spread.temperature.low,
         "temperature_high": spread.temperature.high,

@@ -7,7 +7,7 @@ import numpy as np
 
 from service.domain.study.bench import Bench, Served
 from service.domain.study.evidence import finite
-from service.domain.study.model import Row
+from service.domain.study.model import TableRow
 from service.spectral.algorithm1 import Clustering, Nulls, algorithm1, cluster_prompts, nulls
 from service.spectral.reliability import ConsistencyBand, ReliabilityDiagram
 from service.spectral.residual_null import Null
@@ -69,7 +69,7 @@ class Readings:
 
 def diagram_rows(
     name: str, diagram: ReliabilityDiagram, size: int, band: ConsistencyBand | None
-) -> list[Row]:
+) -> list[TableRow]:
     """Return the bins of a diagram as rows, bins without a target included."""
     bins = range(diagram.mass.size)
     return [
@@ -87,7 +87,7 @@ def diagram_rows(
     ]
 
 
-def ece_columns(prefix: str, ece: float, band: ConsistencyBand) -> Row:
+def ece_columns(prefix: str, ece: float, band: ConsistencyBand) -> TableRow:
     """Return an ECE and its band under perfect calibration as columns."""
     return {
         f"{prefix}_ece": finite(ece),
@@ -97,12 +97,12 @@ def ece_columns(prefix: str, ece: float, band: ConsistencyBand) -> Row:
     }
 
 
-def null_columns(prefix: str, null: Null) -> Row:
+def null_columns(prefix: str, null: Null) -> TableRow:
     """Return the p-value and the number of draws of a null as columns; its band is in other columns."""
     return {f"{prefix}_p_value": finite(null.p_value), f"{prefix}_draws": null.band.num_draws}
 
 
-def reading_columns(prefix: str, one: Reading) -> Row:
+def reading_columns(prefix: str, one: Reading) -> TableRow:
     """Return Algorithm 1 as columns: ECE, both nulls, clusters used and their sizes, prompts left alone.
 
     `_band_*`, `_p_value`: references drawn as eigenvectors. `_rescaled_*`: real references, rescaled.
@@ -123,7 +123,7 @@ def reading_columns(prefix: str, one: Reading) -> Row:
     }
 
 
-def cluster_rows(one: Reading) -> list[Row]:
+def cluster_rows(one: Reading) -> list[TableRow]:
     """Return the columns of each bin that diagram rows lack: the second null, cluster sizes, singletons."""
     band, clusters = one.nulls.rescaled.band, one.clusters
     in_bin = np.bincount(clusters.bins, minlength=clusters.mass.size)

@@ -11,7 +11,7 @@ import numpy as np
 
 from service.domain.study.evidence import finite
 from service.domain.study.experiments.meanings import by_embedding
-from service.domain.study.model import Experiment, Row, not_run, ran
+from service.domain.study.model import Experiment, TableRow, not_run, ran
 from service.domain.study.split import Split
 from service.spectral.algorithm1 import algorithm1, cluster_prompts, nulls
 from service.spectral.maps import Identity
@@ -22,11 +22,11 @@ NAME, TITLE = "sampling_temperature", "Sampling-temperature baseline"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenTemperature:
     """The temperature chosen on dev, and what was seen at each."""
 
     sampling_temperature: float
-    points: list[Row]
+    points: list[TableRow]
 
 
 def not_drawn(reason: str) -> Experiment:
@@ -34,14 +34,14 @@ def not_drawn(reason: str) -> Experiment:
     return not_run(NAME, TITLE, reason)
 
 
-def choose(dev: Mapping[float, Split]) -> Choice:
+def choose(dev: Mapping[float, Split]) -> ChosenTemperature:
     """Return the sampling temperature of least ECE; dev: the same prompts, answered at each."""
     points = [_point(t, split) for t, split in sorted(dev.items())]
     best = min(points, key=lambda p: p["class_share_ece"] if isinstance(p["class_share_ece"], float) else 2.0)
-    return Choice(float(best["sampling_temperature"] or 0.0), points)
+    return ChosenTemperature(float(best["sampling_temperature"] or 0.0), points)
 
 
-def _point(temperature: float, split: Split) -> Row:
+def _point(temperature: float, split: Split) -> TableRow:
     shares = np.array(
         [
             class_shares(semantic_classes(m.equivalent), c).max()
@@ -57,14 +57,14 @@ def _point(temperature: float, split: Split) -> Row:
     }
 
 
-def judge(choice: Choice, test: Split, seed: int = 0) -> Experiment:
+def judge(choice: ChosenTemperature, test: Split, seed: int = 0) -> Experiment:
     """Return the eigenvalue ECE on test, answered at the chosen temperature, with the bands of both nulls."""
     served = [Identity().serve(one.eigenvalues, one.dimension) for one in test.spectra]
     largest = np.clip([one.lambda_max for one in served], 0.0, 1.0)
     clusters = cluster_prompts(test.stack, largest)
     rng = np.random.default_rng([seed, 4])
     [both] = nulls([clusters], test.stack, test.spectra, served, test.targets, rng)
-    headline: Row = {
+    headline: TableRow = {
         "sampling_temperature": choice.sampling_temperature,
         "at_bound": _at_bound(choice),
         "test_eigenvalue_ece": finite(algorithm1(clusters, test.targets).ece),
@@ -78,7 +78,7 @@ def judge(choice: Choice, test: Split, seed: int = 0) -> Experiment:
     return ran(NAME, TITLE, headline, choice.points)
 
 
-def _at_bound(choice: Choice) -> str:
+def _at_bound(choice: ChosenTemperature) -> str:
     tried = [point["sampling_temperature"] for point in choice.points]
     names = {tried[0]: "the lowest tried is the best", tried[-1]: "the highest tried is the best"}
     return names.get(choice.sampling_temperature, "")

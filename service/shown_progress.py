@@ -1,10 +1,10 @@
-"""Progress of a long command on stderr: a bar where it is a terminal, else a line now and then."""
+"""Progress of a long command: a bar where it is a terminal, else a line now and then."""
 
 import sys
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import IO, TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -13,9 +13,9 @@ EVERY_S = 5.0
 
 
 class ShownProgress(AbstractContextManager["ShownProgress"]):
-    """Stages one after the other, each of so many units. Use it as a context manager."""
+    """Stages one after the other, each of so many units; a context manager. `out`: None for stderr."""
 
-    def __init__(self, out: TextIO | None = None) -> None:
+    def __init__(self, out: IO[str] | None = None) -> None:
         self._out = out or sys.stderr
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -23,7 +23,7 @@ class ShownProgress(AbstractContextManager["ShownProgress"]):
 
     def __enter__(self) -> Self:
         if self._out.isatty():
-            self._bar = _bar()
+            self._bar = _bar(self._out)
             self._bar.start()
         return self
 
@@ -41,12 +41,17 @@ class ShownProgress(AbstractContextManager["ShownProgress"]):
         self._tell()
 
     def advance(self, by: int = 1, what: str = "") -> None:
-        """Count units done; `what` names the one that comes."""
+        """Count units done; `what` names the one that comes, or says what is waited for."""
         self._done += by
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done, description=f"{self._name} {what}".strip())
         elif self._done >= self._total or time.monotonic() - self._told >= EVERY_S:
             self._tell(what)
+
+    def finish(self) -> None:
+        """Count all units of the stage as done, also those that nobody was told of."""
+        if self._done < self._total:
+            self.advance(self._total - self._done)
 
     def _tell(self, what: str = "") -> None:
         if self._bar is None:
@@ -55,9 +60,9 @@ class ShownProgress(AbstractContextManager["ShownProgress"]):
             print(f"{self._name}: {self._done} of {self._total}{note}", file=self._out, flush=True)
 
 
-def _bar() -> "Progress":
+def _bar(out: IO[str]) -> "Progress":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=Console(stderr=True))
+    return Progress(*columns, console=Console(file=out))

@@ -1,0 +1,116 @@
+"""The store of one replica and its jobs: every object that they are made of, and what it is given."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from service.adapters.jobs.alike import Alike
+from service.adapters.jobs.dbos_engine import DbosEngine
+from service.adapters.jobs.durable import DurableJobs
+from service.adapters.jobs.engine import JobEngine
+from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
+from service.adapters.store.urls import jobs_url
+from service.domain.calibrating.calibrator import Calibrator
+from service.domain.calibrating.material import Embedding
+from service.domain.jobs.drawing import Drawer
+from service.domain.jobs.live_first import LiveFirst
+from service.domain.jobs.patience import Patience
+from service.domain.jobs.setup import Setup
+from service.domain.live_load import LiveLoad
+from service.domain.ports import Embedder, LanguageModel
+from service.domain.serving import Serving
+from service.domain.study.evaluator import ByKind, Evaluator
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How often a replica looks at the store.
+
+    active_poll_s: for calibrations that others activated. beat_s: between the heartbeats of a job that runs
+    here. lease_s: a job whose heartbeat stood still for so long is taken over. watch_s: for the progress of
+    jobs that callers watch.
+    """
+
+    active_poll_s: float = 0.5
+    beat_s: float = 1.0
+    lease_s: float = 10.0
+    watch_s: float = 0.3
+
+
+DEFAULT_TIMINGS = Timings()
+
+
+@dataclass(slots=True)
+class Replica:
+    """The store of one replica and its share of the jobs, started in the order in which they need each other.
+
+    database, active, store are what `calibrations` and `jobs`, the ports of the application, are made of.
+    """
+
+    database: Database
+    active: ActiveCalibrations
+    store: SqlJobs
+    calibrations: SqlCalibrations
+    jobs: DurableJobs
+    _started: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
+
+    async def start(self) -> None:
+        """Bring the schema up to date, learn what is active, take up the jobs that were left."""
+        for component in (self.database, self.active, self.jobs):
+            self._started.push_async_callback(component.stop)
+            await component.start()
+
+    async def stop(self) -> None:
+        """Stop the jobs, which go on at the next start, and close the store; idempotent."""
+        await self._started.aclose()
+
+    async def check(self) -> None:
+        """Return when the store takes jobs; raise StoreUnavailable when it does not."""
+        await self.jobs.check()
+
+
+def build_replica(
+    database_url: str,
+    *,
+    replica_id: str,
+    llm: LanguageModel,
+    embedder: Embedder,
+    serving: Serving,
+    setup: Setup,
+    slots: int,
+    live: LiveLoad,
+    own_keys: Callable[[], tuple[str, ...]] = lambda: (),
+    version: str = "",
+    engine: JobEngine | None = None,
+    patience: Patience | None = None,
+    timings: Timings = DEFAULT_TIMINGS,
+) -> Replica:
+    """Return the store and the jobs of one replica, not started.
+
+    Jobs draw with `slots` requests at once and give way to the `live` scores. `own_keys` returns the keys of
+    the fingerprints of the present set-up, whose settings are `setup`; `version` is the service's, for
+    results. `engine` None: DBOS, beside the store. Raises ValueError for a URL that is neither SQLite nor
+    Postgres.
+    """
+    database = Database(database_url)
+    active = ActiveCalibrations(database, poll_s=timings.active_poll_s)
+    store = SqlJobs(database, active, setup=setup)
+    calibrations = SqlCalibrations(database, active, own_keys=own_keys)
+
+    # Each has turns of its own: a draw takes the LLM, which embedding need not wait for.
+    drawer = Drawer(llm, store, serving, slots=slots, live_first=LiveFirst(live), patience=patience)
+    embedding = Embedding(embedder, live_first=LiveFirst(live), patience=patience)
+    calibrator = Calibrator(store, calibrations, drawer, embedding)
+    evaluator = Evaluator(store, embedder, embedding, version=version)
+
+    jobs = DurableJobs(
+        store,
+        ByKind(calibrator, evaluator),
+        engine or DbosEngine(jobs_url(database.url), executor_id=replica_id, lanes=setup.keys()),
+        owner=replica_id,
+        alike=Alike(drawer.way),
+        beat_s=timings.beat_s,
+        lease_s=timings.lease_s,
+        poll_s=timings.watch_s,
+    )
+    return Replica(database, active, store, calibrations, jobs)
