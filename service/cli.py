@@ -24,6 +24,7 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+OF_THE_WIRE = ("Invalid HTTP request received.", "Unsupported upgrade request.")
 weights = typer.Typer(help="Packaged model weights.", no_args_is_help=True)
 cli.add_typer(weights, name="weights")
 
@@ -67,6 +68,8 @@ def _log_from(level: str) -> None:
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("httpx", "sentence_transformers", "alembic"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
+    # One line for each request that is no HTTP: whoever can connect could fill the disk.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg not in OF_THE_WIRE)
 
 
 def _warn_of_strangers() -> None:

@@ -167,7 +167,7 @@ class Settings(BaseSettings):
             raise PydanticCustomError(
                 "key", "The key begins or ends with white space (the newline of the file it came from?)."
             )
-        if not text.isprintable():
+        if not (text.isascii() and text.isprintable()):
             raise PydanticCustomError("key", "The key holds a character that cannot be sent in a header.")
         return key
 

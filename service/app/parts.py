@@ -170,7 +170,7 @@ def build_start_log(
     place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""
     limits = serving.sampling.max_tokens, serving.messages_sampling.max_tokens
     return StartLog(
-        f"Eigencal {__version__}, replica {settings.replica_id}",
+        f"Eigencal {__version__}, replica {settings.resolved_replica_id()}",
         f"store: {shown(store_url(settings.resolved_database_url()))}",
         f"LLM: {'embedded' if embedded else server}",
         f"answers: {serving.num_samples}, of at most {limits[0]} tokens to a prompt, {limits[1]} to a "

@@ -90,3 +90,15 @@ async def test_the_prompt_is_never_in_an_error(client: Client) -> None:
     async with client() as http:
         response = await http.post("/score", json={"prompt": "hush", "messages": "hush"})
     assert "hush" not in json.dumps(response.json())
+
+
+async def test_a_body_of_countless_faults_is_refused_without_telling_each(client: Client) -> None:
+    """Putting 100,000 of them into words took seconds, and nobody else was served meanwhile."""
+    faults = {f"k{i}": 1 for i in range(100_000)}
+    bodies = [faults, {"messages": [{"role": "user", "content": "x", **faults}]}]
+    async with client() as http:
+        for body in bodies:
+            problem = (await http.post("/score", json=body)).json()
+            assert (problem["status"], problem["code"]) == (422, "invalid_request")
+            assert "100001 faults" in problem["detail"] or "100000 faults" in problem["detail"]
+            assert len(problem["errors"]) == 1

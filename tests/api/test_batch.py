@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+from pathlib import Path
 
+import httpx
 import pytest
 
 from service.api.routes.score import batch_lines
 from service.app import create_app
-from service.domain.errors import LLMUnavailable
+from service.domain.errors import LLMUnavailable, Overloaded
 from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.live import served
 from tests.support.memory_store import MemoryStore
+from tests.support.openai_server import OpenAIServer, answers
 
 pytestmark = pytest.mark.anyio
 
@@ -62,3 +66,24 @@ async def test_a_closed_batch_cancels_what_is_under_way(llm: FakeLLM, embedder: 
     await lines_.aclose()
     assert first["index"] == 0
     assert llm.active == 0 and llm.cancelled >= 1
+
+
+async def test_a_batch_waits_where_there_is_no_room_instead_of_losing_items(tmp_path: Path) -> None:
+    """A server that gives one answer a call takes four calls an item: more than the line has room for."""
+    async with OpenAIServer(default=answers("a", "b", at_most=1)) as server:
+        settings = Settings(
+            data_dir=tmp_path, llm_backend="vllm", llm_url=server.url, llm_slots=2, llm_queue=1, num_samples=4
+        )
+        app = create_app(settings, embedder=FakeEmbedder(8), store=MemoryStore())
+        async with served(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            http.timeout = httpx.Timeout(60)
+            got = await lines(http, [{"prompt": f"question {i}"} for i in range(8)])
+    assert [line for line in got if "error" in line] == []
+    assert sorted(line["index"] for line in got) == list(range(8))
+
+
+async def test_an_item_waits_no_longer_than_its_deadline(client: Client, llm: FakeLLM) -> None:
+    llm.fail_with = [Overloaded("full", retry_after_s=60.0)]
+    async with client() as http:
+        [line] = await lines(http, [{"prompt": "a", "deadline_ms": 1000}])
+    assert (line["error"]["code"], line["error"]["retryable"]) == ("overloaded", True)

@@ -235,3 +235,15 @@ def saying(streamed: bool, **fields: str) -> Callable[[Exchange], Any]:
         exchange.writer.close()
 
     return stream if streamed else raw(whole.encode())
+
+
+async def test_the_services_own_key_is_told_to_nobody(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = "sk-topsecretkey-1234567890"
+    said = status(401, {"error": {"message": f"Incorrect API key provided: Bearer {key}"}})
+    async with OpenAIServer(default=said) as server, opened(server, llm_api_key=key) as post:
+        response = await post()
+    assert (response.status_code, response.json()["code"]) == (502, "llm_error")
+    assert "Incorrect API key" in response.text
+    assert key not in response.text + caplog.text

@@ -1,5 +1,6 @@
 """The address is taken before anything is loaded, told where it cannot be had, opened once all is ready."""
 
+import logging
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ import pytest
 import uvicorn
 from typer.testing import CliRunner
 
-from service.cli import cli
+from service.cli import OF_THE_WIRE, _log_from, cli
 from service.listening import AddressError, bound, run
 
 ROOT = Path(__file__).parents[2]
@@ -122,3 +123,14 @@ def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(host:
         rest = process.stderr.read()
     assert process.returncode == -signal.SIGTERM
     assert "Application shutdown complete" in rest and "Traceback" not in rest
+
+
+def test_what_is_no_http_fills_no_log() -> None:
+    log = logging.getLogger("uvicorn.error")
+    before = list(log.filters)
+    try:
+        _log_from("info")
+        records = [log.makeRecord(log.name, 30, "", 0, text, (), None) for text in (*OF_THE_WIRE, "Other.")]
+        assert [record.msg for record in records if log.filter(record)] == ["Other."]
+    finally:
+        log.filters = before

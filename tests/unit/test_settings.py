@@ -59,6 +59,7 @@ def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("SCORE_KEY", "secret\n", "EIGENCAL_SCORE_KEY: The key begins or ends with white space"),
         ("ADMIN_KEY", " secret", "EIGENCAL_ADMIN_KEY: The key begins or ends with white space"),
         ("LLM_API_KEY", "secret\r\n", "EIGENCAL_LLM_API_KEY: The key begins or ends with white space"),
+        ("LLM_API_KEY", "schlüssel", "EIGENCAL_LLM_API_KEY: The key holds a character that cannot be sent"),
         ("EMBEDDER_API_KEY", "\n", "EIGENCAL_EMBEDDER_API_KEY: The key begins or ends with white space"),
         ("SCORE_KEY", "sec\x7fret", "EIGENCAL_SCORE_KEY: The key holds a character"),
         ("STOP", '["\\n", ""]', "EIGENCAL_STOP, item 2: String should have at least 1 character"),

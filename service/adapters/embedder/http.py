@@ -1,6 +1,7 @@
 """The embedder behind an OpenAI-style POST /v1/embeddings server."""
 
 import asyncio
+import json
 import logging
 import math
 import time
@@ -37,6 +38,9 @@ MARK = "check"  # embedded with every request: other weights give it another vec
 SAME_MARK = 0.99  # cosine; rounding, precision and batching stay well above, other models far below
 MAKERS_KNOWN = 4
 LONGEST_RETRY_AFTER_S = 30.0
+ANY_BYTES = 2**20
+VECTOR_BYTES = 16_384 * 25
+PIECE_BYTES = 2**16
 TRY_AGAIN = frozenset(
     {
         HTTPStatus.TOO_MANY_REQUESTS,
@@ -175,7 +179,7 @@ class HttpEmbedder:
         self._makers = [*(one for one in self._makers if one is not maker), maker][-MAKERS_KNOWN:]
         return maker
 
-    async def _post(self, texts: list[str]) -> httpx.Response:
+    async def _post(self, texts: list[str]) -> bytes:
         if self._client is None:
             raise EmbedderUnavailable("The embedder has been stopped.")
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
@@ -185,8 +189,7 @@ class HttpEmbedder:
                     on=_wait_before_retry, attempts=ATTEMPTS, timeout=self._timeout_s
                 ):
                     with attempt:
-                        response = await self._client.post(self._url, json=body)
-                        response.raise_for_status()
+                        return await self._answer(body, most_bytes(len(texts)))
         except httpx.HTTPStatusError as error:
             raise _refusal(error.response) from error
         except (httpx.TimeoutException, TimeoutError) as error:
@@ -194,7 +197,21 @@ class HttpEmbedder:
         except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:
             # RuntimeError: httpx says so when the client is closed during the call.
             raise EmbedderUnavailable("The embedding server cannot be reached.") from error
-        return response
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _answer(self, body: dict[str, Any], most: int) -> bytes:
+        """Return the body of an answer, read piece by piece: a server may send what it likes."""
+        if self._client is None:
+            raise EmbedderUnavailable("The embedder has been stopped.")
+        async with self._client.stream("POST", self._url, json=body) as response:
+            response.raise_for_status()
+            pieces: list[bytes] = []
+            async for piece in response.aiter_bytes(PIECE_BYTES):
+                pieces.append(piece)
+                most -= len(piece)
+                if most < 0:
+                    raise EmbedderUnavailable("The embedding server's answer is longer than vectors can be.")
+        return b"".join(pieces)
 
 
 def _same(known: Maker, identity: EmbedderIdentity, mark: Vectors) -> bool:
@@ -233,9 +250,14 @@ def _refusal(response: httpx.Response) -> EmbedderUnavailable:
     return EmbedderUnavailable(f"The embedding server refused the texts (status {status}).")
 
 
-def _payload(response: httpx.Response) -> dict[str, Any]:
+def most_bytes(texts: int) -> int:
+    """Return how many bytes the vectors of so many texts may take: 16,384 numbers each, written in full."""
+    return ANY_BYTES + texts * VECTOR_BYTES
+
+
+def _payload(content: bytes) -> dict[str, Any]:
     try:
-        payload = response.json()
+        payload = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise _no_embedding() from error
     if not isinstance(payload, dict):
@@ -246,6 +268,8 @@ def _payload(response: httpx.Response) -> dict[str, Any]:
 def _matrix(payload: dict[str, Any], count: int) -> NDArray[np.float64]:
     """Return the vectors in the order of the texts, which is that of `index`."""
     try:
+        if not isinstance(payload["data"], list) or len(payload["data"]) != count:
+            raise _no_embedding()
         items = sorted(payload["data"], key=lambda item: item["index"])
         if [item["index"] for item in items] != list(range(count)):
             raise _no_embedding()

@@ -1,6 +1,7 @@
 """The answer regex, in bounded time and beside the event loop: a pattern may backtrack for hours."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -9,7 +10,7 @@ import regex
 
 from service.domain.errors import LLMBadResponse
 
-LONGEST_S = 1.0  # of one search; patterns that do not backtrack take microseconds
+LONGEST_S = 1.0  # of the searches of one request; patterns that do not backtrack take microseconds
 # Threads of their own: answers that take long hold up each other, and nothing else.
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="answer-regex")
 
@@ -32,15 +33,22 @@ def extract(pattern: str, text: str, *, longest_s: float = LONGEST_S) -> str:
         match = compiled.search(text, timeout=longest_s)
     except TimeoutError:
         raise LLMBadResponse(
-            f"EIGENCAL_ANSWER_REGEX took longer than {longest_s:g} s on an answer of {len(text)} characters: "
-            "the pattern backtracks, rewrite it."
+            f"EIGENCAL_ANSWER_REGEX took longer than {LONGEST_S:g} s in all, the last time on an answer of "
+            f"{len(text)} characters: the pattern backtracks, rewrite it."
         ) from None
     return "" if match is None else match.group(1 if compiled.groups else 0) or ""
 
 
-async def beside_the_loop(read: Callable[[str], str], outputs: Sequence[str]) -> list[str]:
-    """Return what `read` makes of each output, read in a thread."""
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, lambda: list(map(read, outputs)))
+async def beside_the_loop(
+    read: Callable[[str, float], str], outputs: Sequence[str], *, longest_s: float = LONGEST_S
+) -> list[str]:
+    """Return what `read` makes of each output and of the seconds left for it, read in a thread."""
+
+    def all_of_them() -> list[str]:
+        ends = time.monotonic() + longest_s
+        return [read(output, max(ends - time.monotonic(), 0.001)) for output in outputs]
+
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, all_of_them)
 
 
 @cache

@@ -4,7 +4,7 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -73,6 +73,7 @@ class CompletionClient:
     ) -> None:
         self.base_url = _api_base(base_url)
         self._timeout_s = timeout_s
+        self._keys = [api_key] if api_key else []
         self._attempts = max_retries + 1
         self._line = WaitingLine(max_concurrency, max_waiting)
         headers = {"Accept-Encoding": ACCEPTED}
@@ -184,14 +185,18 @@ class CompletionClient:
     async def _attempt(self, path: str, body: dict[str, Any], collector: StreamCollector) -> Completion:
         async with self._post(path, body) as response:
             if response.status_code != 200:
-                raise await _refusal(response, body)
+                raise await _refusal(response, self._secrets(body))
             if response.headers.get("content-type", "").startswith("text/event-stream"):
-                return await _read_stream(response, body, collector)
+                return await _read_stream(response, body, collector, self._secrets(body))
             try:
                 payload = json.loads(await read(response, most_bytes(body)))
             except (ValueError, RecursionError):
                 raise bad_json() from None
             return parse_completion(payload)
+
+    def _secrets(self, body: dict[str, Any]) -> list[str]:
+        """Return what an error message must not echo: the caller's texts, and our own key."""
+        return [*prompt_texts(body), *self._keys]
 
     @asynccontextmanager
     async def _post(self, path: str, body: dict[str, Any]) -> AsyncIterator[httpx.Response]:
@@ -206,12 +211,12 @@ class CompletionClient:
 
 
 async def _read_stream(
-    response: httpx.Response, body: dict[str, Any], collector: StreamCollector
+    response: httpx.Response, body: dict[str, Any], collector: StreamCollector, secrets: Sequence[str]
 ) -> Completion:
     async for line in lines(response, most_bytes(body)):
         told = collector.feed(line)
         if told is not None:
-            raise error_in_stream(told, prompt_texts(body))
+            raise error_in_stream(told, secrets)
     if not collector.done:
         raise LLMUnavailable("The LLM server broke off its answer.")
     completion = collector.completion()
@@ -220,10 +225,10 @@ async def _read_stream(
     return completion
 
 
-async def _refusal(response: httpx.Response, body: dict[str, Any]) -> Exception:
+async def _refusal(response: httpx.Response, secrets: Sequence[str]) -> Exception:
     content = await read_beginning(response, REFUSAL_BYTES)
     wait_s = _retry_after_s(response)
-    error = error_of(response.status_code, content, prompt_texts(body), retry_after_s=wait_s)
+    error = error_of(response.status_code, content, secrets, retry_after_s=wait_s)
     return _TransientError(error) if response.status_code in RETRIED else error
 
 

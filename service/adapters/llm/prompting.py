@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.adapters.llm import answer_regex
+from service.adapters.llm.answer_regex import LONGEST_S
 from service.domain.models import GenerationRequest, LLMIdentity, Message, shape_hash
 
 PLAIN = "{prompt}"
@@ -91,17 +92,22 @@ class PromptShape:
             messages.insert(0, {"role": "system", "content": self.system_prompt})
         return messages
 
-    def answer(self, output: str) -> str:
+    def answer(self, output: str, longest_s: float = LONGEST_S) -> str:
         """Return the answer in the output: reasoning left out, stripped, passed through the answer regex.
 
         The regex takes its group 1, or the whole match when it has no group; no match is an empty answer.
-        Raises LLMBadResponse when it takes too long; that is up to a second: see `answers`.
+        Raises LLMBadResponse when it takes longer than `longest_s`: see `answers`.
         """
         text = strip_reasoning(whole_text(output)).strip()
-        return answer_regex.extract(self.answer_regex, text).strip() if self.answer_regex else text
+        if not self.answer_regex:
+            return text
+        return answer_regex.extract(self.answer_regex, text, longest_s=longest_s).strip()
 
     async def answers(self, outputs: Sequence[str]) -> list[str]:
-        """Return the answer in each output, the regex kept off the event loop. Raises as `answer` does."""
+        """Return the answer in each output, the regex kept off the event loop.
+
+        Raises LLMBadResponse when it takes longer than a second for all of them.
+        """
         if not self.answer_regex:
             return [self.answer(output) for output in outputs]
         return await answer_regex.beside_the_loop(self.answer, outputs)

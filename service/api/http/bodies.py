@@ -11,6 +11,7 @@ from service.api.http.problems import validation_items
 from service.domain.errors import InvalidRequest, TooFewSamples, UnsupportedMediaType
 
 Model = TypeVar("Model", bound=BaseModel)
+MOST_FAULTS = 1000  # pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds
 
 
 class RequestModel(BaseModel):
@@ -65,6 +66,9 @@ def parse(body: bytes, model: type[Model]) -> Model:
 
 def refusal(error: ValidationError) -> InvalidRequest:
     """Return the error that tells the caller what does not fit, without repeating the input."""
+    if error.error_count() > MOST_FAULTS:
+        said = f"has {error.error_count()} faults, too many to tell them one by one"
+        return InvalidRequest(f"The body {said}.", [{"loc": ["body"], "msg": said}])
     found = error.errors(include_url=False, include_input=False)
     items = validation_items([{**item, "loc": ("body", *item["loc"])} for item in found])
     few = any(item["type"] == "too_short" and item["loc"][-1:] == ("samples",) for item in found)

@@ -61,7 +61,7 @@ class RequestContext:
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
-            log.info("request %s: the caller hung up while sending", request_id)
+            log.debug("request %s: the caller hung up while sending", request_id)
         except Exception as error:
             if started:
                 log.exception("unforeseen error in request %s %r", request_id, scope["path"])

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import random
+import time
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,7 +19,7 @@ from service.api.http.openapi import json_body, ok, recorded
 from service.api.http.problems import error_body, internal_body, request_id_of, responses
 from service.api.routes.score_schemas import BatchRequest, SamplingIn, ScoreRequest, ScoreResponse
 from service.api.routes.score_view import headers_of, view
-from service.domain.errors import EigencalError
+from service.domain.errors import EigencalError, Overloaded
 from service.domain.models import GenerationRequest, Message, Sampling
 from service.domain.scoring.model import Score, ScoreCommand
 from service.domain.serving import Serving
@@ -25,6 +27,7 @@ from service.domain.serving import Serving
 router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
 Result = TypeVar("Result")
 EXAMPLES = recorded("examples.json")
+BATCH_PATIENCE_S = 300.0
 CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
 LLM_CODES = ("llm_error", "llm_bad_response", "llm_unavailable", "deadline_exceeded", "model_not_found")
 PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "internal")
@@ -168,12 +171,30 @@ async def batch_lines(app: Services, items: list[Any], request_id: str | None) -
         await asyncio.shield(asyncio.gather(*tasks, return_exceptions=True))
 
 
+async def score_in_turn(app: Services, body: ScoreRequest) -> Score:
+    """Score an item of a batch, which waits where a single request would be refused for want of room.
+
+    Raises Overloaded when there was none until the item's deadline, or for `BATCH_PATIENCE_S`.
+    """
+    patience_s = BATCH_PATIENCE_S if body.deadline_ms is None else body.deadline_ms / 1000
+    ends = time.monotonic() + patience_s
+    while True:
+        try:
+            return await score_one(app, body, None)
+        except Overloaded as error:
+            wait_s = error.retry_after_s or 1.0
+            if time.monotonic() + wait_s > ends:
+                raise
+        # Not all at the same moment, or they would keep each other out.
+        await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+
+
 async def batch_line(app: Services, index: int, item: object, request_id: str | None) -> bytes:
     """Return the line of one item; no error leaves it."""
     try:
         # Through bytes: an item is held to exactly the rules of a body of its own.
         body = parse(json.dumps(item).encode(), ScoreRequest)
-        result = view(await score_one(app, body, None), body.return_)
+        result = view(await score_in_turn(app, body), body.return_)
         content = result.model_dump_json(exclude_unset=True)
         return b'{"index":%d,"result":%s}\n' % (index, content.encode())
     except EigencalError as error:

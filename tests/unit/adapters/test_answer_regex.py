@@ -84,3 +84,20 @@ def test_draws_keep_their_order_beside_the_loop() -> None:
     shape = PromptShape(answer_regex=r"is (\w+)")
     outputs = ["it is Rome", "no match", "it is Oslo"]
     assert asyncio.run(shape.answers(outputs)) == ["Rome", "", "Oslo"]
+
+
+def test_the_answers_of_a_request_share_one_bound() -> None:
+    shape = PromptShape(answer_regex="(a+)+$")
+    outputs = ["a" * 8000 + "!"] * 256  # at a bound for each, minutes
+    with pytest.raises(LLMBadResponse, match="in all"):
+        asyncio.run(shape.answers(outputs))
+
+    left: list[float] = []
+
+    def read(output: str, longest_s: float) -> str:
+        left.append(longest_s)
+        time.sleep(0.01)
+        return output
+
+    assert asyncio.run(answer_regex.beside_the_loop(read, ["x"] * 3, longest_s=5.0)) == ["x"] * 3
+    assert 5.0 > left[0] > left[1] > left[2] > 0

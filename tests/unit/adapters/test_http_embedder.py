@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import stamina
 
-from service.adapters.embedder.http import HttpEmbedder
+from service.adapters.embedder.http import HttpEmbedder, most_bytes
 from service.adapters.shared_check import KEPT_S
 from service.domain.errors import EmbedderUnavailable
 
@@ -282,5 +282,16 @@ def test_a_time_to_come_back_is_bounded(asked: str, told: float | None) -> None:
         with pytest.raises(EmbedderUnavailable) as caught:
             await embedder.embed(["a"])
         assert caught.value.retry_after_s == told
+
+    with_embedder(server, scenario)
+
+
+def test_an_answer_that_is_far_too_long_is_not_read_to_its_end() -> None:
+    server = Server()
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        server.script = [httpx.Response(200, content=b" " * (most_bytes(2) + 1))]
+        with pytest.raises(EmbedderUnavailable, match="longer"):
+            await embedder.embed(["a"])
 
     with_embedder(server, scenario)
