@@ -23,10 +23,15 @@ def make_folder(out: Path) -> None:
 
 
 def write_results(out: Path, results: Results) -> None:
-    """Write report.html, results.json, and every figure as SVG and CSV under figures/."""
+    """Write report.html, results.json, and every figure as SVG and CSV under figures/.
+
+    What an evaluation of other files has left there is renamed, so that nothing is lost.
+    """
     from service.report.evaluation.page import evaluation_figures, evaluation_tables, render_evaluation
 
     figures = evaluation_figures(results)
+    if _of_other_files(out, results):
+        _set_aside(out)
     folder = out / "figures"
     folder.mkdir(exist_ok=True)
     for name, svg in figures.items():
@@ -35,6 +40,25 @@ def write_results(out: Path, results: Results) -> None:
         _replace(folder / f"{name}.csv", rows)
     _replace(out / "results.json", json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     _replace(out / "report.html", render_evaluation(results, figures))
+
+
+def _of_other_files(out: Path, results: Results) -> bool:
+    try:
+        found = json.loads((out / "results.json").read_text(encoding="utf-8"))
+        return bool(found["provenance"]["files"] != results["provenance"]["files"])
+    except (OSError, ValueError, KeyError, TypeError):  # none there, or of a release that kept no provenance
+        return False
+
+
+def _set_aside(out: Path) -> None:
+    """Rename results, report and figures: results-1.json and so on."""
+    number = 1
+    while (out / f"results-{number}.json").exists():
+        number += 1
+    for name in ("report.html", "figures", "results.json"):  # last what tells that it has not been done
+        path = out / name
+        if path.exists():
+            path.rename(path.with_stem(f"{path.stem}-{number}"))
 
 
 def _replace(path: Path, text: str) -> None:

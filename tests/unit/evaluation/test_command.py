@@ -15,6 +15,7 @@ from service.domain.models import Sampling
 from service.domain.serving import Serving
 from service.domain.study.experiments.sampling_temperature import NAME
 from service.evaluate.command import evaluate
+from service.evaluate.files import write_results
 from service.evaluate.gather import NOT_ASKED, SUPPLIED, Components, Plan
 from service.report.evaluation.page import FIGURES
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -281,6 +282,22 @@ def test_a_file_with_its_answers_does_not_say_who_drew_them(finished):
     assert results["provenance"]["answers"] is None
     assert {one["answers_from"] for one in results["provenance"]["files"].values()} == {"file"}
     assert "not told: the answers came with the files" in (plan.out / "report.html").read_text()
+
+
+def test_a_report_of_other_files_is_kept_beside_the_new_one(finished, tmp_path):
+    _, results = finished
+    out = tmp_path / "out"
+    out.mkdir()
+    write_results(out, results)
+    before = (out / "report.html").read_bytes()
+    write_results(out, results)
+    assert not (out / "results-1.json").exists()
+    others = {split: {**one, "sha256": "0" * 64} for split, one in results["provenance"]["files"].items()}
+    write_results(out, {**results, "provenance": {**results["provenance"], "files": others}})
+    assert (out / "report-1.html").read_bytes() == before
+    assert json.loads((out / "results-1.json").read_text()) == results
+    assert (out / "figures-1").is_dir()
+    assert json.loads((out / "results.json").read_text())["provenance"]["files"] == others
 
 
 def test_the_sampling_baseline_draws_at_every_temperature(tmp_path):
