@@ -42,7 +42,7 @@ async def test_a_hang_up_cancels_the_generation(path: str, body: dict) -> None:
 async def test_a_hang_up_in_the_middle_of_a_body_is_no_error_of_ours(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", logger="service")
+    caplog.set_level("DEBUG", logger="service")
     app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore())
     async with served(app) as port, asyncio.timeout(20):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
