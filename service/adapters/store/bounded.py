@@ -32,6 +32,11 @@ class Bounded:
         result: T = task.result()
         return result
 
+    async def stop(self) -> None:
+        """Let calls that were given up end, if they do soon: their connections can then be closed."""
+        if self._calls:
+            await asyncio.wait(set(self._calls.values()), timeout=self._answer_s)
+
     def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         del self._calls[key]
         if not task.cancelled():

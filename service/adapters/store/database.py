@@ -87,6 +87,7 @@ class Database:
     async def stop(self) -> None:
         """Close the pool; idempotent."""
         if self._engine is not None:
+            await self._bounded.stop()
             await self._engine.dispose()
             self._engine = None
 
