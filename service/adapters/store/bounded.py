@@ -34,8 +34,9 @@ class Bounded:
 
     async def stop(self) -> None:
         """Let calls that were given up end, if they do soon: their connections can then be closed."""
-        if self._calls:
-            await asyncio.wait(set(self._calls.values()), timeout=self._answer_s)
+        others = set(self._calls.values()) - {asyncio.current_task()}  # a call may be what stops
+        if others:
+            await asyncio.wait(others, timeout=self._answer_s)
 
     def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         del self._calls[key]
