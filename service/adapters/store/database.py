@@ -86,10 +86,10 @@ class Database:
 
     async def stop(self) -> None:
         """Close the pool; idempotent."""
-        if self._engine is not None:
-            await self._bounded.stop()
-            await self._engine.dispose()
-            self._engine = None
+        await self._bounded.stop()
+        engine, self._engine = self._engine, None  # two may stop at once
+        if engine is not None:
+            await engine.dispose()
 
     async def check(self) -> None:
         """Return when the database answers and takes writes; raise StoreUnavailable when not."""
