@@ -3,85 +3,21 @@
 The LLM and the embedder are one scripted server, which counts what it is asked.
 """
 
-import asyncio
-import hashlib
 import signal
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
-import numpy as np
 import pytest
 
-from benchmarks.processes import PYTHON, free_port, running, wait_for
-from tests.support.openai_server import Exchange, OpenAIServer, answers, serving_in_thread
+from tests.support.openai_server import OpenAIServer, serving_in_thread
 from tests.support.postgres import Cluster, cluster
+from tests.support.services import Service, asked, cities, llm_and_embedder, questions, service
 
 ROWS = 40
 SLOTS = 2  # a quarter of EIGENCAL_LLM_SLOTS
-CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 pytestmark = pytest.mark.postgres
-
-
-def vector(text: str) -> list[float]:
-    rng = np.random.default_rng(list(hashlib.sha256(text.encode()).digest()))
-    drawn: list[float] = rng.standard_normal(24).tolist()
-    return drawn
-
-
-async def llm_and_embedder(exchange: Exchange) -> None:
-    if exchange.path.endswith("/embeddings"):
-        data = [{"index": i, "embedding": vector(text)} for i, text in enumerate(exchange.body["input"])]
-        await exchange.send(200, {"data": data, "model": "scripted-embedder"})
-        return
-    number = int(exchange.body["messages"][-1]["content"].split()[-1])
-    await asyncio.sleep(0.1)
-    await answers(*(CITIES[(number * i) % len(CITIES)] for i in range(1, 6)))(exchange)
-
-
-@dataclass
-class Service:
-    """One replica: its process, and a client that waits for what is to come."""
-
-    process: subprocess.Popen[bytes]
-    http: httpx.Client
-
-    def job(self, job_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.http.get(f"/jobs/{job_id}").raise_for_status().json()
-        return found
-
-    def until(self, job_id: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Follow the job's events until one of them is as wanted, or the last."""
-        with self.http.stream("GET", f"/jobs/{job_id}/events") as events:
-            for line in events.iter_lines():
-                if line.startswith("data:") and condition(job := httpx.Response(200, text=line[5:]).json()):
-                    return dict(job)
-        return self.job(job_id)
-
-
-@contextmanager
-def service(url: str, name: str, server: OpenAIServer, folder: Path) -> Iterator[Service]:
-    port = free_port()
-    env = {
-        "EIGENCAL_PORT": str(port),
-        "EIGENCAL_DATA_DIR": str(folder / name),
-        "EIGENCAL_DATABASE_URL": url,
-        "EIGENCAL_REPLICA_ID": name,
-        "EIGENCAL_LLM_BACKEND": "vllm",
-        "EIGENCAL_LLM_URL": server.url,
-        "EIGENCAL_EMBEDDER_URL": server.url,
-        "EIGENCAL_LLM_SLOTS": "8",
-        "EIGENCAL_CALIBRATION_SHARE": "0.25",
-        "EIGENCAL_NUM_SAMPLES": "5",
-    }
-    with running([PYTHON, "-m", "service"], env=env, log=folder / f"{name}.log") as process:
-        wait_for(f"http://127.0.0.1:{port}/readyz", process, 60)
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-            yield Service(process, http)
 
 
 @pytest.fixture(scope="module")
@@ -90,24 +26,27 @@ def postgres() -> Iterator[Cluster]:
         yield running_cluster
 
 
+def folder_of(parent: Path, name: str) -> Path:
+    made = parent / name
+    made.mkdir()
+    return made
+
+
 @pytest.fixture
 def replicas(postgres: Cluster, tmp_path: Path) -> Iterator[tuple[Service, Service, OpenAIServer]]:
     with ExitStack() as stack:
         url = postgres.database()
-        server = stack.enter_context(serving_in_thread(OpenAIServer(default=llm_and_embedder)))
-        first, second = (stack.enter_context(service(url, n, server, tmp_path)) for n in ("a", "b"))
+        behaviour = llm_and_embedder(cities, slow_s=0.1)
+        server = stack.enter_context(serving_in_thread(OpenAIServer(default=behaviour)))
+        first, second = (
+            stack.enter_context(service(url, server, folder_of(tmp_path, name), replica_id=name))
+            for name in ("a", "b")
+        )
         yield first, second, server
 
 
-def asked(server: OpenAIServer) -> list[str]:
-    """The prompts that the LLM was asked for, in order."""
-    return [body["messages"][-1]["content"] for body in server.bodies if "messages" in body]
-
-
 def calibrate(replica: Service, **options: Any) -> str:
-    examples = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(ROWS)]
-    answer = replica.http.post("/calibrate", json={"examples": examples, **options}).raise_for_status()
-    return str(answer.json()["id"])
+    return str(replica.post(questions(ROWS), **options).raise_for_status().json()["id"])
 
 
 def succeeded(job: dict[str, Any]) -> bool:
