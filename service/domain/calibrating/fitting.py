@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration, Method, Parameters
@@ -25,7 +24,6 @@ from service.spectral.subsets import OnDone, fit_by_num_samples
 
 METHODS: tuple[Method, ...] = ("temperature", "depolarized")
 RESAMPLES = 200
-DIFFERENCE_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,14 +112,3 @@ def _parameters(map_: TemperatureMap | DepolarizedMap) -> Parameters:
     if isinstance(map_, TemperatureMap):
         return Parameters(map_.temperature)
     return Parameters(map_.temperature, map_.depolarization)
-
-
-def mean_difference(
-    risks: NDArray[np.float64], others: NDArray[np.float64], seed: int
-) -> tuple[float, float, float]:
-    """Return the mean of risks minus others (n,), paired by prompt, and its 95 % bootstrap interval."""
-    gaps = risks - others
-    rng = np.random.default_rng([seed, 3])
-    counts = rng.multinomial(gaps.size, np.full(gaps.size, 1 / gaps.size), size=DIFFERENCE_RESAMPLES)
-    low, high = np.quantile(counts @ gaps / gaps.size, [0.025, 0.975])
-    return float(gaps.mean()), float(low), float(high)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.calibrating.fitting import Fitted, mean_difference
+from service.domain.calibrating.fitting import Fitted
 from service.domain.calibrating.labels import Labels, label
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration, Method
@@ -24,6 +24,7 @@ from service.domain.study.report_model import (
     Report,
 )
 from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit
+from service.spectral.paired import mean_difference
 
 MANY = 0.05  # share of truncated or empty answers that is worth a warning
 CONVERGED = 1e-4
@@ -75,8 +76,8 @@ def decide(outcome: FinishedFit, squared_gaps: Mapping[str, NDArray[np.float64]]
         outcome.options.seed,
     )
     risks = outcome.fitted.held_out.risks
-    risk = estimate(*mean_difference(risks[method], risks[rival], seed))
-    brier = estimate(*mean_difference(squared_gaps[method], squared_gaps[rival], seed))
+    risk = _difference(risks[method], risks[rival], seed)
+    brier = _difference(squared_gaps[method], squared_gaps[rival], seed)
     worse = _not_better(risk, brier, outcome.active)
     fewer = outcome.active is not None and outcome.calibration.num_samples < outcome.active.num_samples
     asked = outcome.options.activate
@@ -88,6 +89,11 @@ def decide(outcome: FinishedFit, squared_gaps: Mapping[str, NDArray[np.float64]]
         "difference": risk,
         "reason": _FEWER if fewer and asked == "if_better" else _reason(asked, worse, outcome.active),
     }
+
+
+def _difference(ours: NDArray[np.float64], others: NDArray[np.float64], seed: int) -> Estimate:
+    found = mean_difference(ours, others, np.random.default_rng([seed, 3]))
+    return estimate(found.value, found.low, found.high)
 
 
 def _not_better(risk: Estimate, brier: Estimate, active: Calibration | None) -> list[str]:
