@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from service.domain.devdata.evaluation_file import EvaluationFile
 from service.domain.models import EmbedderIdentity
 from service.domain.study.bench import Bench
+from service.domain.study.experiments.baselines import Likelihoods, drawn, recorded
 from service.domain.study.experiments.meanings import Meanings, by_entailment
-from service.domain.study.likelihoods import Likelihoods, drawn, recorded
-from service.domain.study.model import Experiment, Results
-from service.domain.study.provenance import Provenance
-from service.domain.study.results import FileFacts, make_results
-from service.domain.study.running import Inputs, OnExperiment
+from service.domain.study.model import Experiment, Provenance, Results
+from service.domain.study.results import FileFacts, Inputs, OnExperiment, make_results
 from service.domain.study.split import Split
 from service.evaluate.files import make_folder, write_results
 from service.evaluate.gather import (

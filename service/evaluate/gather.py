@@ -21,8 +21,7 @@ from service.domain.serving import Serving
 from service.domain.study.bench import Bench
 from service.domain.study.experiments.meanings import EntailmentModel
 from service.domain.study.experiments.sampling_temperature import choose, judge, not_drawn
-from service.domain.study.model import Experiment
-from service.domain.study.provenance import AnswersPart, DataFile, Provenance, provenance
+from service.domain.study.model import AnswersPart, DataFile, Experiment, Provenance, provenance
 from service.domain.study.split import Split, make_split
 from service.evaluate.answers import AnswerSource, draw_all, model_of, setups, supplied
 from service.evaluate.kept_answers import AnswerFile, set_aside

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.domain.study.report_model import Estimate, ServedRow
-from service.report.nulls import p_words
-from service.report.words import MISSING, between, number
+from service.report.words import MISSING, between, number, p_words
 
 NO_CLASSES = "all answers right, or all wrong"
 NO_CLUSTERS = "too few prompts that are alike"

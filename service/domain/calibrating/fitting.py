@@ -61,36 +61,40 @@ def fit_all(
     Blocking: seconds to minutes of linear algebra. Equal seeds give equal results.
     """
     dev = dev_set([material.answers[i] for i in material.full], material.dimension)
-    fits = {method: fit(dev, method, eps=eps) for method in METHODS}
-    held_out = _held_out(dev, material, active, seed, eps)
-    method = _chosen(asked, held_out)
-    return Fitted(
-        dev,
-        fits,
-        {m: _bootstrap(dev, m, seed, eps) for m in METHODS},
-        held_out,
-        method,
-        _table(material, method, seed, eps, progress),
-    )
+    rivals = {} if active is None else {"active": map_of(active, material.num_samples)}
+    found, risks = fits(dev, eps), held_out(dev, seed, eps, rivals)
+    method = _chosen(asked, risks)
+    table = _table(material, method, seed, eps, progress)
+    return Fitted(dev, found, bootstraps(dev, seed, eps), risks, method, table)
 
 
-def _bootstrap(dev: DevSet, method: Method, seed: int, eps: float) -> Bootstrap:
-    return bootstrap(dev, method, rng=np.random.default_rng([seed, 1]), resamples=RESAMPLES, eps=eps)
+def rng(seed: int, stream: int) -> np.random.Generator:
+    """Return the random numbers of one part of a study: the same whichever other parts run."""
+    return np.random.default_rng([seed, stream])
 
 
-def _held_out(
-    dev: DevSet, material: Material, active: Calibration | None, seed: int, eps: float
+def fits(dev: DevSet, eps: float) -> Mapping[Method, TemperatureFit | DepolarizedFit]:
+    """Return both maps, fitted."""
+    return {method: fit(dev, method, eps=eps) for method in METHODS}
+
+
+def bootstraps(dev: DevSet, seed: int, eps: float) -> Mapping[Method, Bootstrap]:
+    """Return the uncertainty of both fits over the prompts."""
+    return {m: bootstrap(dev, m, rng=rng(seed, 1), resamples=RESAMPLES, eps=eps) for m in METHODS}
+
+
+def held_out(
+    dev: DevSet, seed: int, eps: float, rivals: Mapping[str, CalibrationMap] | None = None
 ) -> CrossValidation:
+    """Return out-of-fold risks and maps of "raw", both methods, and rivals (maps fitted elsewhere)."""
     candidates: dict[str, Method | CalibrationMap] = {"raw": Identity(eps), **{m: m for m in METHODS}}
-    if active is not None:
-        candidates["active"] = map_of(active, material.num_samples)
-    return cross_validated_risks(dev, candidates, rng=np.random.default_rng([seed, 2]), eps=eps)
+    return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, 2), eps=eps)
 
 
-def _chosen(asked: str, held_out: CrossValidation) -> Method:
+def _chosen(asked: str, found: CrossValidation) -> Method:
     if asked != "both":
         return "temperature" if asked == "temperature" else "depolarized"
-    return min(METHODS, key=lambda method: float(held_out.risks[method].mean()))
+    return min(METHODS, key=lambda method: float(found.risks[method].mean()))
 
 
 def _table(
