@@ -104,7 +104,8 @@ def samples(axes: "Axes", rows: Rows) -> None:
     """Draw the raw lambda_max by number of answers, with its deviation between subsets of one prompt."""
     x, y, spread = (column(rows, name) for name in ("num_samples", "mean", "deviation"))
     axes.errorbar(x, y, spread, color="black", marker="s", capsize=4, elinewidth=1.2)
-    for place, mean in zip(x, y, strict=True):
+    pairs = list(zip(x, y, strict=True))
+    for place, mean in pairs if len(pairs) <= 6 else (pairs[0], pairs[-1]):  # more would lie on the bars
         beside(axes, place, mean, number(mean, 2))
     axes.set(ylim=(0, 1.02), xlim=(min(x) - 1, max(x) * 1.12 + 0.5), xlabel="answers per prompt")
     axes.set_ylabel("raw λmax")
@@ -137,8 +138,11 @@ def risk_and_entropy(
     least = max(min(values) for _, values, _ in risks)
     axes.set(ylabel="nats", ylim=(0, HEAD_ROOM * max(least, 0.1)))
     log_temperature(axes, temperatures[0], temperatures[-1])
-    axes.legend(frameon=False, loc="lower left")
-    mark(axes, best, f"fit: T = {number(best, 2)}")
+    axes.legend(frameon=False, loc="best")  # the wall of the risk is anywhere, as the fit is
+    mark(axes, best, f"fit: T = {number(best, 2)}", below=True)
+    if best is not None:
+        circle: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": "black"}
+        axes.plot(best, min(risks[0][1]), marker="o", markersize=9, **circle)
 
 
 def lines(axes: "Axes", x: Sequence[float], drawn: Sequence[Line]) -> None:
@@ -156,14 +160,14 @@ def log_temperature(axes: "Axes", low: float, high: float) -> None:
     axes.set_xticks([], minor=True)
 
 
-def mark(axes: "Axes", place: float | None, text: str) -> None:
-    """Mark a place of the x axis by a dotted line with a text at its top, on the side with more room."""
+def mark(axes: "Axes", place: float | None, text: str, *, below: bool = False) -> None:
+    """Mark a place of the x axis by a dotted line with a text at its top, or bottom, where there is room."""
     if place is None:
         return
     axes.axvline(place, color=GREY, linewidth=0.9, linestyle=":")
     low, high = axes.get_xlim()
     along = math.log(place / low) / math.log(high / low) if axes.get_xscale() == "log" else place / high
     side, gap = ("right", -5) if along > 0.75 else ("left", 5)
-    top = axes.get_ylim()[1]
-    style: dict[str, Any] = {"ha": side, "va": "top", "weight": "bold", "fontsize": 9.5}
-    axes.annotate(text, (place, top), (gap, -2), textcoords="offset points", **style)
+    end, away, va = (axes.get_ylim()[0], 4, "bottom") if below else (axes.get_ylim()[1], -2, "top")
+    style: dict[str, Any] = {"ha": side, "va": va, "weight": "bold", "fontsize": 9.5}
+    axes.annotate(text, (place, end), (gap, away), textcoords="offset points", **style)

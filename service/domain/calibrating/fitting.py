@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 
@@ -68,8 +69,23 @@ def fit_all(
     return Fitted(dev, found, bootstraps(dev, seed, eps), risks, method, table)
 
 
-def rng(seed: int, stream: int) -> np.random.Generator:
-    """Return the random numbers of one part of a study: the same whichever other parts run."""
+class Stream(IntEnum):
+    """Who draws random numbers in a study: each from a stream of its own, whatever else runs."""
+
+    # Numbers are for ever: another one would change every figure drawn with it.
+    BOOTSTRAP = 1
+    FOLDS = 2
+    DIFFERENCES = 3
+    ALGORITHM1 = 4
+    SUBSETS = 5
+    CONSTANT = 6
+    PROJECTION = 7
+    CORRECTNESS = 8
+    AUROC = 9
+
+
+def rng(seed: int, stream: Stream) -> np.random.Generator:
+    """Return the random numbers of one part of a study."""
     return np.random.default_rng([seed, stream])
 
 
@@ -80,7 +96,9 @@ def fits(dev: DevSet, eps: float) -> Mapping[Method, TemperatureFit | Depolarize
 
 def bootstraps(dev: DevSet, seed: int, eps: float) -> Mapping[Method, Bootstrap]:
     """Return the uncertainty of both fits over the prompts."""
-    return {m: bootstrap(dev, m, rng=rng(seed, 1), resamples=RESAMPLES, eps=eps) for m in METHODS}
+    return {
+        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=RESAMPLES, eps=eps) for m in METHODS
+    }
 
 
 def held_out(
@@ -88,7 +106,7 @@ def held_out(
 ) -> CrossValidation:
     """Return out-of-fold risks and maps of "raw", both methods, and rivals (maps fitted elsewhere)."""
     candidates: dict[str, Method | CalibrationMap] = {"raw": Identity(eps), **{m: m for m in METHODS}}
-    return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, 2), eps=eps)
+    return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
 
 
 def _chosen(asked: str, found: CrossValidation) -> Method:

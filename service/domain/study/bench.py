@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibrating import fitting
-from service.domain.calibrating.fitting import Fitted
+from service.domain.calibrating.fitting import Fitted, Stream
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Method
 from service.domain.study.readings import (
@@ -50,7 +50,7 @@ class Bench:
         self.deep: Material = test.material
         self._algorithm1: dict[tuple[str, Setting], Algorithm1Reading] = {}
 
-    def rng(self, stream: int) -> np.random.Generator:
+    def rng(self, stream: Stream) -> np.random.Generator:
         """Return the random numbers of one experiment, the same whichever others run."""
         return fitting.rng(self.seed, stream)
 
@@ -87,12 +87,18 @@ class Bench:
     @cached_property
     def projection(self) -> Mapping[str, ProjectionReading]:
         """The projection diagram of each map, with its null."""
-        return {name: read_projection(one, self.test, self.rng(7)) for name, one in self.served.items()}
+        return {
+            name: read_projection(one, self.test, self.rng(Stream.PROJECTION))
+            for name, one in self.served.items()
+        }
 
     @cached_property
     def correctness(self) -> Mapping[str, CorrectnessReading]:
         """The correctness diagram of each map, with its band."""
-        return {name: read_correctness(one, self.test, self.rng(8)) for name, one in self.served.items()}
+        return {
+            name: read_correctness(one, self.test, self.rng(Stream.CORRECTNESS))
+            for name, one in self.served.items()
+        }
 
     def algorithm1(self, name: str, setting: Setting = STANDARD) -> Algorithm1Reading:
         """Return Algorithm 1 of a map.
@@ -106,7 +112,9 @@ class Bench:
     def _read(self, name: str, settings: Sequence[Setting]) -> None:
         # One setting needs the pairs within its bins only: the table of all would be more work, and memory.
         cosines = None if len(settings) == 1 else self.cosines
-        found = read_algorithm1(self.served[name], self.test, settings, self.rng(4), cosines=cosines)
+        found = read_algorithm1(
+            self.served[name], self.test, settings, self.rng(Stream.ALGORITHM1), cosines=cosines
+        )
         self._algorithm1.update({(name, setting): one for setting, one in found.items()})
 
 

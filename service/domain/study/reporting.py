@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from service.domain.study.report_model import (
 )
 from service.domain.study.split import Labels, make_split
 from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit
+
+Shape = TypeVar("Shape")  # of a row as a report has it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +81,7 @@ def curves(bench: Bench) -> Curves:
         "algorithm1": _bins(algorithm1_diagram(bench), bench.served),
         "correctness": _bins(correctness(bench), bench.served),
         "rejection": _rejection(rejection(bench), bench.served),
-        "samples": _samples(convergence(bench)),
+        "samples": [_of_shape(SamplesAt, row) for row in convergence(bench)["points"]],
     }
 
 
@@ -89,12 +92,16 @@ def _number(row: TableRow, name: str) -> float:
     return value
 
 
+def _column(rows: Iterable[TableRow], name: str) -> list[float]:
+    return [_number(row, name) for row in rows]
+
+
 def _temperature(experiment: Experiment) -> TemperatureCurve:
     rows = experiment["points"]
     return {
-        "temperatures": [_number(row, "temperature") for row in rows],
-        "risk": [_number(row, "dev_risk") for row in rows],
-        "entropy": [_number(row, "dev_entropy") for row in rows],
+        "temperatures": _column(rows, "temperature"),
+        "risk": _column(rows, "dev_risk"),
+        "entropy": _column(rows, "dev_entropy"),
         "optimum": _number(experiment["headline"], "temperature"),
     }
 
@@ -102,41 +109,20 @@ def _temperature(experiment: Experiment) -> TemperatureCurve:
 def _bins(experiment: Experiment, maps: Iterable[str]) -> dict[str, list[Bin]]:
     """Return by map the bins that have a target; none of a map where the experiment did not run."""
     known = [row for row in experiment["points"] if row["observed"] is not None]
-    return {name: [_bin(row) for row in known if row["map"] == name] for name in maps}
+    return {name: [_of_shape(Bin, row) for row in known if row["map"] == name] for name in maps}
 
 
-def _bin(row: TableRow) -> Bin:
-    return {
-        "lower": _number(row, "lower"),
-        "upper": _number(row, "upper"),
-        "count": int(_number(row, "count")),
-        "predicted": _number(row, "predicted"),
-        "observed": _number(row, "observed"),
-        "band_low": None if row["band_low"] is None else _number(row, "band_low"),
-        "band_high": None if row["band_high"] is None else _number(row, "band_high"),
-    }
+def _of_shape(shape: type[Shape], row: TableRow) -> Shape:
+    """Return the columns of a row that the report has, under their names."""
+    return cast("Shape", {name: row[name] for name in shape.__annotations__})
 
 
 def _rejection(experiment: Experiment, maps: Iterable[str]) -> list[RejectionCurve]:
     rows = [row for row in experiment["points"] if row["score"] == "lambda_max"]
+    by_map = {name: [row for row in rows if row["map"] == name] for name in maps}
     return [
-        {
-            "map": name,
-            "rejected": [_number(row, "rejected") for row in rows if row["map"] == name],
-            "accuracy": [_number(row, "accuracy") for row in rows if row["map"] == name],
-        }
-        for name in maps
-    ]
-
-
-def _samples(experiment: Experiment) -> list[SamplesAt]:
-    return [
-        {
-            "num_samples": int(_number(row, "num_samples")),
-            "mean": _number(row, "mean"),
-            "deviation": _number(row, "deviation"),
-        }
-        for row in experiment["points"]
+        {"map": name, "rejected": _column(mine, "rejected"), "accuracy": _column(mine, "accuracy")}
+        for name, mine in by_map.items()
     ]
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from service.domain.calibrating.fitting import Stream
 from service.domain.study.bench import Bench
 from service.domain.study.model import Experiment, TableRow, ran
 from service.spectral.batch import overlaps
@@ -25,7 +26,7 @@ def convergence(bench: Bench) -> Experiment:
     deep = bench.deep
     parts = [overlaps(deep.answers[i]) for i in deep.full[:MOST_PROMPTS]]
     pairs = [p.cosines for p in parts], [p.index for p in parts]
-    found = lambda_max_by_size(*pairs, bench.rng(5), step=_step(deep.num_samples))
+    found = lambda_max_by_size(*pairs, bench.rng(Stream.SUBSETS), step=_step(deep.num_samples))
     columns = zip(found.sizes, found.mean, found.std, strict=True)
     points = [
         {"num_samples": int(m), "mean": float(mean), "deviation": float(std)} for m, mean, std in columns
@@ -50,7 +51,7 @@ def constant(bench: Bench) -> Experiment:
     """Return risk and entropy of the mean reference over temperatures, and where the risk is lowest."""
     test = bench.test
     predictor = constant_predictor(test.targets, test.material.dimension)
-    best, interval = best_temperature(predictor, bench.rng(6), eps=bench.eps)
+    best, interval = best_temperature(predictor, bench.rng(Stream.CONSTANT), eps=bench.eps)
     dev = predictor.dev_set()
     maps = [TemperatureMap(float(t), bench.eps) for t in TEMPERATURES]
     points = [

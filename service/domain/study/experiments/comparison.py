@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.calibrating.fitting import Stream
 from service.domain.study.bench import Bench
 from service.domain.study.experiments.correctness import one_class
 from service.domain.study.model import Experiment, TableRow, finite, ran
@@ -17,7 +18,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 NAME, TITLE = "comparison", "Differences between maps, paired by prompt"
 RESAMPLES = 500  # of figures that are no means: each resample is binned or ranked anew
-STREAM = 3
 
 
 def comparison(bench: Bench) -> Experiment:
@@ -45,7 +45,7 @@ def _of_means(values: Callable[[Bench, str], Floats]) -> Callable[[Bench, str, s
     """Return the difference of two means; values: (n,) of a map, one per prompt."""
 
     def found(bench: Bench, second: str, first: str) -> Difference:
-        return mean_difference(values(bench, second), values(bench, first), bench.rng(STREAM))
+        return mean_difference(values(bench, second), values(bench, first), bench.rng(Stream.DIFFERENCES))
 
     return found
 
@@ -57,7 +57,7 @@ def _of_figures(value: Callable[[Bench, str, Ints], float]) -> Callable[[Bench, 
         def both(pick: Ints) -> tuple[float, float]:
             return value(bench, second, pick), value(bench, first, pick)
 
-        return figure_difference(both, len(bench.test), bench.rng(STREAM), resamples=RESAMPLES)
+        return figure_difference(both, len(bench.test), bench.rng(Stream.DIFFERENCES), resamples=RESAMPLES)
 
     return found
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.calibrating.fitting import Stream
 from service.domain.study.bench import Bench
 from service.domain.study.model import Experiment, TableRow, finite, not_run, ran
 from service.spectral.correctness import Auroc, accuracy_rejection, bootstrap_auroc
@@ -31,7 +32,7 @@ def one_class(bench: Bench) -> str:
 
 def interval_of_auroc(values: Floats, bench: Bench) -> Auroc:
     """Return the AUROC of one score (n,), higher = more certain; equal resamples for every score."""
-    return bootstrap_auroc(values, bench.test.labels.right, bench.rng(9))
+    return bootstrap_auroc(values, bench.test.labels.right, bench.rng(Stream.AUROC))
 
 
 def auroc_row(values: Floats, bench: Bench) -> TableRow:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.domain.calibrating.fitting import rng
+from service.domain.calibrating.fitting import Stream, rng
 from service.domain.study.bench import serve
 from service.domain.study.experiments.meanings import by_embedding
 from service.domain.study.model import Experiment, TableRow, finite, not_run, ran
@@ -61,7 +61,7 @@ def _point(temperature: float, split: Split) -> TableRow:
 def judge(choice: ChosenTemperature, test: Split, seed: int = 0) -> Experiment:
     """Return the eigenvalue ECE on test, answered at the chosen temperature, with the bands of both nulls."""
     served = serve("raw", Identity(), test)
-    paper = read_algorithm1(served, test, [STANDARD], rng(seed, 4))[STANDARD]
+    paper = read_algorithm1(served, test, [STANDARD], rng(seed, Stream.ALGORITHM1))[STANDARD]
     drawn, rescaled = paper.nulls.drawn.band, paper.nulls.rescaled.band
     headline: TableRow = {
         "sampling_temperature": choice.sampling_temperature,
