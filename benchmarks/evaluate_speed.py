@@ -20,7 +20,7 @@ from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw
 from service.domain.study.bench import Bench
 from service.domain.study.experiments.sampling_temperature import not_drawn
-from service.domain.study.running import Inputs, run_all
+from service.domain.study.results import Inputs, run_all
 from service.domain.study.split import Split, make_split
 from service.report.evaluation.page import evaluation_figures
 

@@ -22,8 +22,8 @@ from service.spectral.fit import bootstrap, fit_depolarized
 from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity
 from service.spectral.reliability import projection_brier, projection_reliability
 from service.spectral.risk import DevSet, risk, served_lambda_max
-from service.spectral.rouge import correct
 from service.spectral.subsets import fit_by_num_samples
+from service.spectral.text_scores import correct
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 DEV, TEST = "triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20"

@@ -1,17 +1,17 @@
 """The command `evaluate`: files in, answers and vectors kept on the way, report and figures out."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from service.adapters.weights.hashes import sha256_of
 from service.domain.devdata.evaluation_file import EvaluationFile
 from service.domain.models import EmbedderIdentity
 from service.domain.study.bench import Bench
+from service.domain.study.experiments.baselines import Likelihoods, drawn, recorded
 from service.domain.study.experiments.meanings import Meanings, by_entailment
-from service.domain.study.likelihoods import Likelihoods, drawn, recorded
-from service.domain.study.model import Experiment, Results
-from service.domain.study.provenance import Provenance
-from service.domain.study.results import FileFacts, make_results
-from service.domain.study.running import Inputs, OnExperiment
+from service.domain.study.model import AnswersPart, DataFile, Experiment, Provenance, Results, provenance
+from service.domain.study.results import FileFacts, Inputs, OnExperiment, make_results
 from service.domain.study.split import Split
 from service.evaluate.files import make_folder, write_results
 from service.evaluate.gather import (
@@ -25,8 +25,8 @@ from service.evaluate.gather import (
     sampling_temperature,
     uncut,
     unused_name,
-    whence,
 )
+from service.evaluate.kept import AnswerFile
 from service.shown_progress import ShownProgress
 
 
@@ -64,8 +64,29 @@ async def _evaluate(run: Run) -> Results:
     finally:
         for llm in run.started:
             await llm.stop()
-    origin = await asyncio.to_thread(whence, run, dev, test, identities)
+    origin = await asyncio.to_thread(_whence, run, dev, test, identities)
     return await asyncio.to_thread(_results, run, dev, test, rows, benches, baseline, origin)
+
+
+def _whence(
+    run: Run, dev: EvaluationFile, test: EvaluationFile, embedders: Sequence[EmbedderIdentity]
+) -> Provenance:
+    """Return where the results come from, once answers and vectors are there."""
+    return provenance(
+        {"dev": _file(run.plan.dev, dev), "test": _file(run.plan.test, test)},
+        _answers(run.kept) if run.kept else None,
+        embedders,
+        version=run.parts.version,
+        now=run.parts.now(),
+    )
+
+
+def _file(path: Path, file: EvaluationFile) -> DataFile:
+    return DataFile(file.supplied, path.name, sha256_of(path))
+
+
+def _answers(kept: AnswerFile) -> AnswersPart:
+    return {"model": kept.model, "answered_as": kept.answered_as, "setups": kept.setups}
 
 
 async def _try_embedders(run: Run) -> None:

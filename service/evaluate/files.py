@@ -35,11 +35,13 @@ def write_results(out: Path, results: Results) -> None:
     folder = out / "figures"
     folder.mkdir(exist_ok=True)
     for name, svg in figures.items():
-        _replace(folder / f"{name}.svg", svg)
+        write_whole(folder / f"{name}.svg", svg)
     for name, rows in evaluation_tables(results).items():
-        _replace(folder / f"{name}.csv", rows)
-    _replace(out / "results.json", json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    _replace(out / "report.html", render_evaluation(results, figures))
+        write_whole(folder / f"{name}.csv", rows)
+    write_whole(
+        out / "results.json", json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    )
+    write_whole(out / "report.html", render_evaluation(results, figures))
 
 
 def _of_other_files(out: Path, results: Results) -> bool:
@@ -61,7 +63,8 @@ def _set_aside(out: Path) -> None:
             path.rename(path.with_stem(f"{path.stem}-{number}"))
 
 
-def _replace(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Write a text so that the file is the old one or the new one, never half of it."""
     part = path.with_name(f"{path.name}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from service.adapters.weights.hashes import sha256_of
 from service.domain.calibrating.material import Material, all_texts, assemble, full_number, usable_rows
 from service.domain.devdata.evaluation_file import EvaluationFile, read_evaluation_file
 from service.domain.errors import BodyTooLarge, InvalidDevData
 from service.domain.jobs.store import StoredRow
-from service.domain.models import EmbedderIdentity
 from service.domain.outcomes import outcome_vectors, texts_to_embed
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.serving import Serving
@@ -22,11 +20,9 @@ from service.domain.study.bench import Bench
 from service.domain.study.experiments.meanings import EntailmentModel
 from service.domain.study.experiments.sampling_temperature import choose, judge, not_drawn
 from service.domain.study.model import Experiment
-from service.domain.study.provenance import AnswersPart, DataFile, Provenance, provenance
 from service.domain.study.split import Split, make_split
 from service.evaluate.answers import AnswerSource, draw_all, model_of, setups, supplied
-from service.evaluate.kept_answers import AnswerFile, set_aside
-from service.evaluate.kept_vectors import KeptVectors
+from service.evaluate.kept import AnswerFile, KeptVectors, set_aside
 from service.shown_progress import ShownProgress
 
 SUPPLIED = (
@@ -150,27 +146,6 @@ def _kept(plan: Plan) -> AnswerFile:
     return AnswerFile(path)
 
 
-def whence(
-    run: Run, dev: EvaluationFile, test: EvaluationFile, embedders: Sequence[EmbedderIdentity]
-) -> Provenance:
-    """Return where the results come from, once answers and vectors are there."""
-    return provenance(
-        {"dev": _file(run.plan.dev, dev), "test": _file(run.plan.test, test)},
-        _answers(run.kept) if run.kept else None,
-        embedders,
-        version=run.parts.version,
-        now=run.parts.now(),
-    )
-
-
-def _file(path: Path, file: EvaluationFile) -> DataFile:
-    return DataFile(file.supplied, path.name, sha256_of(path))
-
-
-def _answers(kept: AnswerFile) -> AnswersPart:
-    return {"model": kept.model, "answered_as": kept.answered_as, "setups": kept.setups}
-
-
 async def bench(run: Run, rows: GatheredRows, embedder: Embedder) -> Bench:
     """Return both files as seen by a started embedder."""
     dev = await _split(run, embedder, "dev: vectors", rows.dev, rows.num_samples)
@@ -221,6 +196,5 @@ async def _drawn_at(
 ) -> Split:
     source = (await _source(run, file)).at(temperature)
     what = f"at sampling temperature {temperature:g}"
-    rows = await _draw(run, split, file, source, what)
-    usable = usable_rows(rows, num_samples)[0]
+    usable = usable_rows(await _draw(run, split, file, source, what), num_samples)[0]
     return await _split(run, embedder, f"{split} {what}: vectors", usable, num_samples)

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.domain.study.report_model import Estimate, ServedRow
-from service.report.nulls import p_words
-from service.report.words import MISSING, between, number
+from service.report.words import MISSING, between, number, p_words
 
 NO_CLASSES = "all answers right, or all wrong"
 NO_CLUSTERS = "too few prompts that are alike"
@@ -53,25 +52,17 @@ def _both_nulls(row: ServedRow) -> str:
     return f"{told}; b: {between(rescaled) or 'unknown'}" if rescaled else told
 
 
+def _auroc(name: str, found: Callable[[ServedRow], Estimate]) -> _Figure:
+    return _Figure(name, "higher", lambda r: found(r)["value"], lambda r: _interval(found(r)), NO_CLASSES)
+
+
 FIGURES = (
     _Figure("Risk, in nats", "lower", lambda r: r["risk"]),
     _Figure("Projection ECE", "lower", lambda r: r["projection_ece"], _projection_null),
     _Figure("Projection Brier", "lower", lambda r: r["projection_brier"]),
     _Figure("Algorithm 1 ECE", "", lambda r: r["algorithm1_ece"], _both_nulls, NO_CLUSTERS),
-    _Figure(
-        "AUROC of λmax",
-        "higher",
-        lambda r: r["auroc_lambda_max"]["value"],
-        lambda r: _interval(r["auroc_lambda_max"]),
-        NO_CLASSES,
-    ),
-    _Figure(
-        "AUROC of −entropy",
-        "higher",
-        lambda r: r["auroc_entropy"]["value"],
-        lambda r: _interval(r["auroc_entropy"]),
-        NO_CLASSES,
-    ),
+    _auroc("AUROC of λmax", lambda r: r["auroc_lambda_max"]),
+    _auroc("AUROC of −entropy", lambda r: r["auroc_entropy"]),
     _Figure("Accuracy-rejection area", "higher", lambda r: r["rejection_area"], why_missing=NO_CLASSES),
     _Figure("Mean λmax", "", lambda r: r["mean_lambda_max"]),
     _Figure("Mean entropy, in nats", "", lambda r: r["mean_entropy"]),

@@ -53,6 +53,12 @@ LOOKS = {
 }
 
 
+# Lines that are no maps: risks, entropies, calibration errors.
+FIRST = Look("#D55E00", "^", "solid")
+SECOND = Look("#0072B2", "o", (0, (5, 1.8)))
+THIRD = Look("#009E73", "D", (0, (1, 1.2)))
+
+
 @dataclass(frozen=True, slots=True)
 class Plot:
     """A plot in words: `name` prefixes its ids, `title` and `description` are read aloud."""

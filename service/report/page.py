@@ -1,18 +1,15 @@
 """The page of a report: words, tables and plots in one file that needs nothing from outside."""
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from service.domain.study.report_model import CalibrationPart, FitPart, Report, ServedRow
-from service.report import nulls, plots, words
+from service.report import plots, words
 from service.report.comparison import compare
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from service.report.diagrams import known_band
+from service.report.pages import page
 
 _ByMap = Literal["projection", "algorithm1", "correctness"]
-TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(report: Report) -> str:
@@ -20,25 +17,7 @@ def render(report: Report) -> str:
 
     Equal reports give equal pages. Takes about a second. Every text of the report is escaped.
     """
-    return environment().get_template("report.html").render(_context(report))
-
-
-def environment() -> "Environment":
-    """Return the templates: everything escaped, nothing undefined, control characters made visible."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    found = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: words.visible(value) if type(value) is str else value,
-    )
-    found.filters.update(
-        number=words.number, share=words.share, between=words.between, when=words.when, counted=words.count
-    )
-    return found
+    return page("report.html", _context(report))
 
 
 def _context(report: Report) -> dict[str, Any]:
@@ -47,7 +26,6 @@ def _context(report: Report) -> dict[str, Any]:
         **report,
         "job_id": report.get("job_id"),
         "title": calibration["name"].strip() or calibration["id"],
-        "style": (TEMPLATES / "style.css").read_text(encoding="utf-8"),
         "maps": words.MAPS,
         "origins": words.ORIGINS,
         "labelled": words.LABELLED[report["data"]["correct_from"]],
@@ -59,8 +37,8 @@ def _context(report: Report) -> dict[str, Any]:
         "fitted": [_fitted(calibration, name, fit) for name, fit in report["fits"].items()],
         "fewest": plots.FEWEST,
         "plots": _plots(report),
-        "projection_nulls": [nulls.projection_words(row) for row in report["served"]],
-        "algorithm1_nulls": [nulls.algorithm1_words(row) for row in report["served"]],
+        "projection_nulls": [words.projection_words(row) for row in report["served"]],
+        "algorithm1_nulls": [words.algorithm1_words(row) for row in report["served"]],
         "has_bands": _has_bands(report),
     }
 
@@ -69,8 +47,9 @@ def _has_bands(report: Report) -> dict[str, bool]:
     """Return whether the bands of a diagram are known: reports of earlier releases kept none."""
     curves = report["curves"]
     return {
-        "projection": any(nulls.known_band(bins) for bins in curves["projection"].values()),
-        "correctness": any(nulls.known_band(bins) for bins in curves["correctness"].values()),
+        "projection": any(known_band(bins) for bins in curves["projection"].values()),
+        "algorithm1": any(known_band(bins) for bins in curves["algorithm1"].values()),
+        "correctness": any(known_band(bins) for bins in curves["correctness"].values()),
     }
 
 
@@ -93,7 +72,7 @@ def _summary(report: Report) -> Iterable[str]:
     if null := ours.get("projection_null"):
         yield (
             f"Calibrated scores would read {words.between(null) or words.MISSING} on these prompts "
-            f"({nulls.p_words(null['p_value'])}): this calibration {nulls.judged(null['p_value'])}."
+            f"({words.p_words(null['p_value'])}): this calibration {words.judged(null['p_value'])}."
         )
     before, after = raw["auroc_lambda_max"]["value"], ours["auroc_lambda_max"]["value"]
     if before is None or after is None:

@@ -1,10 +1,15 @@
-"""Pages to find one's way by: the root of the service, and all calibrations. No plots, no script."""
+"""Templates to pages; and the pages to find one's way by: the root of the service, and all calibrations."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from service.report.page import TEMPLATES, environment
+from service.report import words
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TEMPLATES = Path(__file__).parent / "templates"
 # What a person may want to open, and what is said of it; the rest is for programs.
 OPEN = {
     "docs": "Every route, its fields and errors; try them out",
@@ -25,19 +30,38 @@ POST = {
 def home(root: Mapping[str, Any]) -> str:
     """Return the page of the root path from its JSON: name, version, links. Every text is escaped."""
     links = root["links"]
-    return _page(
-        "home.html",
+    context = {
         **root,
-        open=[(links[name], name, said) for name, said in OPEN.items() if name in links],
-        post=[(links[name], said) for name, said in POST.items() if name in links],
-    )
+        "open": [(links[name], name, said) for name, said in OPEN.items() if name in links],
+        "post": [(links[name], said) for name, said in POST.items() if name in links],
+    }
+    return page("home.html", context)
 
 
 def calibrations(found: Sequence[Mapping[str, Any]]) -> str:
     """Return the page of all calibrations from their JSON, in its order. Every text is escaped."""
-    return _page("calibrations.html", calibrations=found)
+    return page("calibrations.html", {"calibrations": found})
 
 
-def _page(template: str, **context: Any) -> str:
-    style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    return environment().get_template(template).render(style=style, **context)
+def page(template: str, context: Mapping[str, Any]) -> str:
+    """Return a page from its template, which extends `base.html`. Every text of the context is escaped."""
+    return environment().get_template(template).render(context)
+
+
+def environment() -> "Environment":
+    """Return the templates: everything escaped, nothing undefined, control characters made visible."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: words.visible(value) if type(value) is str else value,
+    )
+    found.globals["style"] = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    found.filters.update(
+        number=words.number, share=words.share, between=words.between, when=words.when, counted=words.count
+    )
+    return found

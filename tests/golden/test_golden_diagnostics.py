@@ -20,7 +20,7 @@ from service.spectral.reliability import (
     projection_reliability,
 )
 from service.spectral.residual_null import neighbourhoods, projection_null
-from service.spectral.rouge import correct
+from service.spectral.text_scores import correct
 
 NAME = "triviaqa_test_smollm2_m20"
 pytestmark = pytest.mark.shared

@@ -11,12 +11,11 @@ from service.domain.jobs.model import DevRow
 from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw
 from service.domain.study.bench import Bench
-from service.domain.study.experiments.constant import constant
+from service.domain.study.experiments.baselines import recorded as recorded_likelihoods
+from service.domain.study.experiments.checks import constant
 from service.domain.study.experiments.correctness import auroc
-from service.domain.study.experiments.diagrams import algorithm1_diagram, naive, projection
-from service.domain.study.experiments.maps import depolarized, temperature
-from service.domain.study.experiments.reliability import Readings
-from service.domain.study.likelihoods import recorded as recorded_likelihoods
+from service.domain.study.experiments.reliability import algorithm1_diagram, naive, projection
+from service.domain.study.experiments.risk_curves import depolarized, temperature
 from service.domain.study.split import Split, make_split
 
 pytestmark = pytest.mark.shared
@@ -77,8 +76,7 @@ def test_projection_figures(bench: Bench, expected: dict[str, dict[str, float]])
 
 
 def test_algorithm1_figures(bench: Bench, expected: dict[str, dict[str, float]]) -> None:
-    readings = Readings(bench)
-    paper, plain = algorithm1_diagram(bench, readings)["headline"], naive(bench, readings)["headline"]
+    paper, plain = algorithm1_diagram(bench)["headline"], naive(bench)["headline"]
     for name, figures in expected.items():
         assert paper[f"{name}_ece"] == pytest.approx(figures["algorithm1_ece_B8_C5"], abs=5e-3)
         assert plain[f"{name}_ece"] == pytest.approx(figures["naive_ece_B8"], abs=5e-3)

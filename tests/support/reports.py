@@ -36,14 +36,15 @@ def small_report(
 
 @functools.cache
 def _report(method: str, with_active: bool, right: bool | None) -> Report:
-    material = _material(right)
+    material = small_material(right)
     active = _calibration(fit_all(material, "temperature")) if with_active else None
     fitted = fit_all(material, method, active=active)
     outcome = FinishedFit(_calibration(fitted), CalibrateOptions(), material, fitted, active, ROWS + 2)
     return make_report(outcome)
 
 
-def _material(right: bool | None) -> Material:
+def small_material(right: bool | None = None) -> Material:
+    """Return the rows of a small report as vectors."""
     rng = np.random.default_rng(7)
     axes = np.eye(DIMENSION)[:MEANINGS]
     rows, answers, texts = [], [], []

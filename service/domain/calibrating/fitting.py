@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration, Method, Parameters
@@ -25,7 +25,6 @@ from service.spectral.subsets import OnDone, fit_by_num_samples
 
 METHODS: tuple[Method, ...] = ("temperature", "depolarized")
 RESAMPLES = 200
-DIFFERENCE_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,36 +62,57 @@ def fit_all(
     Blocking: seconds to minutes of linear algebra. Equal seeds give equal results.
     """
     dev = dev_set([material.answers[i] for i in material.full], material.dimension)
-    fits = {method: fit(dev, method, eps=eps) for method in METHODS}
-    held_out = _held_out(dev, material, active, seed, eps)
-    method = _chosen(asked, held_out)
-    return Fitted(
-        dev,
-        fits,
-        {m: _bootstrap(dev, m, seed, eps) for m in METHODS},
-        held_out,
-        method,
-        _table(material, method, seed, eps, progress),
-    )
+    rivals = {} if active is None else {"active": map_of(active, material.num_samples)}
+    found, risks = fits(dev, eps), held_out(dev, seed, eps, rivals)
+    method = _chosen(asked, risks)
+    table = _table(material, method, seed, eps, progress)
+    return Fitted(dev, found, bootstraps(dev, seed, eps), risks, method, table)
 
 
-def _bootstrap(dev: DevSet, method: Method, seed: int, eps: float) -> Bootstrap:
-    return bootstrap(dev, method, rng=np.random.default_rng([seed, 1]), resamples=RESAMPLES, eps=eps)
+class Stream(IntEnum):
+    """Who draws random numbers in a study: each from a stream of its own, whatever else runs."""
+
+    # Numbers are for ever: another one would change every figure drawn with it.
+    BOOTSTRAP = 1
+    FOLDS = 2
+    DIFFERENCES = 3
+    ALGORITHM1 = 4
+    SUBSETS = 5
+    CONSTANT = 6
+    PROJECTION = 7
+    CORRECTNESS = 8
+    AUROC = 9
 
 
-def _held_out(
-    dev: DevSet, material: Material, active: Calibration | None, seed: int, eps: float
+def rng(seed: int, stream: Stream) -> np.random.Generator:
+    """Return the random numbers of one part of a study."""
+    return np.random.default_rng([seed, stream])
+
+
+def fits(dev: DevSet, eps: float) -> Mapping[Method, TemperatureFit | DepolarizedFit]:
+    """Return both maps, fitted."""
+    return {method: fit(dev, method, eps=eps) for method in METHODS}
+
+
+def bootstraps(dev: DevSet, seed: int, eps: float) -> Mapping[Method, Bootstrap]:
+    """Return the uncertainty of both fits over the prompts."""
+    return {
+        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=RESAMPLES, eps=eps) for m in METHODS
+    }
+
+
+def held_out(
+    dev: DevSet, seed: int, eps: float, rivals: Mapping[str, CalibrationMap] | None = None
 ) -> CrossValidation:
+    """Return out-of-fold risks and maps of "raw", both methods, and rivals (maps fitted elsewhere)."""
     candidates: dict[str, Method | CalibrationMap] = {"raw": Identity(eps), **{m: m for m in METHODS}}
-    if active is not None:
-        candidates["active"] = map_of(active, material.num_samples)
-    return cross_validated_risks(dev, candidates, rng=np.random.default_rng([seed, 2]), eps=eps)
+    return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
 
 
-def _chosen(asked: str, held_out: CrossValidation) -> Method:
+def _chosen(asked: str, found: CrossValidation) -> Method:
     if asked != "both":
         return "temperature" if asked == "temperature" else "depolarized"
-    return min(METHODS, key=lambda method: float(held_out.risks[method].mean()))
+    return min(METHODS, key=lambda method: float(found.risks[method].mean()))
 
 
 def _table(
@@ -114,14 +134,3 @@ def _parameters(map_: TemperatureMap | DepolarizedMap) -> Parameters:
     if isinstance(map_, TemperatureMap):
         return Parameters(map_.temperature)
     return Parameters(map_.temperature, map_.depolarization)
-
-
-def mean_difference(
-    risks: NDArray[np.float64], others: NDArray[np.float64], seed: int
-) -> tuple[float, float, float]:
-    """Return the mean of risks minus others (n,), paired by prompt, and its 95 % bootstrap interval."""
-    gaps = risks - others
-    rng = np.random.default_rng([seed, 3])
-    counts = rng.multinomial(gaps.size, np.full(gaps.size, 1 / gaps.size), size=DIFFERENCE_RESAMPLES)
-    low, high = np.quantile(counts @ gaps / gaps.size, [0.025, 0.975])
-    return float(gaps.mean()), float(low), float(high)

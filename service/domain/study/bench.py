@@ -1,46 +1,46 @@
-"""What the experiments share: both files, the maps fitted on dev, and what they serve on test."""
+"""What the experiments of a study share: prompts, the maps fitted for them, and what those serve."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.calibrating import fitting
+from service.domain.calibrating.fitting import Fitted, Stream
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Method
-from service.domain.study.split import Split
+from service.domain.study.readings import (
+    GRID,
+    NAIVE,
+    STANDARD,
+    Algorithm1Reading,
+    CorrectnessReading,
+    ProjectionReading,
+    Setting,
+    read_algorithm1,
+    read_correctness,
+    read_projection,
+)
+from service.domain.study.split import Served, Split, served
 from service.spectral.density import frobenius_cosines
-from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit, bootstrap, fit
-from service.spectral.maps import DEFAULT_EPS, CalibrationMap, Identity, ServedSpectrum
+from service.spectral.fit import Bootstrap, CrossValidation, DepolarizedFit, TemperatureFit
+from service.spectral.maps import DEFAULT_EPS, CalibrationMap, Identity
+from service.spectral.risk import risks
 
 Floats = NDArray[np.float64]
-METHODS: tuple[Method, ...] = ("temperature", "depolarized")
-RESAMPLES = 200
 # Beyond this many prompts the table of all Frobenius cosines (8 bytes a pair) is not kept.
 MAX_COSINES = 4000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Served:
-    """The test prompts as one map serves them: lambda_max, entropy (n,)."""
-
-    name: str
-    map: CalibrationMap
-    spectra: Sequence[ServedSpectrum]
-    lambda_max: Floats
-    entropy: Floats
-
-
 def serve(name: str, map_: CalibrationMap, split: Split) -> Served:
     """Return what a map serves on a split."""
-    served = [map_.serve(one.eigenvalues, one.dimension) for one in split.spectra]
-    largest = np.clip([s.lambda_max for s in served], 0.0, 1.0)
-    return Served(name, map_, served, largest, np.array([s.entropy for s in served]))
+    spectra = [map_.serve(one.eigenvalues, one.dimension) for one in split.spectra]
+    return served(name, spectra, risks(map_, split.dev))
 
 
 class Bench:
-    """Two splits and everything derived from them once.
+    """Maps fitted on `dev` and judged on `test`; what is derived from the two is made once, when asked for.
 
     deep: the material whose answers show how the estimator converges; may be one with more answers.
     """
@@ -48,22 +48,26 @@ class Bench:
     def __init__(self, dev: Split, test: Split, *, seed: int = 0, eps: float = DEFAULT_EPS) -> None:
         self.dev, self.test, self.seed, self.eps = dev, test, seed, eps
         self.deep: Material = test.material
+        self._algorithm1: dict[tuple[str, Setting], Algorithm1Reading] = {}
 
-    def rng(self, stream: int) -> np.random.Generator:
+    def rng(self, stream: Stream) -> np.random.Generator:
         """Return the random numbers of one experiment, the same whichever others run."""
-        return np.random.default_rng([self.seed, stream])
+        return fitting.rng(self.seed, stream)
 
     @cached_property
     def fits(self) -> Mapping[Method, TemperatureFit | DepolarizedFit]:
         """Both maps, fitted on dev."""
-        return {method: fit(self.dev.dev, method, eps=self.eps) for method in METHODS}
+        return fitting.fits(self.dev.dev, self.eps)
 
     @cached_property
     def bootstraps(self) -> Mapping[Method, Bootstrap]:
         """Their uncertainty over the prompts of dev."""
-        return {
-            m: bootstrap(self.dev.dev, m, rng=self.rng(1), resamples=RESAMPLES, eps=self.eps) for m in METHODS
-        }
+        return fitting.bootstraps(self.dev.dev, self.seed, self.eps)
+
+    @cached_property
+    def held_out(self) -> CrossValidation:
+        """Out-of-fold risks and maps on dev of raw scores and both methods."""
+        return fitting.held_out(self.dev.dev, self.seed, self.eps)
 
     @cached_property
     def maps(self) -> Mapping[str, CalibrationMap]:
@@ -79,3 +83,73 @@ class Bench:
     def cosines(self) -> Floats | None:
         """Frobenius cosines (n, n) of the test prompts; None where there are too many to keep."""
         return frobenius_cosines(self.test.stack) if len(self.test) <= MAX_COSINES else None
+
+    @cached_property
+    def projection(self) -> Mapping[str, ProjectionReading]:
+        """The projection diagram of each map, with its null."""
+        return {
+            name: read_projection(one, self.test, self.rng(Stream.PROJECTION))
+            for name, one in self.served.items()
+        }
+
+    @cached_property
+    def correctness(self) -> Mapping[str, CorrectnessReading]:
+        """The correctness diagram of each map, with its band."""
+        return {
+            name: read_correctness(one, self.test, self.rng(Stream.CORRECTNESS))
+            for name, one in self.served.items()
+        }
+
+    def algorithm1(self, name: str, setting: Setting = STANDARD) -> Algorithm1Reading:
+        """Return Algorithm 1 of a map.
+
+        Only the standard setting is read alone: the first other one brings all, which share null worlds.
+        """
+        if (name, setting) not in self._algorithm1:
+            self._read(name, (STANDARD,) if setting == STANDARD else (NAIVE, STANDARD, *GRID))
+        return self._algorithm1[name, setting]
+
+    def _read(self, name: str, settings: Sequence[Setting]) -> None:
+        # One setting needs the pairs within its bins only: the table of all would be more work, and memory.
+        cosines = None if len(settings) == 1 else self.cosines
+        found = read_algorithm1(
+            self.served[name], self.test, settings, self.rng(Stream.ALGORITHM1), cosines=cosines
+        )
+        self._algorithm1.update({(name, setting): one for setting, one in found.items()})
+
+
+class HeldOut(Bench):
+    """One file alone: each of its prompts is judged as served by the map of the fold that held it out.
+
+    fitted: on the full rows of the file. Its names of maps are those of `Fitted.held_out`, "active" included.
+    """
+
+    def __init__(self, rows: Split, fitted: Fitted, *, seed: int = 0, eps: float = DEFAULT_EPS) -> None:
+        super().__init__(rows, rows, seed=seed, eps=eps)
+        self._fitted = fitted
+
+    @cached_property
+    def fits(self) -> Mapping[Method, TemperatureFit | DepolarizedFit]:
+        """Both maps, as fitted."""
+        return self._fitted.fits
+
+    @cached_property
+    def bootstraps(self) -> Mapping[Method, Bootstrap]:
+        """Their uncertainty, as found with the fit."""
+        return self._fitted.bootstraps
+
+    @cached_property
+    def held_out(self) -> CrossValidation:
+        """Out-of-fold risks and maps, those of the active calibration included."""
+        return self._fitted.held_out
+
+    @cached_property
+    def served(self) -> Mapping[str, Served]:
+        """What each map serves on the prompts that its fold held out."""
+        return {name: self._served(name) for name in self.held_out.maps}
+
+    def _served(self, name: str) -> Served:
+        maps, fold = self.held_out.maps[name], self.held_out.fold
+        pairs = zip(fold, self.test.spectra, strict=True)
+        spectra = [maps[k].serve(one.eigenvalues, one.dimension) for k, one in pairs]
+        return served(name, spectra, self.held_out.risks[name])

@@ -5,9 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.study.report_model import PlainWarning
+from service.domain.calibrating.decision import deciding, not_better
+from service.domain.jobs.model import FEW_ROWS
+from service.domain.study.report_model import DataPart, Decision, PlainWarning
+from service.spectral.fit import DepolarizedFit, TemperatureFit
 
 FEW_OF_A_KIND = 20
+MANY = 0.05  # share of truncated or empty answers that is worth a warning
+CONVERGED = 1e-4
 # Two tests per pair of files: at this level one pair in fifty that is alike is called different.
 DIFFERENT = 0.01
 
@@ -67,3 +72,46 @@ def _welch(dev: Floats, test: Floats) -> float:
     if min(dev.size, test.size) < 2 or np.ptp(dev) == 0 == np.ptp(test):
         return 1.0
     return float(ttest_ind(dev, test, equal_var=False).pvalue)
+
+
+def about_data(data: DataPart, right: Bools) -> Iterator[PlainWarning]:
+    """Yield warnings of few, short or useless rows, of labels (n,) of one kind, of answers cut or empty."""
+    full, usable = data["rows_full"], data["usable"]
+    if full < FEW_ROWS:
+        yield caution("few_rows", f"Only {full} rows: intervals are wide. Use at least {FEW_ROWS}.")
+    if usable > full:
+        fewer = f"have fewer than {data['num_samples']} answers"
+        text = f"{usable - full} rows {fewer}: left out of the headline fit."
+        yield caution("short_rows", text)
+    if data["rows"] > usable:
+        text = f"{data['rows'] - usable} rows have no reference or fewer than two answers: left out."
+        yield caution("unusable_rows", text)
+    if right.all() or not right.any():
+        which = "right" if right.all() else "wrong"
+        yield caution("one_class", f"All answers are {which}: AUROC cannot be computed.")
+    yield from few_of_a_kind(right)
+    if data["truncated"] > MANY:
+        yield caution("truncated", f"{data['truncated']:.0%} of the answers were cut by max_tokens.")
+    if data["empty"] > MANY:
+        yield caution("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
+
+
+def about_fit(found: TemperatureFit | DepolarizedFit) -> Iterator[PlainWarning]:
+    """Yield warnings of parameters on a bound, or of a search that has not converged."""
+    for name in found.at_bound:
+        text = f"The best {name} sits on the bound of the search: the data do not pin it down."
+        yield caution("at_bound", text)
+    if not found.at_bound and found.stationarity_gap > CONVERGED:
+        text = f"The search stopped {found.stationarity_gap:.1e} from a stationary point."
+        yield caution("not_converged", text)
+
+
+def about_gain(decision: Decision) -> Iterator[PlainWarning]:
+    """Yield a warning where held-out rows show no gain, or one that may be chance."""
+    rival = "the active calibration" if decision["against"] else "raw scores"
+    figures = deciding(decision["difference"], decision["brier_difference"], decision["against"])
+    if worse := not_better(figures):
+        text = f"On held-out prompts it is not better than {rival} ({' and '.join(worse)})."
+        yield caution("not_better", text)
+    elif any(gap["high"] is not None and gap["high"] >= 0 for gap in figures.values()):
+        yield caution("gain_unsure", f"Its gain over {rival} may be chance: the interval reaches 0.")

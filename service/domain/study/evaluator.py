@@ -16,12 +16,10 @@ from service.domain.jobs.store import ClaimedJob, JobStore, StoredRow
 from service.domain.models import Fingerprint
 from service.domain.ports import Embedder
 from service.domain.study.bench import Bench
+from service.domain.study.experiments.baselines import drawn
 from service.domain.study.experiments.sampling_temperature import not_drawn
-from service.domain.study.likelihoods import drawn
-from service.domain.study.model import Results
-from service.domain.study.provenance import AnswersPart, DataFile, Provenance, provenance
-from service.domain.study.results import FileFacts, make_results
-from service.domain.study.running import Inputs
+from service.domain.study.model import AnswersPart, DataFile, Provenance, Results, provenance
+from service.domain.study.results import FileFacts, Inputs, make_results
 from service.domain.study.split import make_split
 
 logger = logging.getLogger(__name__)

@@ -147,6 +147,9 @@ class ServedRow(TypedDict):
     singletons: NotRequired[int]
 
 
+Asked = Literal["if_better", "always", "never"]
+
+
 class Decision(TypedDict):
     """Whether the calibration was activated, and why.
 
@@ -156,7 +159,7 @@ class Decision(TypedDict):
     difference: cross-validated risk minus that of `against` on the same rows, in nats; below 0: better.
     """
 
-    asked: Literal["if_better", "always", "never"]
+    asked: Asked
     activated: bool
     against: str | None
     brier_difference: NotRequired[Estimate]

@@ -1,36 +1,41 @@
-"""The report of a fit in its final shape, the decision to activate, and warnings in plain words."""
+"""The report of a fit: a selection of the study's experiments on its own rows, each held out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from service.domain.calibrating.fitting import Fitted, mean_difference
-from service.domain.calibrating.labels import Labels, label
+from service.domain.calibrating.decision import decide
+from service.domain.calibrating.fitting import Fitted
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration, Method
-from service.domain.jobs.model import FEW_ROWS, CalibrateOptions
-from service.domain.study.cautions import few_of_a_kind
-from service.domain.study.evidence import estimate, evidence
+from service.domain.jobs.model import CalibrateOptions
+from service.domain.study.bench import Bench, HeldOut
+from service.domain.study.cautions import about_data, about_fit, about_gain
+from service.domain.study.experiments.checks import convergence
+from service.domain.study.experiments.correctness import rejection
+from service.domain.study.experiments.reliability import algorithm1_diagram, correctness, projection
+from service.domain.study.experiments.risk_curves import temperature
+from service.domain.study.experiments.side_by_side import side_by_side
+from service.domain.study.model import Experiment, TableRow, estimate
 from service.domain.study.report_model import (
+    Bin,
     CalibrationPart,
+    Curves,
     DataPart,
-    Decision,
     Estimate,
     FitPart,
     ParametersAt,
-    PlainWarning,
+    RejectionCurve,
     Report,
+    SamplesAt,
+    TemperatureCurve,
 )
+from service.domain.study.split import Labels, make_split
 from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit
 
-MANY = 0.05  # share of truncated or empty answers that is worth a warning
-CONVERGED = 1e-4
-_FEWER = (
-    "Not activated because it serves fewer answers than the active calibration: requests for more would be "
-    "served raw."
-)
+Shape = TypeVar("Shape")  # of a row as a report has it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,63 +52,78 @@ class FinishedFit:
 
 def make_report(outcome: FinishedFit) -> Report:
     """Return the report. Blocking: seconds."""
-    labels = label(outcome.material)
-    found = evidence(outcome.material, outcome.fitted, labels, outcome.options.seed)
-    decision = decide(outcome, found.squared_gaps)
+    rows = make_split(outcome.material, outcome.fitted.dev)
+    bench = HeldOut(rows, outcome.fitted, seed=outcome.options.seed, eps=outcome.calibration.eps)
+    data, calibration = _data(outcome, rows.labels), outcome.calibration
+    decision = decide(calibration, outcome.active, outcome.options.activate, bench)
     return {
         "version": 1,
-        "calibration": _calibration(outcome.calibration),
-        "data": _data(outcome, labels),
+        "calibration": _calibration(calibration),
+        "data": data,
         "fits": {method: _fit(outcome.fitted, method) for method in outcome.fitted.fits},
-        "parameters": _parameters(outcome.calibration),
-        "served": found.served,
+        "parameters": _parameters(calibration),
+        "served": side_by_side(bench),
         "decision": decision,
-        "curves": found.curves,
-        "warnings": list(_warnings(outcome, labels, decision)),
+        "curves": curves(bench),
+        "warnings": [
+            *about_data(data, rows.labels.right),
+            *about_fit(outcome.fitted.fits[calibration.method]),
+            *about_gain(decision),
+        ],
     }
 
 
-def decide(outcome: FinishedFit, squared_gaps: Mapping[str, NDArray[np.float64]]) -> Decision:
-    """Return whether to activate, by held-out rows: against what is active now, or raw scores.
-
-    squared_gaps: of `Evidence`. Against an active calibration the cross-validated risk decides. Raw scores
-    must be beaten in projection Brier, too: their risk is finite only by the eps that they are charged.
-    """
-    rival, method, seed = (
-        "active" if outcome.active else "raw",
-        outcome.calibration.method,
-        outcome.options.seed,
-    )
-    risks = outcome.fitted.held_out.risks
-    risk = estimate(*mean_difference(risks[method], risks[rival], seed))
-    brier = estimate(*mean_difference(squared_gaps[method], squared_gaps[rival], seed))
-    worse = _not_better(risk, brier, outcome.active)
-    fewer = outcome.active is not None and outcome.calibration.num_samples < outcome.active.num_samples
-    asked = outcome.options.activate
+def curves(bench: Bench) -> Curves:
+    """Return the tables of those experiments that a report draws, in its own shape."""
     return {
-        "asked": asked,
-        "activated": asked == "always" or (asked == "if_better" and not worse and not fewer),
-        "against": outcome.active.id if outcome.active else None,
-        "brier_difference": brier,
-        "difference": risk,
-        "reason": _FEWER if fewer and asked == "if_better" else _reason(asked, worse, outcome.active),
+        "temperature": _temperature(temperature(bench)),
+        "projection": _bins(projection(bench), bench.served),
+        "algorithm1": _bins(algorithm1_diagram(bench), bench.served),
+        "correctness": _bins(correctness(bench), bench.served),
+        "rejection": _rejection(rejection(bench), bench.served),
+        "samples": [_of_shape(SamplesAt, row) for row in convergence(bench)["points"]],
     }
 
 
-def _not_better(risk: Estimate, brier: Estimate, active: Calibration | None) -> list[str]:
-    """Return the held-out figures in which it is not below its rival."""
-    figures = {"risk": risk} if active else {"projection Brier": brier, "risk": risk}
-    return [name for name, gap in figures.items() if gap["value"] is None or gap["value"] >= 0]
+def _number(row: TableRow, name: str) -> float:
+    """Return a figure of an experiment that is known wherever the experiment ran."""
+    value = row[name]
+    assert isinstance(value, float | int), name
+    return value
 
 
-def _reason(asked: str, worse: list[str], active: Calibration | None) -> str:
-    rival = "the active calibration" if active else "raw scores"
-    if asked != "if_better":
-        return f"{'Activated' if asked == 'always' else 'Not activated'} as asked."
-    if worse:
-        return f"Not activated: on held-out prompts it is not better than {rival} ({' and '.join(worse)})."
-    alone = "" if active else "none was active for this set-up, and "
-    return f"Activated: {alone}on held-out prompts it is better than {rival}."
+def _column(rows: Iterable[TableRow], name: str) -> list[float]:
+    return [_number(row, name) for row in rows]
+
+
+def _temperature(experiment: Experiment) -> TemperatureCurve:
+    rows = experiment["points"]
+    return {
+        "temperatures": _column(rows, "temperature"),
+        "risk": _column(rows, "dev_risk"),
+        "entropy": _column(rows, "dev_entropy"),
+        "optimum": _number(experiment["headline"], "temperature"),
+    }
+
+
+def _bins(experiment: Experiment, maps: Iterable[str]) -> dict[str, list[Bin]]:
+    """Return by map the bins that have a target; none of a map where the experiment did not run."""
+    known = [row for row in experiment["points"] if row["observed"] is not None]
+    return {name: [_of_shape(Bin, row) for row in known if row["map"] == name] for name in maps}
+
+
+def _of_shape(shape: type[Shape], row: TableRow) -> Shape:
+    """Return the columns of a row that the report has, under their names."""
+    return cast("Shape", {name: row[name] for name in shape.__annotations__})
+
+
+def _rejection(experiment: Experiment, maps: Iterable[str]) -> list[RejectionCurve]:
+    rows = [row for row in experiment["points"] if row["score"] == "lambda_max"]
+    by_map = {name: [row for row in rows if row["map"] == name] for name in maps}
+    return [
+        {"map": name, "rejected": _column(mine, "rejected"), "accuracy": _column(mine, "accuracy")}
+        for name, mine in by_map.items()
+    ]
 
 
 def _calibration(calibration: Calibration) -> CalibrationPart:
@@ -170,60 +190,3 @@ def _depolarization(found: TemperatureFit | DepolarizedFit, spread: Bootstrap) -
     if isinstance(found, TemperatureFit) or spread.depolarization is None:
         return None
     return estimate(found.map.depolarization, spread.depolarization.low, spread.depolarization.high)
-
-
-def _warnings(outcome: FinishedFit, labels: Labels, decision: Decision) -> Iterator[PlainWarning]:
-    yield from _about_data(outcome, labels)
-    yield from _about_fit(outcome, decision)
-
-
-def _about_data(outcome: FinishedFit, labels: Labels) -> Iterator[PlainWarning]:
-    data, m = _data(outcome, labels), outcome.material.num_samples
-    if data["rows_full"] < FEW_ROWS:
-        yield _warning(
-            "few_rows", f"Only {data['rows_full']} rows: intervals are wide. Use at least {FEW_ROWS}."
-        )
-    if data["usable"] > data["rows_full"]:
-        short = data["usable"] - data["rows_full"]
-        yield _warning(
-            "short_rows", f"{short} rows have fewer than {m} answers: left out of the headline fit."
-        )
-    if data["rows"] > data["usable"]:
-        left = data["rows"] - data["usable"]
-        yield _warning("unusable_rows", f"{left} rows have no reference or fewer than two answers: left out.")
-    if labels.right.all() or not labels.right.any():
-        which = "right" if labels.right.all() else "wrong"
-        yield _warning("one_class", f"All answers are {which}: AUROC cannot be computed.")
-    yield from few_of_a_kind(labels.right)
-    if data["truncated"] > MANY:
-        yield _warning("truncated", f"{data['truncated']:.0%} of the answers were cut by max_tokens.")
-    if data["empty"] > MANY:
-        yield _warning("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
-
-
-def _about_fit(outcome: FinishedFit, decision: Decision) -> Iterator[PlainWarning]:
-    found = outcome.fitted.fits[outcome.calibration.method]
-    for name in found.at_bound:
-        text = f"The best {name} sits on the bound of the search: the data do not pin it down."
-        yield _warning("at_bound", text)
-    if not found.at_bound and found.stationarity_gap > CONVERGED:
-        yield _warning(
-            "not_converged", f"The search stopped {found.stationarity_gap:.1e} from a stationary point."
-        )
-    yield from _about_gain(outcome, decision)
-
-
-def _about_gain(outcome: FinishedFit, decision: Decision) -> Iterator[PlainWarning]:
-    rival = "the active calibration" if outcome.active else "raw scores"
-    risk, brier = decision["difference"], decision["brier_difference"]
-    if worse := _not_better(risk, brier, outcome.active):
-        text = f"On held-out prompts it is not better than {rival} ({' and '.join(worse)})."
-        yield _warning("not_better", text)
-    elif any(
-        gap["high"] is not None and gap["high"] >= 0 for gap in ([risk] if outcome.active else [brier, risk])
-    ):
-        yield _warning("gain_unsure", f"Its gain over {rival} may be chance: the interval reaches 0.")
-
-
-def _warning(code: str, text: str) -> PlainWarning:
-    return {"code": code, "text": text}

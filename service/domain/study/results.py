@@ -1,6 +1,6 @@
-"""Results in their final shape: what was evaluated, every experiment, and what to know first."""
+"""An evaluation: every experiment in order, in the shape of its results, and what to know first."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,13 +8,41 @@ import numpy as np
 from service.domain.jobs.model import FEW_ROWS
 from service.domain.study.bench import Bench
 from service.domain.study.cautions import few_of_a_kind, files_differ
-from service.domain.study.experiments.meanings import BY_EMBEDDING
-from service.domain.study.model import Experiment, Results
-from service.domain.study.provenance import Provenance
+from service.domain.study.experiments.algorithm1 import sensitivity, similarity
+from service.domain.study.experiments.baselines import Likelihoods, baselines
+from service.domain.study.experiments.checks import constant, convergence
+from service.domain.study.experiments.comparison import comparison
+from service.domain.study.experiments.correctness import auroc, rejection
+from service.domain.study.experiments.meanings import BY_EMBEDDING, Meanings, by_embedding
+from service.domain.study.experiments.reliability import algorithm1_diagram, correctness, naive, projection
+from service.domain.study.experiments.risk_curves import cominimised, depolarized, temperature
+from service.domain.study.experiments.side_by_side import embedders
+from service.domain.study.model import Experiment, Provenance, Results
 from service.domain.study.report_model import PlainWarning
-from service.domain.study.running import Inputs, OnExperiment, run_all
 from service.domain.study.split import describe
 from service.domain.study.verdict import verdict
+
+Step = Callable[[], Experiment]
+OnExperiment = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """benches: by embedder, the first is the one that all experiments use.
+
+    meanings: None: by the first embedder. likelihoods: None: none recorded. sampling_temperature: that
+    baseline as it came out, or why it did not run (it needs a model to draw from).
+    """
+
+    benches: Mapping[str, Bench]
+    meanings: Meanings | None
+    likelihoods: Likelihoods | None
+    sampling_temperature: Experiment
+
+    @property
+    def first(self) -> Bench:
+        """Return the bench of the first embedder."""
+        return next(iter(self.benches.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +97,43 @@ def _warnings(bench: Bench, experiments: Sequence[Experiment]) -> list[str]:
     found += [f"The fit of {name} sits on a bound: {bound}." for name, bound in at_bound.items() if bound]
     left_out = [e["title"] for e in experiments if not e["ran"]]
     return found + ([f"Not run: {', '.join(left_out)}. The reasons stand below."] if left_out else [])
+
+
+def run_all(inputs: Inputs, progress: OnExperiment | None = None) -> list[Experiment]:
+    """Return every experiment. `progress` is told (done, all, what comes). Blocking: seconds to minutes."""
+    bench = inputs.first
+    found: list[Experiment] = []
+    steps = _steps(bench, inputs)
+    for number, (what, step) in enumerate(steps):
+        if progress is not None:
+            progress(number, len(steps), what)
+        found.append(step())
+    if progress is not None:
+        progress(len(steps), len(steps), "done")
+    return found
+
+
+def _steps(bench: Bench, inputs: Inputs) -> Sequence[tuple[str, Step]]:
+    return [
+        ("estimator convergence", lambda: convergence(bench)),
+        ("constant predictor", lambda: constant(bench)),
+        ("fit of the temperature", lambda: temperature(bench)),
+        ("fit of the depolarised map", lambda: depolarized(bench)),
+        ("projection reliability", lambda: projection(bench)),
+        ("naive diagram, and Algorithm 1 in all settings", lambda: naive(bench)),
+        ("Algorithm 1", lambda: algorithm1_diagram(bench)),
+        ("sensitivity of Algorithm 1", lambda: sensitivity(bench)),
+        ("similarity within clusters", lambda: similarity(bench)),
+        ("co-minimised measures", lambda: cominimised(bench)),
+        ("correctness", lambda: correctness(bench)),
+        ("AUROC", lambda: auroc(bench)),
+        ("accuracy and rejection", lambda: rejection(bench)),
+        ("baselines", lambda: baselines(bench, _meanings(bench, inputs), inputs.likelihoods)),
+        ("differences between maps", lambda: comparison(bench)),
+        ("embedders", lambda: embedders(inputs.benches)),
+        ("sampling temperature", lambda: inputs.sampling_temperature),
+    ]
+
+
+def _meanings(bench: Bench, inputs: Inputs) -> Meanings:
+    return inputs.meanings or by_embedding(bench.test)

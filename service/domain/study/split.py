@@ -1,20 +1,31 @@
-"""One file of an evaluation as arrays, prepared once for all experiments."""
+"""A file as arrays, prepared once for all experiments: spectra, targets, who is right, what a map serves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.calibrating.labels import Labels, label
 from service.domain.calibrating.material import Material
 from service.domain.study.model import SplitPart
 from service.spectral.batch import Answers, dev_set
 from service.spectral.density import DensityStack
 from service.spectral.gram import Spectrum, spectrum
+from service.spectral.maps import ServedSpectrum
 from service.spectral.risk import DevSet
+from service.spectral.text_scores import correct
 
 Floats = NDArray[np.float64]
+TIE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """right: (n,) bool of the full rows. source: who said so."""
+
+    right: NDArray[np.bool_]
+    source: Literal["data", "rouge_l", "mixed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,11 +51,11 @@ class Split:
         return len(self.answers)
 
 
-def make_split(material: Material) -> Split:
-    """Return the split of the full rows. Blocking: seconds for thousands of prompts."""
+def make_split(material: Material, dev: DevSet | None = None) -> Split:
+    """Return the split of the full rows. dev: of them, where it is known. Blocking: seconds for thousands."""
     chosen = [material.answers[i] for i in material.full]
     counts = [np.bincount(a.index, minlength=len(a.vectors)) for a in chosen]
-    dev = dev_set(chosen, material.dimension)
+    dev = dev or dev_set(chosen, material.dimension)
     pairs = zip(chosen, counts, strict=True)
     return Split(
         material,
@@ -61,7 +72,7 @@ def make_split(material: Material) -> Split:
 
 
 def describe(split: Split, num_rows: int, answers_in_file: int) -> SplitPart:
-    """Return what a report says of the file; answers_in_file: per prompt, before they were cut to m."""
+    """Return what an evaluation says of the file; answers_in_file: per prompt, before they were cut to m."""
     return {
         "rows": num_rows,
         "used": len(split),
@@ -70,3 +81,49 @@ def describe(split: Split, num_rows: int, answers_in_file: int) -> SplitPart:
         "correct_from": split.labels.source,
         "accuracy": float(split.labels.right.mean()),
     }
+
+
+def dominant(answers: Answers, texts: Sequence[str]) -> str:
+    """Return the answer that a score would give: the largest projection on u_1, ties to the most frequent."""
+    counts = np.bincount(answers.index, minlength=len(answers.vectors))
+    squared = np.square(spectrum(answers.vectors, counts).projections[:, 0])
+    tied = np.flatnonzero(squared >= squared.max() - TIE)
+    return texts[int(tied[np.argmax(counts[tied])])]
+
+
+def label(material: Material) -> Labels:
+    """Return right or wrong for each full row: as given, else its `answer` or dominant one by ROUGE-L."""
+    given = [material.rows[i].row.correct for i in material.full]
+    right = [_right(material, int(i)) for i in material.full]
+    known = sum(one is not None for one in given)
+    source: Literal["data", "rouge_l", "mixed"] = "mixed"
+    if known in (0, len(given)):
+        source = "data" if known else "rouge_l"
+    return Labels(np.array(right), source)
+
+
+def _right(material: Material, position: int) -> bool:
+    row = material.rows[position].row
+    if row.correct is not None:
+        return row.correct
+    said = row.answer
+    if said is None:
+        said = dominant(material.answers[position], material.texts[position])
+    return correct(said, row.references)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """The n prompts of a split as a map serves them. lambda_max, entropy (nats), risks (nats): (n,)."""
+
+    name: str
+    spectra: Sequence[ServedSpectrum]
+    lambda_max: Floats
+    entropy: Floats
+    risks: Floats
+
+
+def served(name: str, spectra: Sequence[ServedSpectrum], risks: Floats) -> Served:
+    """Return what is served, and what it costs on the references."""
+    largest = np.clip([one.lambda_max for one in spectra], 0.0, 1.0)
+    return Served(name, spectra, largest, np.array([one.entropy for one in spectra]), risks)

@@ -1,12 +1,13 @@
 """Forest plots of an evaluation: figures with their intervals, one line each."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from service.domain.study.model import MAPS as MAP_NAMES
 from service.domain.study.model import Experiment, TableRow
+from service.report.diagrams import NULL_A, NULL_B, column, null_bar
 from service.report.drawing import GREY, LOOKS, Plot, draw
-from service.report.evaluation.curves import column
 from service.report.words import MAPS, number
 
 if TYPE_CHECKING:
@@ -105,50 +106,70 @@ def _pair(row: TableRow) -> str:
     return f"{MAPS[str(row['second'])]} − {MAPS[str(row['first'])]}"
 
 
+# Panel: its title, the figure's column, and the columns of its bars: by colour, those of its nulls.
+EMBEDDERS = {
+    "projection_ece": ("projection ECE, and where calibrated scores read", {"projection_band": NULL_A}),
+    "algorithm1_ece": (
+        "eigenvalue ECE, and both of its nulls",
+        {"algorithm1_band": NULL_A, "algorithm1_rescaled": NULL_B},
+    ),
+    "auroc": ("AUROC of λmax, 95 % interval", {}),
+}
+
+
 def embedders(experiment: Experiment) -> str:
-    """Return projection ECE, eigenvalue ECE and AUROC by embedder and map."""
+    """Return both ECEs with their nulls, and AUROC with its interval, by embedder and map."""
     rows = experiment["points"]
-    panels = {
-        "projection_ece": "projection ECE",
-        "algorithm1_ece": "eigenvalue ECE",
-        "auroc": "AUROC of λmax",
-    }
     names = list(dict.fromkeys(str(row["embedder"]) for row in rows))
-    told = "; ".join(f"{r['embedder']}, {r['map']}: {number(_value(r))}" for r in rows)
-    plot = Plot(
-        "evaluation-embedders",
-        experiment["title"],
-        f"Projection ECE. {told}.",
-        (WIDTH, 0.6 + len(panels) * (0.6 + 0.3 * len(names))),
-    )
+    size = (WIDTH, 0.6 + len(EMBEDDERS) * (0.7 + 0.55 * len(names)))
+    plot = Plot("evaluation-embedders", experiment["title"], _embedders_told(rows), size)
 
     def paint(drawn: "Figure") -> None:
-        all_axes = drawn.subplots(len(panels), 1)
-        for axes, (key, title) in zip(all_axes, panels.items(), strict=True):
+        all_axes = drawn.subplots(len(EMBEDDERS), 1)
+        for axes, (key, (title, nulls)) in zip(all_axes, EMBEDDERS.items(), strict=True):
             for row in rows:
-                look, value = LOOKS[str(row["map"])], row[key]
-                if isinstance(value, float):
-                    place = names.index(str(row["embedder"]))
-                    axes.plot(value, place, color=look.colour, marker=look.marker, linestyle="none")
+                _figure_of_map(axes, row, key, nulls, names.index(str(row["embedder"])))
             axes.set_yticks(range(len(names)), names)
             axes.set(ylim=(len(names) - 0.5, -0.5), xlabel=title)
             _from_nothing(axes, key)
+        shown = {str(row["map"]): LOOKS[str(row["map"])] for row in rows}
         handles = [
             all_axes[0].plot([], [], color=k.colour, marker=k.marker, linestyle="none", label=MAPS[n])[0]
-            for n, k in LOOKS.items()
-            if n != "active"
+            for n, k in shown.items()
         ]
         drawn.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False, fontsize=9)
 
     return draw(plot, paint)
 
 
+def _figure_of_map(axes: "Axes", row: TableRow, key: str, nulls: Mapping[str, str], line: int) -> None:
+    """Draw a figure above the bars of its nulls, or with its interval; maps below one another."""
+    look, place = LOOKS[str(row["map"])], line + 0.28 * (MAP_NAMES.index(str(row["map"])) - 1)
+    height = 0.22 / max(len(nulls), 1)
+    for number_of, (null, colour) in enumerate(nulls.items()):
+        [low], [high] = column([row], f"{null}_low"), column([row], f"{null}_high")
+        null_bar(axes, place + height * (number_of + 0.5) - 0.11, low, high, colour, height)
+    ends = [*column([row], f"{key}_low"), *column([row], f"{key}_high")]
+    axes.plot(ends, [place, place], color=look.colour, linewidth=1.6)
+    axes.plot(column([row], key), place, color=look.colour, marker=look.marker, linestyle="none")
+
+
+def _embedders_told(rows: Sequence[TableRow]) -> str:
+    told = zip(
+        rows,
+        column(rows, "projection_ece"),
+        column(rows, "projection_band_low"),
+        column(rows, "projection_band_high"),
+        strict=True,
+    )
+    said = (
+        f"{r['embedder']}, {r['map']}: {number(x)} (if calibrated {number(low)} to {number(high)})"
+        for r, x, low, high in told
+    )
+    return f"Projection ECE. {'; '.join(said)}."
+
+
 def _from_nothing(axes: "Axes", key: str) -> None:
     """Show the axis from what a worthless AUROC, or a perfect ECE, would be."""
     low, high = axes.get_xlim()
     axes.set_xlim(min(0.5, low) if key == "auroc" else 0, high)
-
-
-def _value(row: TableRow) -> float | None:
-    value = row["projection_ece"]
-    return float(value) if isinstance(value, int | float) else None

@@ -5,10 +5,9 @@ from typing import Any
 
 from service.domain.study.model import Experiment, Results
 from service.report.evaluation import curves, forests, panels
-from service.report.evaluation.origin import origin_rows
-from service.report.evaluation.tables import csv_text, table
+from service.report.evaluation.tables import csv_text, origin_rows, table
 from service.report.evaluation.words import READ, sentence
-from service.report.page import TEMPLATES, environment
+from service.report.pages import page
 from service.report.words import LABELLED, typeset
 
 PANELS: dict[str, Callable[[Experiment, str | None], str]] = {
@@ -59,7 +58,6 @@ def render_evaluation(results: Results, figures: Mapping[str, str] | None = None
     """
     context = {
         **results,
-        "style": (TEMPLATES / "style.css").read_text(encoding="utf-8"),
         "verdict": [typeset(one) for one in results.get("verdict", [])],
         "to_know": _to_know(results),
         "origin": list(origin_rows(results["provenance"])) if "provenance" in results else [],
@@ -67,7 +65,7 @@ def render_evaluation(results: Results, figures: Mapping[str, str] | None = None
         "widths": {name: _width(make) for name, make in FIGURES.items()},
         "labelled": {name: LABELLED[results[name]["correct_from"]] for name in ("dev", "test")},
     }
-    return environment().get_template("evaluation.html").render(context)
+    return page("evaluation.html", context)
 
 
 def _to_know(results: Results) -> list[str]:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.domain.study.model import Experiment, TableRow
-from service.report.drawing import GREY, LIGHT, LOOKS, Plot, draw
-from service.report.evaluation.curves import column, figure
+from service.report import diagrams
+from service.report.diagrams import NULL_A, NULL_B, TICKS, column, null_bar
+from service.report.drawing import GREY, LOOKS, Plot, draw
+from service.report.evaluation.curves import figure
 from service.report.words import MAPS, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TICKS = ([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])
 FOUND = {
     "projection_reliability": "share of the reference",
     "correctness_diagram": "share of right answers",
@@ -55,29 +56,15 @@ def _panels(
 
 def reliability(experiment: Experiment, only: str | None = None) -> str:
     """Return predicted against observed by map, with the band of its null; of Algorithm 1 with both."""
-    found = FOUND.get(experiment["name"], "target of the clusters")
+    name = experiment["name"]
 
-    def paint(axes: "Axes", name: str, rows: list[TableRow]) -> None:
-        look, x = LOOKS[name], column(rows, "predicted")
-        axes.fill_between(x, column(rows, "band_low"), column(rows, "band_high"), color=LIGHT, linewidth=0)
-        _second_null(axes, x, rows)
-        axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
-        y = column(rows, "observed")
-        axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, clip_on=False)
-        axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", xlabel="λmax served, mean of bin")
-        axes.set_xticks(*TICKS)
-        axes.set_yticks(*TICKS)
-        axes.set_title(f"{MAPS[name]}\n", loc="left")
-        ece = f"ECE {number(figure(experiment, f'{name}_ece'))}"
-        axes.text(0, 1.03, ece, transform=axes.transAxes, fontsize=9.5)
+    def paint(axes: "Axes", map_name: str, rows: list[TableRow]) -> None:
+        ece = f"ECE {number(figure(experiment, f'{map_name}_ece'))}"
+        on_it = name == "projection_reliability"
+        diagrams.reliability(axes, map_name, rows, ece, calibrated_lie_on_it=on_it)
 
+    found = FOUND.get(name, "target of the clusters")
     return _panels(experiment, _eces(experiment), 3.3 if only else 3.75, paint, found, only)
-
-
-def _second_null(axes: "Axes", x: list[float], rows: list[TableRow]) -> None:
-    """Draw the ends of the band of real references, rescaled, as dashed lines."""
-    for end in ("rescaled_low", "rescaled_high"):
-        axes.plot(x, column(rows, end), color=GREY, linewidth=1.1, linestyle=(0, (4, 2)))
 
 
 def _eces(experiment: Experiment) -> str:
@@ -103,8 +90,8 @@ def sensitivity(experiment: Experiment, only: str | None = None) -> str:
 
     def paint(axes: "Axes", name: str, rows: list[TableRow]) -> None:
         look, places = LOOKS[name], range(len(rows))
-        _null_bars(axes, [place - 0.16 for place in places], rows, "band", "#c9c9c9")
-        _null_bars(axes, [place + 0.16 for place in places], rows, "rescaled", "#8c8c8c")
+        _null_bars(axes, [place - 0.16 for place in places], rows, "band", NULL_A)
+        _null_bars(axes, [place + 0.16 for place in places], rows, "rescaled", NULL_B)
         axes.plot(column(rows, "ece"), places, color=look.colour, marker=look.marker, linestyle="none")
         axes.set_yticks(places, [f"B = {row['bins']}, C = {row['clusters']}" for row in rows])
         axes.set(xlim=(0, right), ylim=(len(rows) - 0.5, -0.5), xlabel="eigenvalue ECE")
@@ -118,9 +105,9 @@ def sensitivity(experiment: Experiment, only: str | None = None) -> str:
 
 
 def _null_bars(axes: "Axes", places: list[float], rows: list[TableRow], null: str, colour: str) -> None:
-    low, high = column(rows, f"{null}_low"), column(rows, f"{null}_high")
-    wide = [b - a for a, b in zip(low, high, strict=True)]
-    axes.barh(places, wide, left=low, height=0.3, color=colour)
+    ends = zip(places, column(rows, f"{null}_low"), column(rows, f"{null}_high"), strict=True)
+    for place, low, high in ends:
+        null_bar(axes, place, low, high, colour, 0.3)
 
 
 def similarity(experiment: Experiment, only: str | None = None) -> str:

@@ -1,13 +1,18 @@
-"""The numbers behind the figures of an evaluation: CSV files, and the tables shown on the page."""
+"""The tables of an evaluation's page: numbers behind its figures (also as CSV), and where it comes from."""
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.domain.study.model import MAPS as MAP_NAMES
-from service.domain.study.model import Experiment, TableRow, Value
-from service.report.words import MAPS, MISSING, number
+from service.domain.study.model import AnswersPart, Experiment, FilePart, Provenance, TableRow, Value
+from service.report.words import MAPS, MISSING, fingerprint_rows, number, when
+
+SPLITS = {"dev": "Dev", "test": "Test"}
+ANSWERS = {"file": "answers as the file has them", "model": "answers drawn by the model below"}
+KINDS = {"prompt": "prompts", "messages": "conversations"}
+UNKNOWN = "not told: the answers came with the files"
 
 # Experiments whose rows are few enough to read, and their columns.
 SHOWN: dict[str, dict[str, str]] = {
@@ -54,12 +59,16 @@ SHOWN: dict[str, dict[str, str]] = {
         "depolarization": "g",
         "test_risk": "Test risk",
         "projection_ece": "Projection ECE",
+        "projection_band_low": "If calibrated, from",
+        "projection_band_high": "to",
         "algorithm1_ece": "Eigenvalue ECE",
         "algorithm1_band_low": "References drawn, from",
         "algorithm1_band_high": "to",
         "algorithm1_rescaled_low": "Rescaled, from",
         "algorithm1_rescaled_high": "to",
         "auroc": "AUROC",
+        "auroc_low": "95 % from",
+        "auroc_high": "to",
     },
     "sampling_temperature": {
         "sampling_temperature": "Sampling temperature",
@@ -144,3 +153,32 @@ def csv_text(rows: Sequence[TableRow]) -> str:
         writer.writeheader()
         writer.writerows(rows)
     return out.getvalue()
+
+
+def origin_rows(provenance: Provenance) -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of everything that is known."""
+    for split, name in SPLITS.items():
+        yield f"{name} file", _file(provenance["files"][split])
+    yield from _answers(provenance["answers"])
+    for one in provenance["embedders"]:
+        told = f"revision {one['revision']}, d = {one['dimension']}, {one['precision']}"
+        yield "Embedder", f"{one['name']} ({told})"
+    yield "Null eigenvalue eps", f"{provenance['eps']:g}"
+    yield "Made", f"{when(provenance['created_at'])} by Eigencal {provenance['version']}".rstrip()
+
+
+def _file(file: FilePart) -> str:
+    name = file["name"] or "an upload"
+    known = [name, f"SHA-256 {file['sha256']}"] if file["sha256"] else [name]
+    return ", ".join([*known, ANSWERS[file["answers_from"]]])
+
+
+def _answers(answers: AnswersPart | None) -> Iterator[tuple[str, str]]:
+    if answers is None:
+        yield "Language model", UNKNOWN
+        return
+    model, told = answers["model"] or answers["answered_as"], answers["answered_as"]
+    yield "Language model", f"{model}, which answered as {told}" if told not in ("", model) else model
+    for kind, setup in answers["setups"].items():
+        for name, value in fingerprint_rows(setup):
+            yield f"{name} ({KINDS[kind]})" if len(answers["setups"]) > 1 else name, value

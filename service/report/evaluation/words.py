@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from service.domain.study.model import MAPS as MAP_NAMES
 from service.domain.study.model import Experiment
-from service.report.evaluation.curves import column, figure
-from service.report.nulls import p_words
-from service.report.words import MAPS, number, typeset
+from service.report.diagrams import column
+from service.report.evaluation.curves import figure
+from service.report.words import MAPS, number, p_words, typeset
 
 # Name: (what it says, what it does not say).
 READ = {
@@ -99,7 +99,8 @@ READ = {
         "Anything about other data or models. Fifteen intervals: expect that one leaves out 0 by chance.",
     ),
     "embedders": (
-        "The same answers seen by another embedding model, with maps fitted for it.",
+        "The same answers seen by another embedding model, with maps fitted for it. Bars: what calibrated "
+        "scores read (for the eigenvalue ECE a, light, and b, dark); lines: 95 % intervals.",
         "Figures of two embedders are about two different density matrices: only the pattern can be "
         "compared.",
     ),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.domain.errors import EmbedderUnavailable
-from service.evaluate.kept_vectors import KeptVectors
+from service.evaluate.kept import KeptVectors
 from tests.support.fakes import FakeEmbedder
 
 TEXTS = [f"text {i}" for i in range(10)]

@@ -10,15 +10,12 @@ import pytest
 from service.domain.devdata.evaluation_file import Recorded
 from service.domain.study.bench import Bench
 from service.domain.study.experiments import meanings
-from service.domain.study.experiments.baselines import baselines
-from service.domain.study.experiments.reliability import GRID, NAIVE, STANDARD, Readings
+from service.domain.study.experiments.baselines import Likelihoods, baselines, drawn, recorded
 from service.domain.study.experiments.sampling_temperature import choose, judge, not_drawn
-from service.domain.study.likelihoods import Likelihoods, drawn, recorded
-from service.domain.study.model import MAPS
-from service.domain.study.provenance import DataFile, provenance
-from service.domain.study.results import FileFacts, make_results
-from service.domain.study.running import Inputs, run_all
-from service.report.evaluation import curves
+from service.domain.study.model import MAPS, DataFile, provenance
+from service.domain.study.readings import GRID, NAIVE, STANDARD
+from service.domain.study.results import FileFacts, Inputs, make_results, run_all
+from service.report.evaluation import curves, forests
 from service.report.evaluation.page import (
     FIGURES,
     PANELS,
@@ -29,8 +26,8 @@ from service.report.evaluation.page import (
 from service.report.evaluation.words import READ, sentence
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.correctness import auroc
-from service.spectral.lexical import lexical_similarity
 from service.spectral.risk import risk
+from service.spectral.text_scores import lexical_similarity
 from tests.unit.evaluation.worlds import rows, split
 
 TEST_ROWS = rows(45, seed=2)
@@ -236,7 +233,8 @@ def test_without_a_table_of_cosines_the_readings_are_the_same(bench):
     lean = Bench(bench.dev, bench.test)
     lean.__dict__["cosines"] = None
     for name in MAPS:
-        left, right = (Readings(b).get(name, STANDARD) for b in (lean, bench))
+        bench.algorithm1(name, NAIVE)  # all settings, from the table
+        left, right = (one.algorithm1(name) for one in (lean, bench))
         assert left.diagram.ece == pytest.approx(right.diagram.ece, abs=1e-9)
 
 
@@ -257,7 +255,7 @@ def test_scaled_measures_span_zero_to_one(experiments):
 
 
 def test_too_many_prompts_for_all_pairs_are_said_so(bench):
-    from service.domain.study.experiments.cominimised import cominimised
+    from service.domain.study.experiments.risk_curves import cominimised
 
     lean = Bench(bench.dev, bench.test)
     lean.__dict__["cosines"] = None
@@ -381,6 +379,26 @@ def test_embedders_stand_side_by_side(experiments):
     assert one == pytest.approx([experiments["algorithm1_diagram"]["headline"][f"{m}_ece"] for m in MAPS])
 
 
+def test_embedders_have_the_bands_and_intervals_that_the_others_have(experiments):
+    found, projection = experiments["embedders"], experiments["projection_reliability"]["headline"]
+    for end in ("low", "high"):
+        told = column(found, f"projection_band_{end}", embedder="one")
+        assert told == [projection[f"{m}_band_{end}"] for m in MAPS]
+        ranked = column(experiments["auroc"], end, score="lambda_max")
+        assert column(found, f"auroc_{end}", embedder="one") == ranked
+    assert column(found, "projection_p_value", embedder="one") == [projection[f"{m}_p_value"] for m in MAPS]
+
+
+def test_the_bands_of_embedders_are_drawn_where_they_are_known(experiments, monkeypatch):
+    found = experiments["embedders"]
+    drawn = figure_of(monkeypatch, forests, forests.embedders, found)
+    assert [len(axes.patches) for axes in drawn.axes] == [6, 12, 0]  # one null, two, none; of 6 rows
+    new = [key for key in found["points"][0] if "band" in key or "rescaled" in key or "auroc_" in key]
+    before = [{k: v for k, v in row.items() if k not in new} for row in found["points"]]
+    drawn = figure_of(monkeypatch, forests, forests.embedders, {**found, "points": before})
+    assert [len(axes.patches) for axes in drawn.axes] == [0, 0, 0]
+
+
 def test_page_figures_and_tables(experiments):
     made = results(experiments)
     figures, tables = evaluation_figures(made), evaluation_tables(made)
@@ -406,14 +424,19 @@ def test_what_did_not_run_is_said_on_the_page_and_has_no_files(experiments):
     )
 
 
-def painted(monkeypatch, make, experiment):
-    """The axes of a figure as they are drawn."""
+def figure_of(monkeypatch, module, make, experiment):
+    """A figure as it is drawn."""
     from matplotlib.figure import Figure
 
-    drawn = Figure()
-    monkeypatch.setattr(curves, "draw", lambda _, paint: paint(drawn))
+    drawn = Figure(layout="constrained")
+    monkeypatch.setattr(module, "draw", lambda _, paint: paint(drawn))
     make(experiment)
-    return drawn.axes[0]
+    return drawn
+
+
+def painted(monkeypatch, make, experiment):
+    """The axes of a figure as they are drawn."""
+    return figure_of(monkeypatch, curves, make, experiment).axes[0]
 
 
 @pytest.mark.parametrize("name", ["depolarized_map", "risk_and_entropy"])

@@ -456,6 +456,18 @@ def test_algorithm_1_is_never_marked_best(report: Report) -> None:
     assert not any(cell.best for cell in line.cells)
 
 
+def test_a_report_of_before_its_bins_of_algorithm_1_had_bands_says_nothing_of_them(
+    report: Report, page: str
+) -> None:
+    assert "Grey in the diagrams" in words(page)
+    for bins_of_map in report["curves"]["algorithm1"].values():
+        for one in bins_of_map:
+            one["band_low"] = one["band_high"] = None
+    text = words(render(report))
+    assert "Grey in the diagrams" not in text
+    assert "The paper's eigenvalue diagram" in text
+
+
 def test_a_report_of_before_nulls_were_kept_is_still_a_page(report: Report) -> None:
     for row in report["served"]:
         for key in (

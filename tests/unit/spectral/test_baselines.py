@@ -7,15 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.spectral.kernel_entropy import heat_kernel, kernel_entropy, kernel_language_entropy, sample_graph
-from service.spectral.lexical import lexical_similarity, pairwise_rouge_l
-from service.spectral.likelihood import best_log_likelihood, per_word, predictive_entropy
-from service.spectral.rouge import rouge_l
 from service.spectral.semantic_entropy import (
     class_shares,
     discrete_entropy,
+    heat_kernel,
+    kernel_entropy,
+    kernel_language_entropy,
+    sample_graph,
     semantic_classes,
     semantic_entropy,
+)
+from service.spectral.text_scores import (
+    best_log_likelihood,
+    lexical_similarity,
+    pairwise_rouge_l,
+    per_word,
+    predictive_entropy,
+    rouge_l,
 )
 
 TEXTS = ["Paris", "in Paris", "Lyon", "the city of Lyon", ""]

@@ -1,1 +1,1 @@
-"""One file per experiment of an evaluation."""
+"""The experiments of a study, a file per question."""

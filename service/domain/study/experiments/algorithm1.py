@@ -3,32 +3,33 @@
 import numpy as np
 
 from service.domain.study.bench import Bench
-from service.domain.study.evidence import finite
-from service.domain.study.experiments.reliability import GRID, NO_CLUSTERS, STANDARD, Readings
-from service.domain.study.model import Experiment, TableRow, ran, unless_empty
+from service.domain.study.experiments.reliability import NO_CLUSTERS
+from service.domain.study.model import Experiment, TableRow, finite, ran, unless_empty
+from service.domain.study.readings import GRID
 from service.spectral.algorithm1 import Clustering
 
 SENSITIVITY, SENSITIVITY_TITLE = "sensitivity", "Sensitivity of Algorithm 1 to bins B and clusters C"
 SIMILARITY, SIMILARITY_TITLE = "similarity", "Similarity of density matrices within bins and within clusters"
 
 
-def sensitivity(bench: Bench, readings: Readings) -> Experiment:
+def sensitivity(bench: Bench) -> Experiment:
     """Return the eigenvalue ECE and the bands of both nulls for every map and setting."""
     points: list[TableRow] = []
     for name in bench.served:
         for bins, clusters in GRID:
-            one = readings.get(name, (bins, clusters))
+            one = bench.algorithm1(name, (bins, clusters))
+            drawn, rescaled = one.nulls.drawn.band, one.nulls.rescaled.band
             points.append(
                 {
                     "map": name,
                     "bins": bins,
                     "clusters": clusters,
                     "ece": finite(one.diagram.ece),
-                    "band_mean": finite(one.band.ece_mean),
-                    "band_low": finite(one.band.ece_low),
-                    "band_high": finite(one.band.ece_high),
-                    "rescaled_low": finite(one.nulls.rescaled.band.ece_low),
-                    "rescaled_high": finite(one.nulls.rescaled.band.ece_high),
+                    "band_mean": finite(drawn.ece_mean),
+                    "band_low": finite(drawn.ece_low),
+                    "band_high": finite(drawn.ece_high),
+                    "rescaled_low": finite(rescaled.ece_low),
+                    "rescaled_high": finite(rescaled.ece_high),
                 }
             )
     return unless_empty(ran(SENSITIVITY, SENSITIVITY_TITLE, _ranges(points), points), NO_CLUSTERS, "ece")
@@ -44,12 +45,12 @@ def _ranges(points: list[TableRow]) -> TableRow:
     return headline
 
 
-def similarity(bench: Bench, readings: Readings) -> Experiment:
+def similarity(bench: Bench) -> Experiment:
     """Return mean Frobenius cosines of pairs, bin by bin, for B = 8 and C = 5."""
     points: list[TableRow] = []
     headline: TableRow = {"all_pairs": _all_pairs(bench)}
     for name in bench.served:
-        clusters = readings.get(name, STANDARD).clusters
+        clusters = bench.algorithm1(name).clusters
         points += _rows(name, clusters)
         headline[f"{name}_within_bin"] = _mean(clusters.bin_similarity)
         headline[f"{name}_within_cluster"] = _mean(clusters.cluster_similarity)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.calibrating.fitting import Stream
 from service.domain.study.bench import Bench
-from service.domain.study.evidence import finite
-from service.domain.study.model import Experiment, TableRow, not_run, ran
-from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
+from service.domain.study.model import Experiment, TableRow, finite, not_run, ran
+from service.spectral.correctness import Auroc, accuracy_rejection, bootstrap_auroc
 
 Floats = NDArray[np.float64]
 AUROC_TITLE = "AUROC of λmax and entropy, before and after"
@@ -30,10 +30,15 @@ def one_class(bench: Bench) -> str:
     return "" if right.any() and not right.all() else ONE_CLASS.format("right" if right.all() else "wrong")
 
 
+def interval_of_auroc(values: Floats, bench: Bench) -> Auroc:
+    """Return the AUROC of one score (n,), higher = more certain; equal resamples for every score."""
+    return bootstrap_auroc(values, bench.test.labels.right, bench.rng(Stream.AUROC))
+
+
 def auroc_row(values: Floats, bench: Bench) -> TableRow:
     """Return AUROC with its interval and the rejection area of one score (n,), higher = more certain."""
     right = bench.test.labels.right
-    found = bootstrap_auroc(values, right, bench.rng(9))  # equal resamples for every score
+    found = interval_of_auroc(values, bench)
     return {
         "auroc": finite(found.value),
         "low": finite(found.low),

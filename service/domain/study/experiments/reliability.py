@@ -1,70 +1,59 @@
-"""Algorithm 1 in all its settings, with both of its nulls, and the columns that tell a null."""
-
-from collections.abc import Mapping
-from dataclasses import dataclass
+"""Reliability diagrams before and after: naive, Algorithm 1, projection, correctness."""
 
 import numpy as np
 
-from service.domain.study.bench import Bench, Served
-from service.domain.study.evidence import finite
-from service.domain.study.model import TableRow
-from service.spectral.algorithm1 import Clustering, Nulls, algorithm1, cluster_prompts, nulls
+from service.domain.study.bench import Bench
+from service.domain.study.model import Experiment, TableRow, finite, ran, unless_empty
+from service.domain.study.readings import NAIVE, STANDARD, Algorithm1Reading, Setting
 from service.spectral.reliability import ConsistencyBand, ReliabilityDiagram
 from service.spectral.residual_null import Null
 
-Setting = tuple[int, int]
-
-STANDARD: Setting = (8, 5)
-NAIVE: Setting = (8, 1)
-GRID: tuple[Setting, ...] = tuple((b, c) for b in (6, 8, 10) for c in (3, 5, 7))
+NAIVE_TITLE = "Naive reliability diagram, before and after"
+ALGORITHM1_TITLE = "Algorithm 1 reliability diagram, before and after"
 NO_CLUSTERS = "No cluster has two members: too few test prompts, or too few whose answers are alike."
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reading:
-    """One setting (bins, clusters): the diagram, both of its nulls, and the clusters behind it."""
-
-    clusters: Clustering
-    diagram: ReliabilityDiagram
-    nulls: Nulls
-
-    @property
-    def band(self) -> ConsistencyBand:
-        """The band of the first null: references drawn from the served spectrum as eigenvectors."""
-        return self.nulls.drawn.band
+def naive(bench: Bench) -> Experiment:
+    """Return the diagram with one cluster per bin."""
+    return _algorithm1("naive_diagram", NAIVE_TITLE, bench, NAIVE)
 
 
-class Readings:
-    """Algorithm 1 of every map in every setting; all settings share the worlds of the nulls."""
+def algorithm1_diagram(bench: Bench) -> Experiment:
+    """Return the paper's diagram, B = 8 and C = 5, with both of its nulls."""
+    return _algorithm1("algorithm1_diagram", ALGORITHM1_TITLE, bench, STANDARD)
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self._found = {name: self._of(served) for name, served in bench.served.items()}
 
-    def get(self, name: str, setting: Setting) -> Reading:
-        """Return the reading of a map in a setting."""
-        return self._found[name][setting]
+def _algorithm1(name: str, title: str, bench: Bench, setting: Setting) -> Experiment:
+    points: list[TableRow] = []
+    headline: TableRow = {"bins": setting[0], "clusters": setting[1]}
+    for map_name in bench.served:
+        one = bench.algorithm1(map_name, setting)
+        rows = diagram_rows(map_name, one.diagram, len(bench.test), one.nulls.drawn.band)
+        points += [{**row, **more} for row, more in zip(rows, cluster_rows(one), strict=True)]
+        headline |= reading_columns(map_name, one)
+    return unless_empty(ran(name, title, headline, points), NO_CLUSTERS, "observed")
 
-    def _of(self, served: Served) -> Mapping[Setting, Reading]:
-        test = self.bench.test
-        clusters = {s: self._clusters(served, s) for s in dict.fromkeys((NAIVE, STANDARD, *GRID))}
-        found = nulls(
-            list(clusters.values()), test.stack, test.spectra, served.spectra, test.targets, self.bench.rng(4)
-        )
-        return {
-            s: Reading(one, algorithm1(one, test.targets), null)
-            for (s, one), null in zip(clusters.items(), found, strict=True)
-        }
 
-    def _clusters(self, served: Served, setting: Setting) -> Clustering:
-        bins, clusters = setting
-        return cluster_prompts(
-            self.bench.test.stack,
-            served.lambda_max,
-            num_bins=bins,
-            num_clusters=clusters,
-            cosines=self.bench.cosines,
-        )
+def projection(bench: Bench) -> Experiment:
+    """Return the projection diagram (ours) with its residual null: bands, and a p-value of the ECE."""
+    points: list[TableRow] = []
+    headline: TableRow = {}
+    for name, one in bench.projection.items():
+        points += diagram_rows(name, one.diagram, len(bench.test), one.null.band)
+        headline |= ece_columns(name, one.diagram.ece, one.null.band) | null_columns(name, one.null)
+        headline[f"{name}_brier"] = one.brier
+    title = "Projection reliability with its null"
+    return ran("projection_reliability", title, headline, points)
+
+
+def correctness(bench: Bench) -> Experiment:
+    """Return lambda_max against the share of right answers."""
+    points: list[TableRow] = []
+    headline: TableRow = {"accuracy": float(bench.test.labels.right.mean())}
+    for name, one in bench.correctness.items():
+        points += diagram_rows(name, one.diagram, len(bench.test), one.band)
+        headline |= ece_columns(name, one.diagram.ece, one.band)
+    return ran("correctness_diagram", "Correctness diagram, before and after", headline, points)
 
 
 def diagram_rows(
@@ -102,7 +91,7 @@ def null_columns(prefix: str, null: Null) -> TableRow:
     return {f"{prefix}_p_value": finite(null.p_value), f"{prefix}_draws": null.band.num_draws}
 
 
-def reading_columns(prefix: str, one: Reading) -> TableRow:
+def reading_columns(prefix: str, one: Algorithm1Reading) -> TableRow:
     """Return Algorithm 1 as columns: ECE, both nulls, clusters used and their sizes, prompts left alone.
 
     `_band_*`, `_p_value`: references drawn as eigenvectors. `_rescaled_*`: real references, rescaled.
@@ -123,7 +112,7 @@ def reading_columns(prefix: str, one: Reading) -> TableRow:
     }
 
 
-def cluster_rows(one: Reading) -> list[TableRow]:
+def cluster_rows(one: Algorithm1Reading) -> list[TableRow]:
     """Return the columns of each bin that diagram rows lack: the second null, cluster sizes, singletons."""
     band, clusters = one.nulls.rescaled.band, one.clusters
     in_bin = np.bincount(clusters.bins, minlength=clusters.mass.size)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.domain.study.evidence import finite
+from service.domain.calibrating.fitting import Stream, rng
+from service.domain.study.bench import serve
 from service.domain.study.experiments.meanings import by_embedding
-from service.domain.study.model import Experiment, TableRow, not_run, ran
+from service.domain.study.model import Experiment, TableRow, finite, not_run, ran
+from service.domain.study.readings import STANDARD, read_algorithm1
 from service.domain.study.split import Split
-from service.spectral.algorithm1 import algorithm1, cluster_prompts, nulls
 from service.spectral.maps import Identity
 from service.spectral.reliability import projection_reliability, reliability_diagram
 from service.spectral.semantic_entropy import class_shares, semantic_classes
@@ -59,20 +60,18 @@ def _point(temperature: float, split: Split) -> TableRow:
 
 def judge(choice: ChosenTemperature, test: Split, seed: int = 0) -> Experiment:
     """Return the eigenvalue ECE on test, answered at the chosen temperature, with the bands of both nulls."""
-    served = [Identity().serve(one.eigenvalues, one.dimension) for one in test.spectra]
-    largest = np.clip([one.lambda_max for one in served], 0.0, 1.0)
-    clusters = cluster_prompts(test.stack, largest)
-    rng = np.random.default_rng([seed, 4])
-    [both] = nulls([clusters], test.stack, test.spectra, served, test.targets, rng)
+    served = serve("raw", Identity(), test)
+    paper = read_algorithm1(served, test, [STANDARD], rng(seed, Stream.ALGORITHM1))[STANDARD]
+    drawn, rescaled = paper.nulls.drawn.band, paper.nulls.rescaled.band
     headline: TableRow = {
         "sampling_temperature": choice.sampling_temperature,
         "at_bound": _at_bound(choice),
-        "test_eigenvalue_ece": finite(algorithm1(clusters, test.targets).ece),
-        "band_low": finite(both.drawn.band.ece_low),
-        "band_high": finite(both.drawn.band.ece_high),
-        "rescaled_low": finite(both.rescaled.band.ece_low),
-        "rescaled_high": finite(both.rescaled.band.ece_high),
-        "test_projection_ece": projection_reliability(largest, test.c1).ece,
+        "test_eigenvalue_ece": finite(paper.diagram.ece),
+        "band_low": finite(drawn.ece_low),
+        "band_high": finite(drawn.ece_high),
+        "rescaled_low": finite(rescaled.ece_low),
+        "rescaled_high": finite(rescaled.ece_high),
+        "test_projection_ece": projection_reliability(served.lambda_max, test.c1).ece,
         "test_accuracy": float(test.labels.right.mean()),
     }
     return ran(NAME, TITLE, headline, choice.points)

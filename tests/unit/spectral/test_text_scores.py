@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.spectral.rouge import correct, rouge_l, words
+from service.spectral.text_scores import correct, rouge_l, words
 
 
 def longest_common(a, b):

@@ -1,0 +1,60 @@
+"""Whether a new calibration is activated: by held-out rows, against what is active now, or raw scores."""
+
+from collections.abc import Mapping
+
+from service.domain.calibration import Calibration
+from service.domain.study.bench import Bench
+from service.domain.study.experiments.comparison import difference
+from service.domain.study.model import estimate
+from service.domain.study.report_model import Asked, Decision, Estimate
+
+_FEWER = (
+    "Not activated because it serves fewer answers than the active calibration: requests for more would be "
+    "served raw."
+)
+
+
+def decide(calibration: Calibration, active: Calibration | None, asked: Asked, bench: Bench) -> Decision:
+    """Return whether to activate. asked: "if_better", "always" or "never"; bench: the rows, held out.
+
+    Against an active calibration the cross-validated risk decides. Raw scores must be beaten in projection
+    Brier, too: their risk is finite only by the eps that they are charged.
+    """
+    rival = "active" if active else "raw"
+    risk = _difference(bench, "cv_risk", calibration.method, rival)
+    brier = _difference(bench, "projection_brier", calibration.method, rival)
+    worse = not_better(deciding(risk, brier, active.id if active else None))
+    fewer = active is not None and calibration.num_samples < active.num_samples
+    return {
+        "asked": asked,
+        "activated": asked == "always" or (asked == "if_better" and not worse and not fewer),
+        "against": active.id if active else None,
+        "brier_difference": brier,
+        "difference": risk,
+        "reason": _FEWER if fewer and asked == "if_better" else _reason(asked, worse, active),
+    }
+
+
+def _difference(bench: Bench, figure: str, ours: str, rival: str) -> Estimate:
+    found = difference(bench, figure, ours, rival)
+    return estimate(found.value, found.low, found.high)
+
+
+def deciding(risk: Estimate, brier: Estimate, against: str | None) -> dict[str, Estimate]:
+    """Return the differences that must be below 0, by name. against: the active one's id, None: raw."""
+    return {"risk": risk} if against else {"projection Brier": brier, "risk": risk}
+
+
+def not_better(figures: Mapping[str, Estimate]) -> list[str]:
+    """Return the names of the held-out figures in which it is not below its rival."""
+    return [name for name, gap in figures.items() if gap["value"] is None or gap["value"] >= 0]
+
+
+def _reason(asked: str, worse: list[str], active: Calibration | None) -> str:
+    rival = "the active calibration" if active else "raw scores"
+    if asked != "if_better":
+        return f"{'Activated' if asked == 'always' else 'Not activated'} as asked."
+    if worse:
+        return f"Not activated: on held-out prompts it is not better than {rival} ({' and '.join(worse)})."
+    alone = "" if active else "none was active for this set-up, and "
+    return f"Activated: {alone}on held-out prompts it is better than {rival}."
