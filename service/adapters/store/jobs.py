@@ -119,7 +119,7 @@ class SqlJobs:
         return job
 
     async def retry(self, job_id: str) -> OpenJob | None:
-        """Queue a job that failed, with the answers it has; see `JobQueue.retry`."""
+        """Queue a job that failed, with the answers it has; None if unknown. See `JobQueue.retry`."""
         found = await self._one(jobs.c.id == job_id)
         if found is None:
             return None
@@ -133,7 +133,7 @@ class SqlJobs:
             kept = sa.select(sa.func.count()).where(dev_rows.c.job_id == job_id)
             if (await connection.execute(kept)).scalar_one() != found["num_rows"]:
                 raise Conflict("The rows of this job were not kept: post them again under a new key.")
-        return OpenJob(job_id, found["epoch"], found["heartbeat"], bound["setup_key"])
+        return OpenJob(job_id, bound["setup_key"])
 
     async def _rebound(self, found: RowMapping) -> dict[str, Any]:
         """Return the settings that a job goes on under: the present ones, which must fit its answers."""
@@ -154,8 +154,7 @@ class SqlJobs:
 
     async def open_jobs(self) -> list[OpenJob]:
         """Return the jobs that have not finished, oldest first."""
-        columns = (jobs.c.id, jobs.c.epoch, jobs.c.heartbeat, jobs.c.setup_key)
-        query = sa.select(*columns).where(_OPEN).order_by(jobs.c.id)
+        query = sa.select(jobs.c.id, jobs.c.setup_key).where(_OPEN).order_by(jobs.c.id)
         async with self._database.read() as connection:
             return [OpenJob(*row) for row in await connection.execute(query)]
 
@@ -184,17 +183,14 @@ class SqlJobs:
 
     async def _fenced(self, connection: AsyncConnection, lease: Lease, **values: object) -> None:
         mine = (jobs.c.id == lease.job_id, jobs.c.epoch == lease.epoch, jobs.c.state == "running")
-        change = sa.update(jobs).where(*mine).values(heartbeat=jobs.c.heartbeat + 1, **values)
+        # The epoch to itself: a write that changes nothing but dev rows has to lock the job, too.
+        change = sa.update(jobs).where(*mine).values(epoch=jobs.c.epoch, **values)
         if (await connection.execute(change)).rowcount != 1:
             raise LeaseLostError(lease.job_id)
 
     async def _write(self, lease: Lease, **values: object) -> None:
         async with self._database.write() as connection:
             await self._fenced(connection, lease, **values)
-
-    async def beat(self, lease: Lease) -> None:
-        """Show that the job is being run."""
-        await self._write(lease)
 
     async def progress(
         self, lease: Lease, stage: JobStage, done: int, total: int, eta_s: float | None, note: str

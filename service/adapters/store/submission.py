@@ -82,7 +82,7 @@ async def insert_job(
 ) -> None:
     """Insert a queued job without rows; IntegrityError when the idempotency key is taken."""
     values = {"id": job_id, "kind": options.kind, "state": "queued", "options": asdict(options)}
-    zeros = {"num_rows": 0, "done": 0, "total": 0, "epoch": 0, "heartbeat": 0}
+    zeros = {"num_rows": 0, "done": 0, "total": 0, "epoch": 0}
     texts = {"content_hash": "", "note": "", "idempotency_key": key}
     await connection.execute(
         sa.insert(jobs).values(values | zeros | texts | {"created_at": datetime.now(UTC)})

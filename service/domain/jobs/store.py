@@ -53,15 +53,13 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True)
 class OpenJob:
-    """A job that has not finished; a `heartbeat` that stands still tells that nobody runs it.
+    """A job that has not finished.
 
     `setup_key`: of the settings that it was posted under (`setup.py`), None for jobs of releases
     that did not keep them.
     """
 
     job_id: str
-    epoch: int
-    heartbeat: int
     setup_key: str | None = None
 
 
@@ -82,9 +80,6 @@ class JobStore(Protocol):
 
         None, too, when it was posted under settings whose key is not among `keys`; None: any will do.
         """
-
-    async def beat(self, lease: Lease) -> None:
-        """Show that the job is being run."""
 
     async def progress(
         self, lease: Lease, stage: JobStage, done: int, total: int, eta_s: float | None, note: str
