@@ -4,17 +4,16 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
-from service.adapters.jobs.alike import Alike
 from service.adapters.jobs.durable import DurableJobs
 from service.adapters.jobs.engine import DbosEngine, JobEngine
 from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlCalibrations, SqlJobs
-from service.adapters.store.urls import jobs_url
+from service.adapters.store.location import jobs_url
 from service.domain.calibrating.calibrator import Calibrator
 from service.domain.calibrating.material import Embedding
 from service.domain.jobs.drawing import Drawer
-from service.domain.jobs.live_first import LiveFirst
-from service.domain.jobs.patience import Patience
+from service.domain.jobs.intake import Alike
 from service.domain.jobs.setup import Setup
+from service.domain.jobs.waiting import LiveFirst, Patience
 from service.domain.live_load import LiveLoad
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.serving import Serving

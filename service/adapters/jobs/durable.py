@@ -9,26 +9,25 @@ from dataclasses import replace
 from typing import Any
 
 from service.adapters.jobs.engine import JobEngine
+from service.adapters.jobs.run import JobRunner
 from service.adapters.jobs.watch import JobWatch
 from service.adapters.store import Replicas, SqlJobs
 from service.domain.calibrating.calibrator import Pipeline
-from service.domain.errors import EigencalError, StoreUnavailable
-from service.domain.jobs.model import CalibrateOptions, DevRow, Job, JobError
+from service.domain.errors import StoreUnavailable
+from service.domain.jobs.model import CalibrateOptions, DevRow, Job
 from service.domain.jobs.setup import differing
-from service.domain.jobs.store import ClaimedJob, LeaseLostError, OpenJob
+from service.domain.jobs.store import OpenJob
 
 logger = logging.getLogger(__name__)
 
 CheckAlike = Callable[[AsyncIterable[DevRow] | Iterable[DevRow], CalibrateOptions], AsyncIterator[DevRow]]
-INTERNAL = JobError("internal", "The service failed at this job; its log tells more.")
 
 
 class DurableJobs:
     """Implements `service.domain.jobs.model.JobQueue`.
 
     The store tells which jobs are open, `replicas` who lives; every `beat_s`, and when there is something
-    new, both are told to the engine, which sees that each open job waits or is run. Whoever runs a job claims
-    it first, which raises its epoch: a former owner that was only frozen stops at its next write.
+    new, both are told to the engine, which sees that each open job waits or is run.
 
     Jobs are bound to the settings that they were posted under: those of other settings are left to a service
     that has them, and their `note` says so while none is there. `alike` refuses rows that cannot share a
@@ -49,9 +48,8 @@ class DurableJobs:
     ) -> None:
         self._store = store
         self._replicas = replicas
-        self._pipeline = pipeline
         self._engine = engine
-        self._owner = owner
+        self._run = JobRunner(store, pipeline, owner=owner, wait_s=beat_s)
         self._alike = alike
         self._beat_s = beat_s
         self._watched = JobWatch(self.get, poll_s)
@@ -144,57 +142,9 @@ class DurableJobs:
         except Exception as error:
             logger.warning("the job engine failed: %s", type(error).__name__)
 
-    async def _run(self, job_id: str) -> None:
-        """Run a job to its end, or until its lease is lost; called by the engine."""
-        try:
-            claimed = await self._claim(job_id)
-            if claimed is not None:
-                begins = "begins" if claimed.lease.epoch == 1 else "goes on"
-                logger.info("job %s %s: claim %d by %s", job_id, begins, claimed.lease.epoch, self._owner)
-                await self._work(claimed)
-        except LeaseLostError:
-            logger.info("job %s is run elsewhere or was cancelled", job_id)
-
-    async def _claim(self, job_id: str) -> ClaimedJob | None:
-        while True:
-            with contextlib.suppress(StoreUnavailable):
-                return await self._store.claim(job_id, self._owner, keys=self._keys)
-            await asyncio.sleep(self._beat_s)
-
-    async def _work(self, job: ClaimedJob) -> None:
-        """Run the job again for as long as the store is what fails it; any other error ends it.
-
-        Not before the store takes writes again: what is drawn meanwhile could not be kept.
-        """
-        while True:
-            try:
-                return await self._outcome(job)
-            except StoreUnavailable:
-                await self._until_well()
-
-    async def _until_well(self) -> None:
-        while True:
-            await asyncio.sleep(self._beat_s)
-            with contextlib.suppress(StoreUnavailable):
-                return await self._store.check()
-
-    async def _outcome(self, job: ClaimedJob) -> None:
-        try:
-            await self._pipeline.draw(job)
-            await self._pipeline.finish(job)
-        except (StoreUnavailable, LeaseLostError):
-            raise
-        except EigencalError as error:
-            await self._store.fail(job.lease, JobError(error.code, error.detail))
-            said = error.extra.get("llm_message")
-            llm = f" The LLM server said: {said!r}" if said else ""
-            logger.warning("job %s failed: %s: %s%s", job.lease.job_id, error.code, error.detail, llm)
-        except Exception:
-            logger.exception("job %s failed", job.lease.job_id)
-            await self._store.fail(job.lease, INTERNAL)
-
     async def _settling(self) -> None:
         while True:
+            self._news.clear()  # before looking: what comes meanwhile is looked at again
             try:
                 await self._mend_engine()
                 await self._settle()
@@ -202,12 +152,11 @@ class DurableJobs:
                 pass  # it was logged; the engine is told once the store is back
             except Exception:
                 logger.exception("the jobs could not be looked at")
-            self._news.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), self._beat_s)
 
     async def _settle(self) -> None:
-        """Tell the engine which jobs are open and who lives; note the jobs that none of the living can run."""
+        """Tell the engine which jobs are open and who lives; note those that none of the living can run."""
         living = await self._replicas.living()
         lanes = {job: self._lane(job) for job in await self._store.open_jobs()}
         served = {lane for replica in living for lane in replica.lanes}

@@ -9,18 +9,16 @@ the embedder live.
 """
 
 import asyncio
-import logging
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from sqlalchemy import make_url
 
+from service.adapters.jobs import workflows
 from service.adapters.store.database import translated
-from service.adapters.store.file import DatabaseFile
+from service.adapters.store.location import DatabaseFile
 from service.domain.errors import StoreUnavailable
 
-logger = logging.getLogger(__name__)
 RunJob = Callable[[str], Awaitable[None]]
 
 
@@ -43,12 +41,8 @@ class JobEngine(Protocol):
         """Return when jobs can be started; raise StoreUnavailable when not."""
 
 
-# Raised when workflows of the old shape could not go on with the new code: `settle` begins them anew.
-WORKFLOW_VERSION = "2"
 SCHEMA = "eigencal_jobs"
-_NAME = "job"
 _POLL_S = 0.5
-_WAITS, _RUNS = "ENQUEUED", "PENDING"  # as DBOS calls them
 
 
 class _Current:
@@ -86,7 +80,7 @@ class DbosEngine:
         self._executor_id = executor_id
         path = make_url(url).database if url.startswith("sqlite") else None
         self._file = None if path is None else DatabaseFile(path)
-        self._queues = [_queue(lane) for lane in lanes]
+        self._queues = [workflows.queue_of(lane) for lane in lanes]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: RunJob | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -113,12 +107,12 @@ class DbosEngine:
         from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
         if _Current.workflow is None:
-            _Current.workflow = DBOS.workflow(name=_NAME, max_recovery_attempts=None)(_workflow)
+            _Current.workflow = DBOS.workflow(name=workflows.NAME, max_recovery_attempts=None)(_workflow)
         config: DBOSConfig = {
             "name": "eigencal",
             "system_database_url": self._url,
             "dbos_system_schema": SCHEMA,
-            "application_version": WORKFLOW_VERSION,
+            "application_version": workflows.WORKFLOW_VERSION,
             "executor_id": self._executor_id,
             "serializer": DBOSPortableJSONSerializer(),
             "enable_otlp": False,
@@ -164,66 +158,13 @@ class DbosEngine:
         So, too, one that waits in a queue that is not its lane's. DBOS refuses what the dead still writes.
         """
         if jobs:
-            await asyncio.to_thread(_settle, jobs, living)
+            await asyncio.to_thread(workflows.settle, jobs, living, _Current.workflow)
 
     async def cancel(self, job_id: str) -> None:
         """Cancel the job's workflows: DBOS breaks off the step within a second or two, on any replica."""
-        await asyncio.to_thread(_cancel, job_id)
+        await asyncio.to_thread(workflows.cancel, job_id)
 
     async def check(self) -> None:
         """Return unless the file that DBOS works with is gone; then raise StoreUnavailable."""
         if self._file is not None and self._file.lost():
             raise StoreUnavailable("The file of the job engine is gone or was replaced.", retry_after_s=5.0)
-
-
-def _queue(lane: str) -> str:
-    return f"eigencal-jobs-{lane}"
-
-
-def _listed(**which: Any) -> list[Any]:
-    from dbos import DBOS
-
-    return DBOS.list_workflows(load_input=False, load_output=False, **which)
-
-
-def _unfinished(**which: Any) -> list[Any]:
-    """Return workflows that wait or run. Those of another version no one here can run."""
-    return _listed(status=[_WAITS, _RUNS], app_version=WORKFLOW_VERSION, name=_NAME, **which)
-
-
-def _settle(jobs: Mapping[str, str], living: Collection[str]) -> None:
-    of_job = defaultdict(list)
-    for workflow in _unfinished():
-        of_job[workflow.workflow_id.partition("-")[0]].append(workflow)
-    for job_id, lane in jobs.items():
-        if job_id not in of_job:
-            _enqueue(job_id, _queue(lane))
-        for workflow in of_job[job_id]:
-            _keep_going(workflow, job_id, _queue(lane), living)
-
-
-def _keep_going(workflow: Any, job_id: str, queue: str, living: Collection[str]) -> None:
-    from dbos import DBOS
-
-    runs = workflow.status == _RUNS
-    if workflow.executor_id in living if runs else workflow.queue_name == queue:
-        return
-    if runs:
-        logger.warning("job %s: nobody seems to run it, it is taken over", job_id)
-    DBOS.resume_workflow(workflow.workflow_id, queue_name=queue)
-
-
-def _enqueue(job_id: str, queue: str) -> None:
-    """Begin the job's next workflow. Peers that do so at once give it the same id: it begins once."""
-    from dbos import DBOS, SetWorkflowID
-
-    earlier = _listed(workflow_id_prefix=job_id)
-    if not any(one.status in (_WAITS, _RUNS) and one.app_version == WORKFLOW_VERSION for one in earlier):
-        with SetWorkflowID(f"{job_id}-{len(earlier)}"):
-            DBOS.enqueue_workflow(queue, _Current.workflow, job_id)
-
-
-def _cancel(job_id: str) -> None:
-    from dbos import DBOS
-
-    DBOS.cancel_workflows([one.workflow_id for one in _unfinished(workflow_id_prefix=job_id)])

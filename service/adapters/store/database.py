@@ -14,9 +14,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.adapters.store.bounded import Bounded
-from service.adapters.store.file import DatabaseFile, is_full
-from service.adapters.store.migrate import migrate
-from service.adapters.store.urls import store_url
+from service.adapters.store.location import DatabaseFile, is_full, store_url
+from service.adapters.store.migrations import migrate
 from service.domain.errors import StoreUnavailable
 
 T = TypeVar("T")

@@ -5,12 +5,12 @@ import logging
 from collections.abc import AsyncIterator, Hashable, Sequence
 from dataclasses import replace
 
-from service.domain.errors import Conflict, EigencalError, LLMError
-from service.domain.jobs.live_first import LiveFirst
+from service.domain.errors import EigencalError, LLMError
 from service.domain.jobs.model import DevRow
-from service.domain.jobs.patience import Patience
 from service.domain.jobs.progress import Progress
+from service.domain.jobs.setup import check_same
 from service.domain.jobs.store import ClaimedJob, JobStore, Lease, LeaseLostError, StoredRow
+from service.domain.jobs.waiting import LiveFirst, Patience
 from service.domain.models import (
     Draw,
     EmbedderIdentity,
@@ -182,21 +182,6 @@ class _Run:
                 await self._drawer.bind(self._lease, fingerprint)
                 self._bound = fingerprint
         check_same(self._bound, fingerprint)
-
-
-def check_same(bound: Fingerprint, now: Fingerprint) -> None:
-    """Raise Conflict when answers would come from another set-up than those already drawn."""
-    differs = bound.differs(now)
-    if "model" in differs:
-        raise Conflict(
-            "Answers of one calibration must all come from one model, but these come from two: first "
-            f"{bound.model!r} answered, then {now.model!r}."
-        )
-    if differs:
-        raise Conflict(
-            "Answers of one calibration must all be drawn alike, but these parts differ between its rows, or "
-            f"have changed since it began: {', '.join(differs)}."
-        )
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

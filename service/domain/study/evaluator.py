@@ -9,9 +9,8 @@ from typing import Any, cast
 
 from service.domain.calibrating.calibrator import Pipeline
 from service.domain.calibrating.material import Embedding, Material, check_made_by, full_number, usable_rows
-from service.domain.jobs.in_thread import OnDone, in_thread
 from service.domain.jobs.model import JobStage
-from service.domain.jobs.progress import Progress
+from service.domain.jobs.progress import Progress, in_thread
 from service.domain.jobs.store import ClaimedJob, JobStore, StoredRow
 from service.domain.models import Fingerprint
 from service.domain.ports import Embedder
@@ -23,6 +22,7 @@ from service.domain.study.provenance import AnswersPart, DataFile, Provenance, p
 from service.domain.study.results import FileFacts, make_results
 from service.domain.study.running import Inputs
 from service.domain.study.split import make_split
+from service.spectral.subsets import OnDone
 
 logger = logging.getLogger(__name__)
 

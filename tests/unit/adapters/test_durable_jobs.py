@@ -11,7 +11,7 @@ import pytest
 from service.adapters.jobs.durable import DurableJobs
 from service.adapters.jobs.engine import DbosEngine, JobEngine
 from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlJobs
-from service.adapters.store.urls import jobs_url
+from service.adapters.store.location import jobs_url
 from service.domain.errors import Conflict, ModelNotFound, StoreUnavailable
 from service.domain.jobs.model import CalibrateOptions, Job, JobError
 from service.domain.jobs.setup import Setup

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlCalibrations, SqlJobs
 from service.adapters.store.active import make_current
+from service.adapters.store.location import jobs_url, store_url, sync_url
 from service.adapters.store.tables import activations, calibrations, dev_rows, jobs, metadata
-from service.adapters.store.urls import jobs_url, store_url, sync_url
 from service.domain.errors import Conflict, InvalidDevData, StoreUnavailable
 from service.domain.jobs.model import CalibrateOptions, DevRow, JobError
 from service.domain.jobs.setup import Setup
