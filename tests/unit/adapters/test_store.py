@@ -558,6 +558,23 @@ async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path)
 
 @pytest.mark.anyio
 @pytest.mark.postgres
+async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(postgres: Cluster) -> None:
+    """Its peers would wait for the lock on the row until it wakes."""
+    async with opened(postgres.database()) as store:
+        job, _ = await store.jobs.submit(rows(), OPTIONS)
+        frozen = Database(store.database.url.render_as_string(hide_password=False), idle_s=0.5)
+        await frozen.start()
+        taken = None
+        with pytest.raises(StoreUnavailable):
+            async with frozen.write() as connection:
+                await connection.execute(sa.update(jobs).values(note="mine"))
+                taken = await asyncio.wait_for(store.jobs.claim(job.id, "peer"), 10)
+        await frozen.stop()
+        assert taken is not None
+
+
+@pytest.mark.anyio
+@pytest.mark.postgres
 async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
     async with opened(postgres.database()) as store:
         await asyncio.to_thread(postgres.down)
