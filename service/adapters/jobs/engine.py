@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from sqlalchemy import make_url
 
 from service.adapters.jobs import workflows
-from service.adapters.store.database import translated
+from service.adapters.store.database import IDLE_S, translated
 from service.adapters.store.location import DatabaseFile
 from service.domain.errors import StoreUnavailable
 
@@ -115,6 +115,7 @@ class DbosEngine:
             "application_version": workflows.WORKFLOW_VERSION,
             "executor_id": self._executor_id,
             "serializer": DBOSPortableJSONSerializer(),
+            "sys_db_idle_transaction_timeout_sec": IDLE_S,  # as in our own tables
             "enable_otlp": False,
             "log_level": "ERROR",
         }

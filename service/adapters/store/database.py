@@ -22,6 +22,7 @@ from service.domain.errors import StoreUnavailable
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
+IDLE_S = 15.0
 _GONE = "The file of the database is gone or was replaced: put it back, or start the service anew."
 
 
@@ -60,7 +61,7 @@ class Database:
         busy_timeout_s: float = 30.0,
         answer_s: float = 2.0,
         probe_s: float = 5.0,
-        idle_s: float = 15.0,
+        idle_s: float = IDLE_S,
     ) -> None:
         self.url = store_url(url)
         self.generation = 0
