@@ -55,18 +55,14 @@ class _Current:
 async def _workflow(job_id: str) -> None:
     from dbos import DBOS, error
 
-    try:
-        await DBOS.run_step_async({"name": "run", "preemptible": True}, _step, job_id)
-    except (error.DBOSWorkflowCancelledError, error.DBOSWorkflowConflictIDError):
-        # Cancelled, or a peer's by now. DBOS would wait for its outcome and log a traceback.
-        raise asyncio.CancelledError from None
-
-
-async def _step(job_id: str) -> None:
     engine = _Current.engine
     if engine is None:
         raise asyncio.CancelledError  # stopping: the workflow stays pending
-    await engine.call(job_id)
+    try:
+        await DBOS.run_step_async({"name": "run", "preemptible": True}, engine.call, job_id)
+    except (error.DBOSWorkflowCancelledError, error.DBOSWorkflowConflictIDError):
+        # Cancelled, or a peer's by now. DBOS would wait for its outcome and log a traceback.
+        raise asyncio.CancelledError from None
 
 
 class DbosEngine:
@@ -143,9 +139,8 @@ class DbosEngine:
         """Run a job in the application's loop; called in DBOS's. Cancelled there, it is cancelled here."""
         if self._loop is None or self._run is None:
             raise RuntimeError("the engine has not been started")
-        await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(self._tracked(self._run(job_id)), self._loop)
-        )
+        running = asyncio.run_coroutine_threadsafe(self._tracked(self._run(job_id)), self._loop)
+        await asyncio.wrap_future(running)
 
     async def _tracked(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

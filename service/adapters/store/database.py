@@ -22,6 +22,7 @@ from service.domain.errors import StoreUnavailable
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
+_unavailable = partial(StoreUnavailable, retry_after_s=5.0)
 IDLE_S = 15.0
 _GONE = "The file of the database is gone or was replaced: put it back, or start the service anew."
 
@@ -40,10 +41,6 @@ def translated() -> Iterator[None]:
         logger.warning("database failed: %s: %s", type(cause).__name__, said)
         why = "The disk of the database is full." if is_full(cause) else "The database cannot be reached."
         raise _unavailable(why) from None
-
-
-def _unavailable(detail: str) -> StoreUnavailable:
-    return StoreUnavailable(detail, retry_after_s=5.0)
 
 
 class Database:

@@ -52,7 +52,7 @@ def upload_body(name: str) -> dict[str, Any]:
 
 
 async def submitted(request: Request, app: Services, shape: Shape, key: str | None, taken: Taken) -> Response:
-    """Check all rows of an upload, store them with their job, and answer with that; a bad row stores nothing."""
+    """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing."""
     try:
         async with received(request, app.limits, app.threads, shape) as upload:
             parts = await app.threads.run(lambda: upload.check(app.limits))

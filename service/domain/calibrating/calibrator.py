@@ -66,7 +66,7 @@ class Calibrator:
     async def draw(self, job: ClaimedJob) -> None:
         """Draw the missing answers. Raises LeaseLostError, or the EigencalError that the job fails with."""
         missing = 0
-        async for _ in self._drawer.missing(job.lease.job_id):
+        async for _ in self._jobs.stored_rows(job.lease.job_id, incomplete_only=True):
             missing += 1
         done = job.num_rows - missing
         progress = Progress(self._jobs, job.lease, "sampling", job.num_rows, done=done)
