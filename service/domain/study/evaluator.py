@@ -135,11 +135,7 @@ class ByKind:
         await self._calibrator.draw(job)
 
     async def finish(self, job: ClaimedJob) -> None:
-        """Do the rest and end the job.
-
-        A job that failed and was retried at once may come here before its answers are all drawn.
-        """
-        await self.draw(job)
+        """Do the rest and end the job."""
         one = self._calibrator if job.options.kind == "calibrate" else self._evaluator
         async with self._one:
             await one.finish(job)
