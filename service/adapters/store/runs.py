@@ -36,7 +36,10 @@ class SqlRuns:
     async def claim(
         self, job_id: str, owner: str, *, keys: Collection[str] | None = None
     ) -> ClaimedJob | None:
-        """Take the job over, set it running; None if unknown, finished, or bound to other settings."""
+        """Take the job over from whoever ran it, set it running; None if unknown or finished.
+
+        None, too, when it was posted under settings whose key is not among `keys`; None: any will do.
+        """
         change = sa.update(jobs).where(jobs.c.id == job_id, OPEN)
         if keys is not None:
             change = change.where(sa.or_(jobs.c.setup_key.in_(keys), jobs.c.setup_key.is_(None)))
