@@ -18,7 +18,7 @@ from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.http.openapi import Described
 from service.api.http.problems import Problem, install
 from service.api.routes import calibrations, docs, evaluations, health, jobs, score
-from service.api.routes.calibration_schemas import (
+from service.api.routes.job_schemas import (
     CalibrateForm,
     CalibrateRequest,
     EvaluateForm,

@@ -163,7 +163,7 @@ def build_start_log(
     calibrations: CalibrationStore,
 ) -> StartLog:
     """Return what tells the log, at start, how the service is set up."""
-    from service.adapters.store.urls import shown, store_url
+    from service.adapters.store.location import shown, store_url
 
     embedded = settings.llm_backend == "embedded"
     server = f"{shown_url(settings.llm_url)} (API for prompts: {settings.llm_api})"

@@ -4,18 +4,16 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
-from service.adapters.jobs.alike import Alike
-from service.adapters.jobs.dbos_engine import DbosEngine
 from service.adapters.jobs.durable import DurableJobs
-from service.adapters.jobs.engine import JobEngine
-from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
-from service.adapters.store.urls import jobs_url
+from service.adapters.jobs.engine import DbosEngine, JobEngine
+from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlCalibrations, SqlJobs
+from service.adapters.store.location import jobs_url
 from service.domain.calibrating.calibrator import Calibrator
 from service.domain.calibrating.material import Embedding
 from service.domain.jobs.drawing import Drawer
-from service.domain.jobs.live_first import LiveFirst
-from service.domain.jobs.patience import Patience
+from service.domain.jobs.intake import Alike
 from service.domain.jobs.setup import Setup
+from service.domain.jobs.waiting import LiveFirst, Patience
 from service.domain.live_load import LiveLoad
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.serving import Serving
@@ -26,8 +24,8 @@ from service.domain.study.evaluator import ByKind, Evaluator
 class Timings:
     """How often a replica looks at the store.
 
-    active_poll_s: for calibrations that others activated. beat_s: between the heartbeats of a job that runs
-    here. lease_s: a job whose heartbeat stood still for so long is taken over. watch_s: for the progress of
+    active_poll_s: for calibrations that others activated. beat_s: between the beats of a replica. lease_s:
+    one whose beat stood still for so long is dead, and peers take its jobs over. watch_s: for the progress of
     jobs that callers watch.
     """
 
@@ -103,14 +101,15 @@ def build_replica(
     calibrator = Calibrator(store, calibrations, drawer, embedding)
     evaluator = Evaluator(store, embedder, embedding, version=version)
 
+    lanes = setup.keys()
     jobs = DurableJobs(
         store,
+        Replicas(database, replica_id, lanes, beat_s=timings.beat_s, lease_s=timings.lease_s),
         ByKind(calibrator, evaluator),
-        engine or DbosEngine(jobs_url(database.url), executor_id=replica_id, lanes=setup.keys()),
+        engine or DbosEngine(jobs_url(database.url), executor_id=replica_id, lanes=lanes),
         owner=replica_id,
         alike=Alike(drawer.way),
         beat_s=timings.beat_s,
-        lease_s=timings.lease_s,
         poll_s=timings.watch_s,
     )
     return Replica(database, active, store, calibrations, jobs)

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from service.domain.errors import Conflict, EigencalError
 from service.domain.jobs.drawing import row_request
 from service.domain.jobs.model import DevRow
-from service.domain.jobs.patience import Patience
 from service.domain.jobs.store import StoredRow
+from service.domain.jobs.waiting import Patience
 from service.domain.models import Draw, GenerationRequest, LLMIdentity
 from service.domain.outcomes import supplied_draws
 from service.domain.ports import LanguageModel

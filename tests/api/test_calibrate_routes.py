@@ -21,7 +21,8 @@ from service.api.http.negotiation import prefers_html
 from service.api.http.openapi import document
 from service.api.http.problems import Problem, install
 from service.api.routes import calibrations, jobs
-from service.api.routes.calibration_schemas import CalibrateForm, CalibrateRequest, CalibrationOut, JobOut
+from service.api.routes.calibration_schemas import CalibrationOut
+from service.api.routes.job_schemas import CalibrateForm, CalibrateRequest, JobOut
 from service.domain.devdata.reader import UploadLimits, read_file
 from service.domain.jobs.model import CalibrateOptions, JobError
 from service.domain.models import Sampling
@@ -687,7 +688,8 @@ async def test_the_document_names_every_schema_it_uses(world: World) -> None:
 
 
 async def test_examples_fit_their_schemas() -> None:
-    from service.api.routes.calibration_examples import CALIBRATION, JOB
+    from service.api.routes.calibration_schemas import CALIBRATION
+    from service.api.routes.job_schemas import JOB
 
     assert JobOut.model_validate(JOB).model_dump(mode="json") == JOB
     assert CalibrationOut.model_validate(CALIBRATION).model_dump(mode="json") == CALIBRATION

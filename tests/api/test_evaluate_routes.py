@@ -16,7 +16,7 @@ from service.api.http.middleware import UPLOAD_PATHS, RequestContext
 from service.api.http.openapi import document
 from service.api.http.problems import Problem, install
 from service.api.routes import evaluations, jobs
-from service.api.routes.calibration_schemas import EvaluateForm, EvaluateRequest
+from service.api.routes.job_schemas import EvaluateForm, EvaluateRequest
 from service.domain.models import Sampling
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import Serving

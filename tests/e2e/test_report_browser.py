@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.api.routes.calibration_examples import CALIBRATION
+from service.api.routes.calibration_schemas import CALIBRATION
 from service.api.routes.health import PATHS
 from service.domain.models import Sampling
 from service.domain.serving import Serving

@@ -17,8 +17,8 @@ from pathlib import Path
 from service.adapters.jobs.engine import JobEngine
 from service.app.wiring import Replica, Timings, build_replica
 from service.domain.jobs.model import DevRow
-from service.domain.jobs.patience import Patience
 from service.domain.jobs.setup import Setup
+from service.domain.jobs.waiting import Patience
 from service.domain.live_load import LiveLoad
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling
 from service.domain.ports import LanguageModel

@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +96,7 @@ async def idle_replica(url: str, name: str = "idle") -> AsyncIterator[Replica]:
     """A replica in this process that takes jobs in but runs none."""
 
     class Idle(TaskEngine):
-        async def enqueue(self, job_id: str, lane: str) -> None:
+        async def settle(self, jobs: Mapping[str, str], living: Collection[str]) -> None:
             pass
 
     async with replica(url, name, LoggingLLM(), engine=Idle()) as made:

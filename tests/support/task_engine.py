@@ -3,19 +3,20 @@
 import asyncio
 import contextlib
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 
-from service.adapters.jobs.engine import JOB_PARTS, RunPart
+from service.adapters.jobs.engine import RunJob
 
 
 class TaskEngine:
     """Runs jobs as tasks, one of a lane at a time; forgets them when the process ends."""
 
     def __init__(self) -> None:
-        self._run: RunPart | None = None
+        self._run: RunJob | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._lanes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def start(self, run: RunPart) -> None:
+    async def start(self, run: RunJob) -> None:
         """Begin to run jobs."""
         self._run = run
 
@@ -24,19 +25,12 @@ class TaskEngine:
         for job_id in list(self._tasks):
             await self.cancel(job_id)
 
-    async def enqueue(self, job_id: str, lane: str) -> None:
-        """Run a job."""
-        self._tasks[job_id] = asyncio.create_task(self._work(job_id, lane))
-
-    async def retry(self, job_id: str, lane: str, epoch: int) -> None:
-        """Run a job again."""
-        await self.enqueue(job_id, lane)
-
-    async def revive(self, job_id: str, lane: str, epoch: int) -> None:
-        """Run a job unless it is being run."""
-        task = self._tasks.get(job_id)
-        if task is None or task.done():
-            await self.enqueue(job_id, lane)
+    async def settle(self, jobs: Mapping[str, str], living: Collection[str]) -> None:
+        """Run the jobs that are not being run."""
+        for job_id, lane in jobs.items():
+            task = self._tasks.get(job_id)
+            if task is None or task.done():
+                self._tasks[job_id] = asyncio.create_task(self._work(job_id, lane))
 
     async def cancel(self, job_id: str) -> None:
         """Break a job off."""
@@ -53,5 +47,4 @@ class TaskEngine:
         if self._run is None:
             raise RuntimeError("the engine has not been started")
         async with self._lanes[lane]:
-            for part in JOB_PARTS:
-                await self._run(job_id, part)
+            await self._run(job_id)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.api.routes.calibration_schemas import OptionsIn
+from service.api.routes.job_schemas import OptionsIn
 from service.domain.devdata.reader import UploadLimits, read_file
 from service.domain.devdata.row import KNOWN_FIELDS
 from service.domain.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.adapters.store.urls import shown, store_url
+from service.adapters.store.location import shown, store_url
 from service.app import create_app, start_log
 from service.app.start_log import StartLog, shown_url
 from service.domain.errors import EmbedderUnavailable

@@ -1,80 +1,80 @@
-"""The queue of jobs: takes them in, runs them under a lease, takes over those of dead replicas."""
+"""The queue of jobs: takes them in, has the engine run them under a lease, sees that none is left lying."""
 
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from service.adapters.jobs.engine import JobEngine, JobPart
+from service.adapters.jobs.engine import JobEngine
+from service.adapters.jobs.run import JobRunner
 from service.adapters.jobs.watch import JobWatch
-from service.adapters.store import SqlJobs
+from service.adapters.store import Replicas, SqlJobs
 from service.domain.calibrating.calibrator import Pipeline
-from service.domain.errors import EigencalError, StoreUnavailable
-from service.domain.jobs.model import CalibrateOptions, DevRow, Job, JobError
-from service.domain.jobs.setup import differing, setup_key
-from service.domain.jobs.store import ClaimedJob, Lease, LeaseLostError, OpenJob
+from service.domain.errors import StoreUnavailable
+from service.domain.jobs.model import CalibrateOptions, DevRow, Job
+from service.domain.jobs.setup import differing
+from service.domain.jobs.store import OpenJob
 
 logger = logging.getLogger(__name__)
 
 CheckAlike = Callable[[AsyncIterable[DevRow] | Iterable[DevRow], CalibrateOptions], AsyncIterator[DevRow]]
-INTERNAL = JobError("internal", "The service failed at this job; its log tells more.")
 
 
 class DurableJobs:
     """Implements `service.domain.jobs.model.JobQueue`.
 
-    Whoever runs a job claims it, which raises its epoch, and beats every `beat_s`. A job whose heartbeat has
-    stood still for `lease_s` is revived here, by this replica's own clock. The former owner, should it wake,
-    finds its lease lost at the next write or beat and stops.
+    The store tells which jobs are open, `replicas` who lives; every `beat_s`, and when there is something
+    new, both are told to the engine, which sees that each open job waits or is run.
 
     Jobs are bound to the settings that they were posted under: those of other settings are left to a service
-    that has them, and their `note` says so. `alike` refuses rows that cannot share a calibration.
+    that has them, and their `note` says so while none is there. `alike` refuses rows that cannot share a
+    calibration.
     """
 
     def __init__(
         self,
         store: SqlJobs,
+        replicas: Replicas,
         pipeline: Pipeline,
         engine: JobEngine,
         *,
         owner: str,
         alike: CheckAlike | None = None,
         beat_s: float = 1.0,
-        lease_s: float = 10.0,
         poll_s: float = 0.3,
     ) -> None:
         self._store = store
-        self._pipeline = pipeline
+        self._replicas = replicas
         self._engine = engine
-        self._owner = owner
+        self._run = JobRunner(store, pipeline, owner=owner, wait_s=beat_s)
         self._alike = alike
-        self._beat_s, self._lease_s = beat_s, lease_s
+        self._beat_s = beat_s
         self._watched = JobWatch(self.get, poll_s)
-        self._running: dict[asyncio.Task[None], str] = {}
-        self._watcher: asyncio.Task[None] | None = None
+        self._settler: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
         self._keys = store.setup.keys()
-        self._elsewhere: dict[str, str] = {}  # notes on jobs that stand still, bound to other settings
+        self._elsewhere: dict[str, str] = {}  # notes on jobs that no living replica has the settings for
 
     async def start(self) -> None:
-        """Begin to run jobs: those left by this replica at once, those of dead peers after a while."""
+        """Begin to run jobs: those left by this replica at once, those of dead peers after a while.
+
+        Known to live first: peers would take over what a replica that they do not know runs.
+        """
+        await self._replicas.start()
         await self._engine.start(self._run)
-        self._watcher = asyncio.create_task(self._watch(), name="job-watcher")
+        self._settler = asyncio.create_task(self._settling(), name="job-settler")
 
     async def stop(self) -> None:
-        """Break off what runs; it goes on at the next start. Idempotent."""
-        tasks = [task for task in (self._watcher, *self._running) if task is not None]
-        self._watcher = None
-        await self._break_off(tasks)
-        await self._engine.stop()
-
-    async def _break_off(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        for task in tasks:
+        """Break off what runs; it goes on at the next start, or on a peer. Idempotent."""
+        task, self._settler = self._settler, None
+        if task is not None:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait({task})
+        await self._engine.stop()
+        await self._replicas.stop()
 
     async def submit(
         self,
@@ -90,7 +90,7 @@ class DurableJobs:
         job, created = await self._store.submit(rows, options, idempotency_key)
         if created:
             logger.info("job %s accepted: %s", job.id, job.kind)
-            await self._try(self._enqueue(job.id))
+            self._news.set()
         return job, created
 
     async def check(self) -> None:
@@ -98,19 +98,11 @@ class DurableJobs:
         await self._store.check()
         await self._engine.check()
 
-    async def _enqueue(self, job_id: str) -> None:
-        await self._engine.enqueue(job_id, setup_key(await self._store.setup_of(job_id) or {}))
-
     async def retry(self, job_id: str) -> Job | None:
         """Have a job that failed go on; see `JobQueue`."""
-        queued = await self._store.retry(job_id)
-        if queued is not None:
-            await self._try(self._engine.retry(job_id, self._lane(queued), queued.epoch))
+        if await self._store.retry(job_id):
+            self._news.set()
         return await self.get(job_id)
-
-    def _lane(self, job: OpenJob) -> str:
-        """Return where the job runs; one of unknown settings is taken for one that draws, under ours."""
-        return self._keys[0] if job.setup_key is None else job.setup_key
 
     async def get(self, job_id: str) -> Job | None:
         """Return a job."""
@@ -126,12 +118,10 @@ class DurableJobs:
         return replace(job, note=note) if note else job
 
     async def cancel(self, job_id: str) -> Job | None:
-        """Cancel a job; see `JobQueue`. What runs of it stops at its next beat, at once if it runs here."""
+        """Cancel a job; see `JobQueue`. What runs of it, here or on a peer, stops within a second or two."""
         job = await self._store.cancel(job_id)
         if job is not None:
             logger.info("job %s cancelled", job_id)
-            for task in [task for task, running in self._running.items() if running == job_id]:
-                task.cancel()
             await self._try(self._engine.cancel(job_id))
         return job
 
@@ -146,102 +136,37 @@ class DurableJobs:
         return await self._store.evaluation(job_id)
 
     async def _try(self, call: Awaitable[None]) -> None:
-        """Tell the engine; should it fail, the job is as the store says, and the watcher will see to it."""
+        """Tell the engine; should it fail, the job is as the store says: the next beat tells it again."""
         try:
             await call
         except Exception as error:
             logger.warning("the job engine failed: %s", type(error).__name__)
 
-    async def _run(self, job_id: str, part: JobPart) -> None:
-        """Run one part of a job; called by the engine. Cancelled when the lease is lost."""
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("a part of a job runs in a task")
-        self._running[task] = job_id
-        try:
-            claimed = await self._claim(job_id)
-            if claimed is not None:
-                begins = "begins" if claimed.lease.epoch == 1 else "goes on"
-                logger.info(
-                    "job %s %s: %s, claim %d by %s", job_id, begins, part, claimed.lease.epoch, self._owner
-                )
-                await self._work(claimed, getattr(self._pipeline, part))
-        except LeaseLostError:
-            logger.info("job %s is run elsewhere or was cancelled", job_id)
-            raise asyncio.CancelledError from None
-        finally:
-            del self._running[task]
-
-    async def _claim(self, job_id: str) -> ClaimedJob | None:
+    async def _settling(self) -> None:
         while True:
-            with contextlib.suppress(StoreUnavailable):
-                return await self._store.claim(job_id, self._owner, keys=self._keys)
-            await asyncio.sleep(self._beat_s)
-
-    async def _work(self, job: ClaimedJob, part: Callable[[ClaimedJob], Awaitable[None]]) -> None:
-        """Run the part again for as long as the store is what fails it; any other error ends the job.
-
-        Not before the store takes writes again: what is drawn meanwhile could not be kept.
-        """
-        while True:
+            self._news.clear()  # before looking: what comes meanwhile is looked at again
             try:
-                return await self._outcome(job, part)
-            except StoreUnavailable:
-                await self._until_well()
-
-    async def _until_well(self) -> None:
-        while True:
-            await asyncio.sleep(self._beat_s)
-            with contextlib.suppress(StoreUnavailable):
-                return await self._store.check()
-
-    async def _outcome(self, job: ClaimedJob, part: Callable[[ClaimedJob], Awaitable[None]]) -> None:
-        try:
-            await self._beating(job.lease, part(job))
-        except (StoreUnavailable, LeaseLostError):
-            raise
-        except EigencalError as error:
-            await self._store.fail(job.lease, JobError(error.code, error.detail))
-            said = error.extra.get("llm_message")
-            llm = f" The LLM server said: {said!r}" if said else ""
-            logger.warning("job %s failed: %s: %s%s", job.lease.job_id, error.code, error.detail, llm)
-        except Exception:
-            logger.exception("job %s failed", job.lease.job_id)
-            await self._store.fail(job.lease, INTERNAL)
-
-    async def _beating(self, lease: Lease, work: Awaitable[None]) -> None:
-        """Await the work, beating meanwhile; stop it when the lease is lost."""
-        task = asyncio.ensure_future(work)
-        try:
-            while not (await asyncio.wait({task}, timeout=self._beat_s))[0]:
-                with contextlib.suppress(StoreUnavailable):  # the work itself will notice
-                    await self._store.beat(lease)
-            task.result()
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled():
-                task.exception()  # it may have failed while we were being stopped: no one else asks
-
-    async def _watch(self) -> None:
-        """Revive open jobs whose heartbeat stands still, those that are bound to other settings excepted."""
-        seen: dict[OpenJob, float] = {}
-        while True:
-            await asyncio.sleep(self._beat_s)
-            try:
-                open_jobs = await self._store.open_jobs()
                 await self._mend_engine()
+                await self._settle()
             except StoreUnavailable:
-                seen = {}  # nobody could beat meanwhile
-                continue
-            now = time.monotonic()
-            seen = {job: seen.get(job, now) for job in open_jobs}
-            still = [job for job, since in seen.items() if now - since >= self._lease_s]
-            await self._note_elsewhere([job for job in still if self._lane(job) not in self._keys])
-            for job in [job for job in still if self._lane(job) in self._keys]:
-                seen[job] = now
-                if job.job_id not in self._running.values():
-                    await self._try(self._engine.revive(job.job_id, self._lane(job), job.epoch))
+                pass  # it was logged; the engine is told once the store is back
+            except Exception:
+                logger.exception("the jobs could not be looked at")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), self._beat_s)
+
+    async def _settle(self) -> None:
+        """Tell the engine which jobs are open and who lives; note those that none of the living can run."""
+        living = await self._replicas.living()
+        lanes = {job: self._lane(job) for job in await self._store.open_jobs()}
+        served = {lane for replica in living for lane in replica.lanes}
+        await self._note_elsewhere([job for job, lane in lanes.items() if lane not in served])
+        ours = {job.job_id: lane for job, lane in lanes.items() if lane in self._keys}
+        await self._try(self._engine.settle(ours, {replica.id for replica in living}))
+
+    def _lane(self, job: OpenJob) -> str:
+        """Return where the job runs; one of unknown settings is taken for one that draws, under ours."""
+        return self._keys[0] if job.setup_key is None else job.setup_key
 
     async def _mend_engine(self) -> None:
         """Start the engine anew when it has lost what it keeps; the store tells which jobs are open.
@@ -252,21 +177,18 @@ class DurableJobs:
             await self._engine.check()
         except StoreUnavailable:
             logger.warning("the job engine is started anew")
-            await self._break_off([*self._running])
             await self._engine.stop()
             await self._engine.start(self._run)
 
-    async def _note_elsewhere(self, still: Sequence[OpenJob]) -> None:
+    async def _note_elsewhere(self, waiting: Sequence[OpenJob]) -> None:
         """Keep a note on each of these jobs; log it once."""
         notes = {}
-        for job in still:
+        for job in waiting:
             note = self._elsewhere.get(job.job_id)
             if note is None:
-                with contextlib.suppress(StoreUnavailable):
-                    note = self._elsewhere_note(await self._store.setup_of(job.job_id) or {})
-                    logger.warning("job %s: %s", job.job_id, note)
-            if note is not None:
-                notes[job.job_id] = note
+                note = self._elsewhere_note(await self._store.setup_of(job.job_id) or {})
+                logger.warning("job %s: %s", job.job_id, note)
+            notes[job.job_id] = note
         self._elsewhere = notes
 
     def _elsewhere_note(self, posted: dict[str, Any]) -> str:

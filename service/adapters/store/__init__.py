@@ -4,5 +4,6 @@ from service.adapters.store.active import ActiveCalibrations
 from service.adapters.store.calibrations import SqlCalibrations
 from service.adapters.store.database import Database
 from service.adapters.store.jobs import SqlJobs
+from service.adapters.store.replicas import Replicas
 
-__all__ = ["ActiveCalibrations", "Database", "SqlCalibrations", "SqlJobs"]
+__all__ = ["ActiveCalibrations", "Database", "Replicas", "SqlCalibrations", "SqlJobs"]

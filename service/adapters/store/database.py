@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,18 +15,16 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.adapters.store.bounded import Bounded
-from service.adapters.store.file import DatabaseFile, is_full
-from service.adapters.store.migrate import migrate
-from service.adapters.store.urls import store_url
+from service.adapters.store.location import DatabaseFile, is_full, store_url
+from service.adapters.store.migrations import migrate
 from service.domain.errors import StoreUnavailable
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-_UNAVAILABLE = "The database cannot be reached."
-_FULL = "The disk of the database is full."
+_unavailable = partial(StoreUnavailable, retry_after_s=5.0)
+IDLE_S = 15.0
 _GONE = "The file of the database is gone or was replaced: put it back, or start the service anew."
-_READ_ONLY = "The database takes no writes now."
 
 
 @contextmanager
@@ -40,11 +39,8 @@ def translated() -> Iterator[None]:
         # The first line alone: further ones of a driver may quote what was to be stored.
         said = str(cause).partition("\n")[0][:200]
         logger.warning("database failed: %s: %s", type(cause).__name__, said)
-        raise _unavailable(_FULL if is_full(cause) else _UNAVAILABLE) from None
-
-
-def _unavailable(detail: str) -> StoreUnavailable:
-    return StoreUnavailable(detail, retry_after_s=5.0)
+        why = "The disk of the database is full." if is_full(cause) else "The database cannot be reached."
+        raise _unavailable(why) from None
 
 
 class Database:
@@ -52,16 +48,23 @@ class Database:
 
     A SQLite file that is deleted or replaced under the service is noticed, and opened anew once there is one
     again; `generation` counts how often. `answer_s`: how long `soon` and `check` wait at most. `probe_s`: how
-    long one proof that the disk takes writes holds.
+    long one proof that the disk takes writes holds. `idle_s`: how long Postgres lets a transaction lie idle.
     """
 
     def __init__(
-        self, url: str, *, busy_timeout_s: float = 30.0, answer_s: float = 2.0, probe_s: float = 5.0
+        self,
+        url: str,
+        *,
+        busy_timeout_s: float = 30.0,
+        answer_s: float = 2.0,
+        probe_s: float = 5.0,
+        idle_s: float = IDLE_S,
     ) -> None:
         self.url = store_url(url)
         self.generation = 0
         self._busy_timeout_s = busy_timeout_s
         self._probe_s = probe_s
+        self._idle_s = idle_s
         self._probed = float("-inf")
         self._engine: AsyncEngine | None = None
         self._opening = asyncio.Lock()
@@ -104,7 +107,7 @@ class Database:
             if connection.dialect.name == "postgresql":
                 setting = sa.text("SELECT current_setting('transaction_read_only')")
                 if (await connection.execute(setting)).scalar() == "on":
-                    raise _unavailable(_READ_ONLY)
+                    raise _unavailable("The database takes no writes now.")
             else:
                 await connection.execute(sa.text("SELECT 1"))
         await self._probe()
@@ -172,17 +175,25 @@ class Database:
 
     def _create(self) -> AsyncEngine:
         if self.url.get_backend_name() == "postgresql":
-            return create_async_engine(
-                self.url, pool_pre_ping=True, pool_timeout=10, connect_args={"connect_timeout": 5}
-            )
-        engine = create_async_engine(self.url, pool_timeout=30)
-        sa.event.listen(engine.sync_engine, "connect", self._set_pragmas)
+            bounds = {"pool_pre_ping": True, "pool_timeout": 10, "connect_args": {"connect_timeout": 5}}
+            # A replica frozen in the middle of a transaction must not hold the lock on a job's row for ever.
+            settings = [f"SET idle_in_transaction_session_timeout = {int(1000 * self._idle_s)}"]
+        else:
+            bounds = {"pool_timeout": 30}
+            settings = [
+                "PRAGMA journal_mode = WAL",
+                f"PRAGMA busy_timeout = {int(1000 * self._busy_timeout_s)}",
+                "PRAGMA foreign_keys = ON",
+                "PRAGMA secure_delete = ON",  # what is forgotten is overwritten, not only unlinked
+            ]
+        engine = create_async_engine(self.url, **bounds)
+        sa.event.listen(engine.sync_engine, "connect", partial(_set_up, settings))
         return engine
 
-    def _set_pragmas(self, connection: DBAPIConnection, record: object) -> None:
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode = WAL")
-        cursor.execute(f"PRAGMA busy_timeout = {int(1000 * self._busy_timeout_s)}")
-        cursor.execute("PRAGMA foreign_keys = ON")
-        cursor.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten, not only unlinked
-        cursor.close()
+
+def _set_up(settings: Sequence[str], connection: DBAPIConnection, record: object) -> None:
+    cursor = connection.cursor()
+    for statement in settings:
+        cursor.execute(statement)
+    cursor.close()
+    connection.commit()

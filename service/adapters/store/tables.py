@@ -53,10 +53,18 @@ jobs = sa.Table(
     sa.Column("calibration_id", sa.String(40)),
     sa.Column("owner", sa.String(255)),
     sa.Column("epoch", sa.Integer, nullable=False),
-    sa.Column("heartbeat", sa.Integer, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("started_at", UtcDateTime),
     sa.Column("finished_at", UtcDateTime),
+)
+
+# The replicas that live; a peer takes the row away from one whose beat stands still.
+replicas = sa.Table(
+    "replicas",
+    metadata,
+    sa.Column("id", sa.String(255), primary_key=True),
+    sa.Column("lanes", sa.JSON, nullable=False),
+    sa.Column("beat", sa.Integer, nullable=False),
 )
 
 dev_rows = sa.Table(

@@ -14,7 +14,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from service.api.http.bodies import refusal
 from service.api.http.upload_threads import UploadThreads
-from service.api.routes.calibration_schemas import EvaluateOptionsIn, OptionsIn
+from service.api.routes.job_schemas import EvaluateOptionsIn, OptionsIn
 from service.domain.devdata.reader import (
     DevData,
     UploadLimits,

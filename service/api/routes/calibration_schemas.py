@@ -1,125 +1,56 @@
-"""The wire forms of calibrating: options in, jobs and calibrations out."""
+"""The wire form of a calibration."""
 
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field
 
-from service.api.http.bodies import RequestModel
-from service.api.routes.score_schemas import MAX_ITEMS
-from service.domain.devdata.row import ExampleRow
-from service.domain.jobs.model import MIN_USABLE_ROWS
+from service.domain.jobs.model import CalibrationRecord
 
-
-class OptionsIn(RequestModel):
-    """How to calibrate. All are optional."""
-
-    method: Literal["depolarized", "temperature", "both"] = Field(
-        "depolarized", description="Map to fit; `both`: the one of lower cross-validated risk is served."
-    )
-    num_samples: int | None = Field(
-        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
-    )
-    activate: Literal["if_better", "always", "never"] = Field(
-        "if_better", description="When to serve it: `if_better` than the active one on the same rows."
-    )
-    name: str = Field("", max_length=200, description="A name for people.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, subsets and bootstrap.")
-    drawn_by: Literal["caller", "service"] = Field(
-        "caller",
-        description="Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.",
-    )
-    source_label: str = Field(
-        "", max_length=200, description="Names the caller's own set-up; scores of that label fit."
-    )
-
-    @model_validator(mode="after")
-    def label_is_the_callers(self) -> Self:
-        """Refuse a label for the service's own answers."""
-        if self.source_label and self.drawn_by == "service":
-            raise ValueError("`source_label` goes with `drawn_by` = `caller`")
-        return self
-
-
-class ExampleIn(ExampleRow):
-    """A labelled row: `prompt` or `messages`, and what a right answer is. A null counts as left out."""
-
-
-class CalibrateRequest(OptionsIn):
-    """Dev data and options as JSON."""
-
-    examples: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows.")
-
-
-class CalibrateForm(OptionsIn):
-    """Dev data as a file, options as form fields."""
-
-    file: bytes = Field(
-        description="JSONL, JSONL.gz or CSV in UTF-8, rows as `examples` of the JSON form.",
-        json_schema_extra={"format": "binary"},
-    )
-
-
-class EvaluateOptionsIn(RequestModel):
-    """How to evaluate. All are optional."""
-
-    num_samples: int | None = Field(
-        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
-    )
-    name: str = Field("", max_length=200, description="A name for people.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, draws and bootstrap.")
-
-
-class EvaluateRequest(EvaluateOptionsIn):
-    """Two sets of rows and options as JSON."""
-
-    dev: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows to fit on.")
-    test: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows to test on.")
-
-
-class EvaluateForm(EvaluateOptionsIn):
-    """Two sets of rows as files, options as form fields."""
-
-    dev: bytes = Field(
-        description="Rows to fit on: JSONL, JSONL.gz or CSV in UTF-8, as for /calibrate.",
-        json_schema_extra={"format": "binary"},
-    )
-    test: bytes = Field(description="Rows to test on.", json_schema_extra={"format": "binary"})
-
-
-class JobErrorOut(BaseModel):
-    """Why a job failed."""
-
-    code: str = Field(description="A code of the error table.")
-    detail: str = Field(description="The same for a person.")
-
-
-class JobOut(BaseModel):
-    """A job."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: str = Field(description="Id of the job.")
-    kind: Literal["calibrate", "evaluate"] = Field(description="What it does.")
-    state: Literal["queued", "running", "succeeded", "failed", "cancelled"] = Field(
-        description="Where it stands; the last three are final, but that a failed job can be retried."
-    )
-    name: str = Field(description="The name given to it.")
-    stage: Literal["sampling", "embedding", "fitting", "reporting"] | None = Field(
-        description="What a running job is at."
-    )
-    done: int = Field(description="Units of the stage that are done.")
-    total: int = Field(description="Units of the stage in all.")
-    eta_s: float | None = Field(description="Seconds that the stage will still take; null: not known.")
-    note: str = Field(description="What an open job waits for, if it does.")
-    error: JobErrorOut | None = Field(description="Why it failed.")
-    calibration_id: str | None = Field(description="The calibration that it made.")
-    created_at: datetime = Field(description="When it was posted.")
-    started_at: datetime | None = Field(description="When it first ran.")
-    finished_at: datetime | None = Field(description="When it ended.")
-    links: dict[str, str] = Field(
-        description="Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`."
-    )
+CALIBRATION: dict[str, Any] = {
+    "id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+    "name": "TriviaQA, November",
+    "method": "depolarized",
+    "temperature": 0.92,
+    "depolarization": 0.56,
+    "num_samples": 20,
+    "parameters": [
+        {"num_samples": 2, "temperature": 0.55, "depolarization": 0.7},
+        {"num_samples": 20, "temperature": 0.92, "depolarization": 0.56},
+    ],
+    "eps": 1e-10,
+    "fingerprint": {
+        "source": "service",
+        "embedder": "all-mpnet-base-v2",
+        "embedder_revision": "78c0197b6159d926",
+        "embedder_precision": "float32",
+        "embedder_dimension": 768,
+        "source_label": "",
+        "model": "SmolLM2-135M-Instruct",
+        "api": "completions",
+        "prompt_shape": "5f0a3c1d9be24786",
+        "answer_regex": "",
+        "sampling.temperature": 0.5,
+        "sampling.top_p": 1.0,
+        "sampling.top_k": 0,
+        "sampling.max_tokens": 64,
+        "sampling.stop": ["\n"],
+    },
+    "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
+    "created_at": "2026-11-21T07:08:00Z",
+    "active": True,
+    "activated_at": "2026-11-21T07:08:00Z",
+    "job_id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+    "num_rows": 300,
+    "data_kept": True,
+    "links": {
+        "self": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+        "report": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/report",
+        "activate": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/activate",
+        "data": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/data",
+    },
+}
+ROW = '{"id": "0", "prompt": "Who wrote Emma?", "reference": "Jane Austen", "samples": ["Austen", "Eliot"]}\n'
 
 
 class ParametersOut(BaseModel):
@@ -151,4 +82,46 @@ class CalibrationOut(BaseModel):
     data_kept: bool = Field(description="Whether those rows are still there.")
     links: dict[str, str] = Field(
         description="Paths: `self`, `report`, `activate`; `data` while its rows are kept."
+    )
+
+
+def calibration_links(record: CalibrationRecord) -> dict[str, str]:
+    """Return the paths of a calibration."""
+    path = f"/calibrations/{record.calibration.id}"
+    links = {"self": path, "report": f"{path}/report", "activate": f"{path}/activate"}
+    return {**links, "data": f"{path}/data"} if record.data_kept else links
+
+
+def state_now(record: CalibrationRecord) -> dict[str, Any]:
+    """Return whether a calibration is active, as its report says it (`report_model.Now`)."""
+    since = record.activated_at
+    return {"active": record.active, "activated_at": since.isoformat() if since else None}
+
+
+def calibration_view(record: CalibrationRecord) -> CalibrationOut:
+    """Return a calibration as it is sent."""
+    calibration = record.calibration
+    parameters = [
+        ParametersOut(num_samples=m, temperature=p.temperature, depolarization=p.depolarization)
+        for m, p in sorted(calibration.parameters.items())
+    ]
+    headline = calibration.headline()
+    return CalibrationOut(
+        id=calibration.id,
+        name=calibration.name,
+        method=calibration.method,
+        temperature=headline.temperature,
+        depolarization=headline.depolarization,
+        num_samples=calibration.num_samples,
+        parameters=parameters,
+        eps=calibration.eps,
+        fingerprint=calibration.fingerprint.parts(),
+        fingerprint_key=calibration.fingerprint.key(),
+        created_at=calibration.created_at,
+        active=record.active,
+        activated_at=record.activated_at,
+        job_id=record.job_id,
+        num_rows=record.num_rows,
+        data_kept=record.data_kept,
+        links=calibration_links(record),
     )

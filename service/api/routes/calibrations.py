@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
@@ -10,33 +10,40 @@ from fastapi.responses import StreamingResponse
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from service.api.http.auth import ADMIN_CODES, BEARER, admin_scope
+from service.api.http.auth import BEARER, admin_scope
 from service.api.http.deps import Services, ServicesDep
 from service.api.http.negotiation import VARY, json_or_page, prefers_html
 from service.api.http.problems import responses
-from service.api.routes.calibration_examples import CALIBRATION, ROW
-from service.api.routes.calibration_schemas import CalibrationOut
-from service.api.routes.calibration_view import calibration_view, state_now
-from service.api.routes.jobs import example
-from service.api.routes.path_ids import (
-    CalibrationId,
-    no_calibration,
+from service.api.routes.calibration_schemas import (
+    CALIBRATION,
+    ROW,
+    CalibrationOut,
+    calibration_view,
+    state_now,
 )
+from service.api.routes.path_ids import CalibrationId, no_calibration
+from service.api.routes.submission import CODES, example
 from service.domain.devdata.reader import write_row
 from service.domain.errors import EigencalError, NotFound
 from service.domain.jobs.model import CalibrationRecord
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
-CODES = (*ADMIN_CODES, "store_unavailable", "internal")
 NDJSON = "application/x-ndjson"
-REPORT: dict[str, Any] = {
-    "description": "What was fitted on what, before and after on held-out folds, the curves, the warnings.",
-    "content": {
-        "application/json": {"schema": {"type": "object"}},
-        "text/html": {"schema": {"type": "string"}},
-    },
-}
+
+
+def report_entry(description: str) -> dict[str, Any]:
+    """Return the OpenAPI entry of a report: JSON, or a page."""
+    model = {"content": {"application/json": {"schema": {"type": "object"}}}}
+    return json_or_page(model, description)
+
+
+async def report_response(request: Request, app: Services, report: Mapping[str, Any]) -> Response:
+    """Return a report in the form that is accepted: JSON unless HTML is preferred."""
+    if not prefers_html(request.headers.get("accept", "*/*")):
+        return JSONResponse(report, headers=VARY)
+    page = await asyncio.to_thread(app.pages.report, report)
+    return Response(page, headers=VARY, media_type="text/html")
 
 
 class Export(StreamingResponse):
@@ -149,7 +156,12 @@ async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
     "/{calibration_id}/report",
     summary="Its report: JSON, or a page with the plots",
     response_class=Response,
-    responses={200: REPORT, **responses(*CODES, "not_found")},
+    responses={
+        200: report_entry(
+            "What was fitted on what, before and after on held-out folds, the curves, the warnings."
+        ),
+        **responses(*CODES, "not_found"),
+    },
     openapi_extra=BEARER,
 )
 async def get_report(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> Response:
@@ -160,12 +172,8 @@ async def get_report(request: Request, app: ServicesDep, calibration_id: Calibra
     report = await app.calibrations.report(calibration_id)
     if report is None:
         raise no_calibration()
-    report = {**report, "now": state_now(await _record(app, calibration_id))}
-    vary = {"Vary": "Accept"}
-    if not prefers_html(request.headers.get("accept", "*/*")):
-        return JSONResponse(report, headers=vary)
-    page = await asyncio.to_thread(app.pages.report, report)
-    return Response(page, headers=vary, media_type="text/html")
+    now = state_now(await _record(app, calibration_id))
+    return await report_response(request, app, {**report, "now": now})
 
 
 async def _record(app: Services, calibration_id: str) -> CalibrationRecord:

@@ -1,46 +1,25 @@
 """POST /evaluate, and what came of it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from service.api.http.auth import BEARER, admin_scope
 from service.api.http.deps import ServicesDep
-from service.api.http.negotiation import prefers_html
 from service.api.http.problems import responses
 from service.api.http.upload_threads import UploadThreads
-from service.api.http.uploads import EVALUATE, in_threads, received
-from service.api.routes.calibration_examples import JOB, LOCATION
-from service.api.routes.calibration_schemas import JobOut
-from service.api.routes.calibration_view import job_view
-from service.api.routes.jobs import CLIENT_CLOSED_REQUEST, CODES, UPLOAD_CODES, IdempotencyKey, example
+from service.api.http.uploads import EVALUATE, in_threads
+from service.api.routes.calibrations import report_entry, report_response
+from service.api.routes.job_schemas import JOB, JobOut
 from service.api.routes.path_ids import JobId
+from service.api.routes.submission import CODES, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
 from service.domain.devdata.reader import DevData
 from service.domain.errors import NotFound
 from service.domain.jobs.model import DevRow
 
 router = APIRouter(tags=["evaluations"], dependencies=[Depends(admin_scope)])
-UPLOAD: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {"schema": {"$ref": "#/components/schemas/EvaluateForm"}},
-            "application/json": {"schema": {"$ref": "#/components/schemas/EvaluateRequest"}},
-        },
-    }
-}
-REPORT: dict[str, Any] = {
-    "description": "Every experiment with its figures, and what could not be run.",
-    "content": {
-        "application/json": {"schema": {"type": "object"}},
-        "text/html": {"schema": {"type": "string"}},
-    },
-}
 
 
 @router.post(
@@ -48,8 +27,8 @@ REPORT: dict[str, Any] = {
     summary="Reproduce the experiments on labelled prompts",
     status_code=202,
     response_model=JobOut,
-    responses={202: {**example({**JOB, "kind": "evaluate"}), **LOCATION}, **responses(*CODES, *UPLOAD_CODES)},
-    openapi_extra={**UPLOAD, **BEARER},
+    responses=queued({**JOB, "kind": "evaluate"}, *UPLOAD_CODES),
+    openapi_extra={**upload_body("Evaluate"), **BEARER},
 )
 async def post_evaluate(
     request: Request, app: ServicesDep, idempotency_key: IdempotencyKey = None
@@ -58,16 +37,16 @@ async def post_evaluate(
 
     Either file's bad rows refuse both; nothing is stored. Nothing is calibrated or activated by it.
     """
-    try:
-        async with received(request, app.limits, app.threads, EVALUATE) as upload:
-            dev, test = await app.threads.run(lambda: upload.check(app.limits))
-            options = replace(upload.options, dev_rows=dev.num_rows)
-            rows = _numbered([dev, test], app.threads)
-            job, _ = await app.jobs.submit(rows, options, idempotency_key=idempotency_key)
-    except ClientDisconnect:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
-    content = job_view(job).model_dump_json()
-    return Response(content, 202, {"Location": f"/jobs/{job.id}"}, "application/json")
+    return await submitted(
+        request,
+        app,
+        EVALUATE,
+        idempotency_key,
+        lambda upload, parts: (
+            _numbered(parts, app.threads),
+            replace(upload.options, dev_rows=parts[0].num_rows),
+        ),
+    )
 
 
 async def _numbered(files: Sequence[DevData], threads: UploadThreads) -> AsyncIterator[DevRow]:
@@ -83,7 +62,10 @@ async def _numbered(files: Sequence[DevData], threads: UploadThreads) -> AsyncIt
     "/evaluations/{job_id}/report",
     summary="The report of an evaluation: JSON, or a page with the figures",
     response_class=Response,
-    responses={200: REPORT, **responses(*CODES, "not_found")},
+    responses={
+        200: report_entry("Every experiment with its figures, and what could not be run."),
+        **responses(*CODES, "not_found"),
+    },
     openapi_extra=BEARER,
 )
 async def get_evaluation(request: Request, app: ServicesDep, job_id: JobId) -> Response:
@@ -91,8 +73,4 @@ async def get_evaluation(request: Request, app: ServicesDep, job_id: JobId) -> R
     results = await app.jobs.evaluation(job_id)
     if results is None:
         raise NotFound("No finished evaluation has this id.")
-    vary = {"Vary": "Accept"}
-    if not prefers_html(request.headers.get("accept", "*/*")):
-        return JSONResponse(results, headers=vary)
-    page = await asyncio.to_thread(app.pages.report, results)
-    return Response(page, headers=vary, media_type="text/html")
+    return await report_response(request, app, results)

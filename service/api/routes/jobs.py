@@ -1,42 +1,32 @@
 """POST /calibrate, and the jobs that it starts."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from service.api.http.auth import ADMIN_CODES, BEARER, admin_scope
+from service.api.http.auth import BEARER, admin_scope
 from service.api.http.deps import ServicesDep
 from service.api.http.problems import responses
-from service.api.http.uploads import in_threads, received
-from service.api.routes.calibration_examples import JOB, LOCATION, UPLOAD
-from service.api.routes.calibration_schemas import JobOut
-from service.api.routes.calibration_view import job_view
+from service.api.http.uploads import CALIBRATE, in_threads
+from service.api.routes.job_schemas import JOB, JobOut, job_view
 from service.api.routes.path_ids import JobId, no_job
+from service.api.routes.submission import (
+    CODES,
+    UPLOAD_CODES,
+    IdempotencyKey,
+    accepted,
+    example,
+    queued,
+    submitted,
+    upload_body,
+)
 from service.domain.jobs.model import Job
 
 router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])
-CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
-CODES = (*ADMIN_CODES, "store_unavailable", "internal")
-BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
-UPLOAD_CODES = (*BAD_UPLOAD, "conflict", "overloaded")
 PING_S = 15
-
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        pattern=r"^[\x21-\x7e]{1,200}$",
-        description="The same file and options under the same key give the same job.",
-    ),
-]
-
-
-def example(value: object) -> dict[str, Any]:
-    """Return the OpenAPI entry of an example response."""
-    return {"content": {"application/json": {"example": value}}}
 
 
 @router.post(
@@ -44,8 +34,8 @@ def example(value: object) -> dict[str, Any]:
     summary="Fit a calibration on labelled prompts",
     status_code=202,
     response_model=JobOut,
-    responses={202: {**example(JOB), **LOCATION}, **responses(*CODES, *UPLOAD_CODES)},
-    openapi_extra={**UPLOAD, **BEARER},
+    responses=queued(JOB, *UPLOAD_CODES),
+    openapi_extra={**upload_body("Calibrate"), **BEARER},
 )
 async def post_calibrate(
     request: Request, app: ServicesDep, idempotency_key: IdempotencyKey = None
@@ -54,20 +44,13 @@ async def post_calibrate(
 
     A bad row refuses the whole file: the first 20 are listed by line, field and reason; nothing is stored.
     """
-    try:
-        async with received(request, app.limits, app.threads) as upload:
-            [data] = await app.threads.run(lambda: upload.check(app.limits))
-            rows = in_threads(data, app.threads)
-            job, _ = await app.jobs.submit(rows, upload.options, idempotency_key=idempotency_key)
-    except ClientDisconnect:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
-    return accepted(job)
-
-
-def accepted(job: Job) -> Response:
-    """Return a job that will run as a response that says where to look for it."""
-    content = job_view(job).model_dump_json()
-    return Response(content, 202, {"Location": f"/jobs/{job.id}"}, "application/json")
+    return await submitted(
+        request,
+        app,
+        CALIBRATE,
+        idempotency_key,
+        lambda upload, parts: (in_threads(parts[0], app.threads), upload.options),
+    )
 
 
 @router.get(
@@ -113,7 +96,7 @@ async def delete_job(app: ServicesDep, job_id: JobId) -> JobOut:
     summary="Go on with a job that failed",
     status_code=202,
     response_model=JobOut,
-    responses={202: {**example(JOB), **LOCATION}, **responses(*CODES, "not_found", "conflict")},
+    responses=queued(JOB, "not_found", "conflict"),
     openapi_extra=BEARER,
 )
 async def post_retry(app: ServicesDep, job_id: JobId) -> Response:

@@ -13,14 +13,14 @@ from service.domain.calibrating.material import Embedding, Material, usable_rows
 from service.domain.calibration import Calibration, CalibrationSource
 from service.domain.errors import InvalidDevData
 from service.domain.ids import new_id
-from service.domain.jobs.drawing import Drawer, check_same
-from service.domain.jobs.in_thread import OnDone, in_thread
+from service.domain.jobs.drawing import Drawer
 from service.domain.jobs.model import JobStage
-from service.domain.jobs.progress import Progress
+from service.domain.jobs.progress import Progress, in_thread
+from service.domain.jobs.setup import check_same
 from service.domain.jobs.store import ActiveChangedError, ClaimedJob, JobStore, StoredRow
 from service.domain.models import Fingerprint, caller_fingerprint, with_embedder
 from service.domain.study.reporting import FinishedFit, make_report
-from service.spectral.subsets import fitted_sizes
+from service.spectral.subsets import OnDone, fitted_sizes
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Calibrator:
     async def draw(self, job: ClaimedJob) -> None:
         """Draw the missing answers. Raises LeaseLostError, or the EigencalError that the job fails with."""
         missing = 0
-        async for _ in self._drawer.missing(job.lease.job_id):
+        async for _ in self._jobs.stored_rows(job.lease.job_id, incomplete_only=True):
             missing += 1
         done = job.num_rows - missing
         progress = Progress(self._jobs, job.lease, "sampling", job.num_rows, done=done)

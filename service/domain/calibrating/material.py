@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.errors import Conflict, InvalidDevData
-from service.domain.jobs.live_first import LiveFirst
 from service.domain.jobs.model import MIN_USABLE_ROWS
-from service.domain.jobs.patience import Patience
 from service.domain.jobs.progress import Progress
 from service.domain.jobs.store import StoredRow
+from service.domain.jobs.waiting import LiveFirst, Patience
 from service.domain.models import EmbedderIdentity
 from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
 from service.domain.ports import Embedded, Embedder

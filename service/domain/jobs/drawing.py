@@ -2,15 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from service.domain.errors import Conflict, EigencalError, LLMError
-from service.domain.jobs.live_first import LiveFirst
+from service.domain.errors import EigencalError, LLMError
 from service.domain.jobs.model import DevRow
-from service.domain.jobs.patience import Patience
 from service.domain.jobs.progress import Progress
-from service.domain.jobs.store import ClaimedJob, JobStore, Lease, LeaseLostError, StoredRow
+from service.domain.jobs.setup import check_same
+from service.domain.jobs.store import ClaimedJob, JobStore, LeaseLostError, StoredRow
+from service.domain.jobs.waiting import LiveFirst, Patience
 from service.domain.models import (
     Draw,
     EmbedderIdentity,
@@ -54,7 +54,7 @@ class Drawer:
         if slots < 1:
             raise ValueError("drawing needs at least one slot")
         self._llm = llm
-        self._jobs = jobs
+        self.jobs = jobs
         self.serving = serving
         self._slots = slots
         self._free = asyncio.Semaphore(slots)  # shared by jobs that run at the same time
@@ -83,7 +83,7 @@ class Drawer:
     async def draw(self, job: ClaimedJob, embedder: EmbedderIdentity, progress: Progress) -> None:
         """Draw until every row has all of its answers. Raises LeaseLostError, and what will not pass."""
         # Asked for anew: a run of the same claim that the store broke off may have stored it.
-        bound = await self._jobs.fingerprint(job.lease.job_id)
+        bound = await self.jobs.fingerprint(job.lease.job_id)
         run = _Run(self, replace(job, fingerprint=bound), embedder, progress)
         try:
             async with asyncio.TaskGroup() as group:
@@ -93,10 +93,6 @@ class Drawer:
             raise _first(errors) from None
         await run.leave_refused()
 
-    def missing(self, job_id: str) -> AsyncIterator[StoredRow]:
-        """Yield the rows that lack answers."""
-        return self._jobs.stored_rows(job_id, incomplete_only=True)
-
     async def ask(self, request: GenerationRequest, progress: Progress) -> Generation:
         """Return answers, at least one, once it is our turn and the server is there."""
 
@@ -105,14 +101,6 @@ class Drawer:
                 return await self._llm.generate(request)
 
         return await self._patience.keep_trying(in_turn, progress.note)
-
-    async def bind(self, lease: Lease, fingerprint: Fingerprint) -> None:
-        """Store what the answers are drawn with."""
-        await self._jobs.bind(lease, fingerprint)
-
-    async def keep(self, lease: Lease, line: int, draws: Sequence[Draw], *, complete: bool) -> None:
-        """Store the answers of a row."""
-        await self._jobs.keep_draws(lease, line, draws, complete=complete)
 
 
 class _Run:
@@ -128,7 +116,7 @@ class _Run:
         self._progress = progress
         self._bound = job.fingerprint
         self._binding = asyncio.Lock()
-        self._rows = drawer.missing(job.lease.job_id)
+        self._rows = drawer.jobs.stored_rows(job.lease.job_id, incomplete_only=True)
         self._reading = asyncio.Lock()
         self._refused: list[tuple[int, LLMError]] = []
         self._draws: dict[int, Sequence[Draw]] = {}  # of the rows begun, by line
@@ -155,7 +143,7 @@ class _Run:
             if self._bound is None:
                 raise error
             logger.warning("the LLM server refused the row on line %d", line)
-            await self._drawer.keep(self._lease, line, self._draws[line], complete=True)
+            await self._drawer.jobs.keep_draws(self._lease, line, self._draws[line], complete=True)
 
     async def _next(self) -> StoredRow | None:
         async with self._reading:
@@ -170,7 +158,7 @@ class _Run:
             await self._bind(self._drawer.fingerprint(stored.row, self._embedder, got))
             draws = (*draws, *got.draws)[:wanted]
             complete = len(draws) == wanted
-            await self._drawer.keep(self._lease, stored.row.line, draws, complete=complete)
+            await self._drawer.jobs.keep_draws(self._lease, stored.row.line, draws, complete=complete)
 
     async def _bind(self, fingerprint: Fingerprint) -> None:
         """Store the fingerprint before the first answer; refuse answers of another set-up after that.
@@ -179,24 +167,9 @@ class _Run:
         """
         async with self._binding:
             if self._bound is None:
-                await self._drawer.bind(self._lease, fingerprint)
+                await self._drawer.jobs.bind(self._lease, fingerprint)
                 self._bound = fingerprint
         check_same(self._bound, fingerprint)
-
-
-def check_same(bound: Fingerprint, now: Fingerprint) -> None:
-    """Raise Conflict when answers would come from another set-up than those already drawn."""
-    differs = bound.differs(now)
-    if "model" in differs:
-        raise Conflict(
-            "Answers of one calibration must all come from one model, but these come from two: first "
-            f"{bound.model!r} answered, then {now.model!r}."
-        )
-    if differs:
-        raise Conflict(
-            "Answers of one calibration must all be drawn alike, but these parts differ between its rows, or "
-            f"have changed since it began: {', '.join(differs)}."
-        )
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

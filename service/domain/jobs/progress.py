@@ -1,12 +1,19 @@
-"""How far a run is, written to the store now and then."""
+"""How far a run is, written to the store now and then; that of long work in a thread, too."""
 
+import asyncio
+import contextlib
 import logging
+import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
+from service.domain.errors import StoreUnavailable
 from service.domain.jobs.model import JobStage
-from service.domain.jobs.store import JobStore, Lease
+from service.domain.jobs.store import JobStore, Lease, LeaseLostError
+from service.spectral.subsets import OnDone
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 NOTE_AGAIN_S = 60.0  # a wait that comes and goes is told to the log this often at most
@@ -70,3 +77,40 @@ class Progress:
         self._written = self._clock()
         eta = self.eta_s()
         await self._store.progress(self._lease, self._stage, self._done, self._total, eta, self._note)
+
+
+class BrokenOffError(Exception):
+    """Ends work in its thread, which cannot be cancelled."""
+
+
+async def in_thread(work: Callable[[OnDone], T], stage: Callable[[int], Progress]) -> T:
+    """Return what `work` returns; the stage, made for the units to do, begins with its first report.
+
+    When the caller is cancelled, the next report of the work raises BrokenOffError there.
+    """
+    loop, reached = asyncio.get_running_loop(), asyncio.Queue[tuple[int, int]]()
+    over = threading.Event()
+
+    def report(done: int, total: int) -> None:
+        if over.is_set():
+            raise BrokenOffError
+        loop.call_soon_threadsafe(reached.put_nowait, (done, total))
+
+    shown = asyncio.create_task(_show(reached, stage))
+    try:
+        return await asyncio.to_thread(work, report)
+    finally:
+        over.set()
+        shown.cancel()
+        with contextlib.suppress(asyncio.CancelledError, StoreUnavailable, LeaseLostError):
+            await shown
+
+
+async def _show(reached: asyncio.Queue[tuple[int, int]], stage: Callable[[int], Progress]) -> None:
+    done, total = await reached.get()
+    shown = stage(total)
+    await shown.begin()
+    while True:
+        now, _ = await reached.get()
+        await shown.advance(now - done)
+        done = now

@@ -1,11 +1,12 @@
-"""What a job is bound to: the settings that it was posted under."""
+"""What a job is bound to: the settings that it was posted under, and what its answers are drawn with."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from service.domain.errors import Conflict
 from service.domain.jobs.model import CalibrateOptions
-from service.domain.models import shape_hash
+from service.domain.models import Fingerprint, shape_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +42,18 @@ def needs_llm(options: CalibrateOptions, *, missing: int) -> bool:
 def differing(posted: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
     """Return the sorted names of the settings in which the two differ."""
     return sorted(k for k in posted.keys() | present.keys() if posted.get(k) != present.get(k))
+
+
+def check_same(bound: Fingerprint, now: Fingerprint) -> None:
+    """Raise Conflict when answers would come from another set-up than those already drawn."""
+    differs = bound.differs(now)
+    if "model" in differs:
+        raise Conflict(
+            "Answers of one calibration must all come from one model, but these come from two: first "
+            f"{bound.model!r} answered, then {now.model!r}."
+        )
+    if differs:
+        raise Conflict(
+            "Answers of one calibration must all be drawn alike, but these parts differ between its rows, or "
+            f"have changed since it began: {', '.join(differs)}."
+        )

@@ -1,6 +1,6 @@
 """What the calibration pipeline asks of the store. Every write of a run is fenced by its lease."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -53,15 +53,13 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True)
 class OpenJob:
-    """A job that has not finished; a `heartbeat` that stands still tells that nobody runs it.
+    """A job that has not finished.
 
     `setup_key`: of the settings that it was posted under (`setup.py`), None for jobs of releases
     that did not keep them.
     """
 
     job_id: str
-    epoch: int
-    heartbeat: int
     setup_key: str | None = None
 
 
@@ -71,20 +69,6 @@ class JobStore(Protocol):
     Methods that take a lease raise LeaseLostError and change nothing when it is no longer the latest or the
     job has finished. All raise StoreUnavailable when the store cannot be reached.
     """
-
-    async def open_jobs(self) -> list[OpenJob]:
-        """Return the jobs that have not finished."""
-
-    async def claim(
-        self, job_id: str, owner: str, *, keys: Collection[str] | None = None
-    ) -> ClaimedJob | None:
-        """Take the job over from whoever ran it, set it running; None if unknown or finished.
-
-        None, too, when it was posted under settings whose key is not among `keys`; None: any will do.
-        """
-
-    async def beat(self, lease: Lease) -> None:
-        """Show that the job is being run."""
 
     async def progress(
         self, lease: Lease, stage: JobStage, done: int, total: int, eta_s: float | None, note: str

@@ -9,9 +9,8 @@ from typing import Any, cast
 
 from service.domain.calibrating.calibrator import Pipeline
 from service.domain.calibrating.material import Embedding, Material, check_made_by, full_number, usable_rows
-from service.domain.jobs.in_thread import OnDone, in_thread
 from service.domain.jobs.model import JobStage
-from service.domain.jobs.progress import Progress
+from service.domain.jobs.progress import Progress, in_thread
 from service.domain.jobs.store import ClaimedJob, JobStore, StoredRow
 from service.domain.models import Fingerprint
 from service.domain.ports import Embedder
@@ -21,6 +20,7 @@ from service.domain.study.experiments.sampling_temperature import not_drawn
 from service.domain.study.model import AnswersPart, DataFile, Provenance, Results, provenance
 from service.domain.study.results import FileFacts, Inputs, make_results
 from service.domain.study.split import make_split
+from service.spectral.subsets import OnDone
 
 logger = logging.getLogger(__name__)
 
@@ -133,11 +133,7 @@ class ByKind:
         await self._calibrator.draw(job)
 
     async def finish(self, job: ClaimedJob) -> None:
-        """Do the rest and end the job.
-
-        A job that failed and was retried at once may come here before its answers are all drawn.
-        """
-        await self.draw(job)
+        """Do the rest and end the job."""
         one = self._calibrator if job.options.kind == "calibrate" else self._evaluator
         async with self._one:
             await one.finish(job)

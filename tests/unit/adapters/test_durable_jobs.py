@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.jobs.dbos_engine import DbosEngine
 from service.adapters.jobs.durable import DurableJobs
-from service.adapters.jobs.engine import JobEngine
-from service.adapters.store import ActiveCalibrations, Database, SqlJobs
-from service.adapters.store.urls import jobs_url
+from service.adapters.jobs.engine import DbosEngine, JobEngine
+from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlJobs
+from service.adapters.store.location import jobs_url
 from service.domain.errors import Conflict, ModelNotFound, StoreUnavailable
 from service.domain.jobs.model import CalibrateOptions, Job, JobError
 from service.domain.jobs.setup import Setup
@@ -51,10 +50,12 @@ class ScriptedPipeline:
 class Queue:
     def __init__(self, database: Database, engine: JobEngine) -> None:
         self.database = database
+        self.engine = engine
         self.store = SqlJobs(database, ActiveCalibrations(database))
         self.pipeline = ScriptedPipeline(self.store)
+        self.replicas = Replicas(database, "me", self.store.setup.keys(), beat_s=0.02, lease_s=1.0)
         self.jobs = DurableJobs(
-            self.store, self.pipeline, engine, owner="me", beat_s=0.02, lease_s=1.0, poll_s=0.01
+            self.store, self.replicas, self.pipeline, engine, owner="me", beat_s=0.02, poll_s=0.01
         )
 
     async def submit(self) -> Job:
@@ -240,21 +241,23 @@ async def test_a_store_that_fails_for_a_while_fails_no_job(queue: Queue) -> None
 async def test_a_run_that_loses_its_lease_stops(queue: Queue) -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
-    async def hang(job: ClaimedJob) -> None:
+    async def write(job: ClaimedJob) -> None:
         begun.set()
         try:
-            await asyncio.Event().wait()
+            while True:
+                await queue.store.progress(job.lease, "sampling", 1, 2, None, "")
+                await asyncio.sleep(0.01)
         finally:
             stopped.set()
 
-    queue.pipeline.drawing = hang
+    queue.pipeline.drawing = write
     job = await queue.submit()
     async with asyncio.timeout(30):
         await begun.wait()
         taken = await queue.store.claim(job.id, "peer")
         assert taken is not None
+        await queue.store.progress(taken.lease, "sampling", 2, 2, None, "")
         await stopped.wait()
-    await queue.store.beat(taken.lease)
     state = await queue.jobs.get(job.id)
     assert state is not None
     assert (state.state, state.error) == ("running", None)
@@ -336,3 +339,80 @@ async def test_an_engine_that_lost_its_file_is_started_anew(tmp_path: Path) -> N
         for job in (running, waiting):
             assert (await queue.ended(job))[-1].state == "succeeded"
         assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"
+
+
+async def test_a_job_whose_workflow_ended_without_it_is_begun_anew(tmp_path: Path) -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def hang(job: ClaimedJob) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with opened(tmp_path / "store.db", dbos) as queue:
+        queue.pipeline.drawing = hang
+        job = await queue.submit()
+        async with asyncio.timeout(30):
+            await begun.wait()
+            queue.pipeline.drawing = None
+            await queue.engine.cancel(job.id)  # not through the store
+            await stopped.wait()
+        assert (await queue.ended(job))[-1].state == "succeeded"
+
+
+async def test_a_cancelled_job_leaves_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """DBOS logs an error for each workflow that is cancelled, unless it is kept from that."""
+    begun = asyncio.Event()
+
+    async def hang(job: ClaimedJob) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def write(job: ClaimedJob) -> None:
+        begun.set()
+        while True:
+            await asyncio.sleep(0.01)
+            await queue.store.progress(job.lease, "sampling", 1, 2, None, "")
+
+    async with opened(tmp_path / "store.db", dbos) as queue:
+        for drawing in (hang, write):
+            begun.clear()
+            queue.pipeline.drawing = drawing
+            job = await queue.submit()
+            async with asyncio.timeout(30):
+                await begun.wait()
+            await queue.jobs.cancel(job.id)
+        queue.pipeline.drawing = None
+        assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"
+    assert capfd.readouterr().err == ""
+
+
+async def test_what_a_dead_executor_ran_is_resumed_and_what_waits_is_left(tmp_path: Path) -> None:
+    from dbos import DBOS
+
+    begun = asyncio.Event()
+
+    async def hang(job: ClaimedJob) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def owned() -> dict[str, str]:
+        return {one.workflow_id: one.status for one in DBOS.list_workflows()}
+
+    async with opened(tmp_path / "store.db", dbos) as queue:
+        queue.pipeline.drawing = hang
+        running, waiting = await queue.submit(), await queue.submit()
+        lane = queue.store.setup.keys()[0]
+        jobs = {running.id: lane, waiting.id: lane}
+        async with asyncio.timeout(30):
+            await begun.wait()
+            while len(await asyncio.to_thread(owned)) < 2:
+                await asyncio.sleep(0.01)
+        before = await asyncio.to_thread(owned)
+        assert before == {f"{running.id}-0": "PENDING", f"{waiting.id}-0": "ENQUEUED"}
+        await queue.engine.settle(jobs, {"me"})
+        assert await asyncio.to_thread(owned) == before
+        await queue.engine.settle(jobs, {"peer"})
+        assert await asyncio.to_thread(owned) == before | {f"{running.id}-0": "ENQUEUED"}

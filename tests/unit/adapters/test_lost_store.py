@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
-from service.adapters.store.file import DatabaseFile
+from service.adapters.store.location import DatabaseFile
 from service.app import create_app
 from service.domain.errors import StoreUnavailable
 from service.domain.jobs.model import CalibrateOptions

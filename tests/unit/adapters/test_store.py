@@ -1,7 +1,7 @@
 """The store: one class of tests, on SQLite always and on a real PostgreSQL when there is one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
+from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlCalibrations, SqlJobs
 from service.adapters.store.active import make_current
+from service.adapters.store.location import jobs_url, store_url, sync_url
 from service.adapters.store.tables import activations, calibrations, dev_rows, jobs, metadata
-from service.adapters.store.urls import jobs_url, store_url, sync_url
 from service.domain.errors import Conflict, InvalidDevData, StoreUnavailable
 from service.domain.jobs.model import CalibrateOptions, DevRow, JobError
 from service.domain.jobs.setup import Setup
@@ -23,6 +23,7 @@ from tests.support.calibrations import NASTY, calibration, fingerprint, rows
 from tests.support.postgres import Cluster, cluster
 
 OPTIONS = CalibrateOptions(name=NASTY)
+LEASE_S = 0.3
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,37 @@ async def count(store: Store, table: sa.Table) -> int:
 async def until(condition: Any) -> None:
     async with asyncio.timeout(10):
         while not condition():
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def beating(store: Store, name: str) -> AsyncIterator[Replicas]:
+    replicas = Replicas(store.database, name, ["lane"], beat_s=LEASE_S / 10, lease_s=LEASE_S)
+    await replicas.start()
+    try:
+        yield replicas
+    finally:
+        await replicas.stop()
+
+
+async def freeze(replicas: Replicas) -> None:
+    """Stop its beat as a frozen process does."""
+    assert replicas._task is not None
+    replicas._task.cancel()
+    await asyncio.wait({replicas._task})
+
+
+async def names(replicas: Replicas) -> list[str]:
+    return [found.id for found in await replicas.living()]
+
+
+async def listed(replicas: Replicas, expected: list[str]) -> bool:
+    return await names(replicas) == expected
+
+
+async def until_true(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(10):
+        while not await condition():
             await asyncio.sleep(0.005)
 
 
@@ -158,7 +190,6 @@ class TestStore:
             assert old is not None
             assert new is not None
             for write in (
-                store.jobs.beat(old.lease),
                 store.jobs.progress(old.lease, "sampling", 9, 9, None, ""),
                 store.jobs.bind(old.lease, fingerprint()),
                 store.jobs.keep_draws(old.lease, 1, [Draw("late")], complete=True),
@@ -184,17 +215,53 @@ class TestStore:
         assert again is not None
         assert again.fingerprint == fingerprint()
 
-    async def test_heartbeats_are_seen(self, url: str) -> None:
+    async def test_jobs_are_open_until_they_end(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             claimed = await store.jobs.claim(job.id, "me")
             assert claimed is not None
-            before = await store.jobs.open_jobs()
-            await store.jobs.beat(claimed.lease)
-            after = await store.jobs.open_jobs()
+            assert [one.job_id for one in await store.jobs.open_jobs()] == [job.id]
             await store.jobs.fail(claimed.lease, JobError("internal", "No."))
             assert await store.jobs.open_jobs() == []
-        assert (before[0].job_id, after[0].heartbeat) == (job.id, before[0].heartbeat + 1)
+
+    async def test_a_replica_that_stands_still_is_struck_off_until_it_beats_again(self, url: str) -> None:
+        async with opened(url) as store, beating(store, "still") as still, beating(store, "well") as well:
+            assert await names(well) == ["still", "well"]
+            await freeze(still)
+            await until_true(lambda: listed(well, ["well"]))
+            await still.beat()  # it wakes
+            assert await names(well) == ["still", "well"]
+        async with opened(url) as store, beating(store, "other") as other:
+            assert await names(other) == ["other"], "who stops strikes itself off"
+
+    async def test_a_replica_that_beats_is_not_struck_off(self, url: str) -> None:
+        async with opened(url) as store, beating(store, "one") as one, beating(store, "two"):
+            first = {found.id: found.beat for found in await one.living()}
+            await asyncio.sleep(4 * LEASE_S)
+            later = {found.id: found.beat for found in await one.living()}
+            assert first.keys() == later.keys() == {"one", "two"}
+            assert all(later[name] > first[name] for name in first)  # no new row: the counts go on
+
+    async def test_nobody_stands_still_while_the_store_is_down(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As long as nobody can beat, and in the whole lease after that."""
+        looks: list[list[str]] = []
+
+        async def down_now_and_then(replicas: Replicas) -> None:
+            looks.append(await names(replicas))
+            if len(looks) % 5 == 0:
+                raise StoreUnavailable("down")
+            await beat(replicas)
+
+        beat = Replicas.beat
+        async with opened(url) as store, beating(store, "still") as still, beating(store, "well"):
+            await freeze(still)
+            monkeypatch.setattr(Replicas, "beat", down_now_and_then)
+            await until(lambda: len(looks) >= 30)
+            assert looks[-1] == ["still", "well"]
+            monkeypatch.undo()
+            await until_true(lambda: listed(still, ["well"]))
 
     async def test_cancelling(self, url: str) -> None:
         async with opened(url) as store:
@@ -207,7 +274,7 @@ class TestStore:
                 assert cancelled.state == "cancelled"
             assert await count(store, dev_rows) == 0
             with pytest.raises(LeaseLostError):
-                await store.jobs.beat(claimed.lease)
+                await store.jobs.progress(claimed.lease, "sampling", 9, 9, None, "")
             assert await store.jobs.claim(job.id, "me") is None
             assert await store.jobs.cancel("job_none") is None
 
@@ -401,6 +468,15 @@ class TestStore:
 
         await asyncio.gather(start(), start(), start())
 
+    async def test_jobs_of_the_first_release_are_kept(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+        await asyncio.to_thread(back_to_0003, store.database)
+        async with opened(url) as store:
+            assert [one.job_id for one in await store.jobs.open_jobs()] == [job.id]
+            assert await store.jobs.claim(job.id, "me") is not None
+            assert len([one async for one in store.jobs.stored_rows(job.id)]) == 40
+
     async def test_migrations_give_the_tables(self, url: str) -> None:
         async with opened(url):
             pass
@@ -415,6 +491,16 @@ def differences(url: str) -> list[Any]:
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         return list(compare_metadata(context, metadata))
+
+
+def back_to_0003(database: Database) -> None:
+    """Undo the migration after 0003, which has no way back of its own."""
+    engine = sa.create_engine(sync_url(database.url))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE replicas")
+        connection.exec_driver_sql("ALTER TABLE jobs ADD COLUMN heartbeat INTEGER NOT NULL DEFAULT 7")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")
+    engine.dispose()
 
 
 def holding(folder: Path, secret: bytes) -> list[str]:
@@ -468,6 +554,23 @@ async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path)
         assert str(tmp_path) not in caught.value.detail
         await asyncio.sleep(0.05)  # several polls fail meanwhile
         assert store.calibrations.active(made.fingerprint.key()) == made
+
+
+@pytest.mark.anyio
+@pytest.mark.postgres
+async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(postgres: Cluster) -> None:
+    """Its peers would wait for the lock on the row until it wakes."""
+    async with opened(postgres.database()) as store:
+        job, _ = await store.jobs.submit(rows(), OPTIONS)
+        frozen = Database(store.database.url.render_as_string(hide_password=False), idle_s=0.5)
+        await frozen.start()
+        taken = None
+        with pytest.raises(StoreUnavailable):
+            async with frozen.write() as connection:
+                await connection.execute(sa.update(jobs).values(note="mine"))
+                taken = await asyncio.wait_for(store.jobs.claim(job.id, "peer"), 10)
+        await frozen.stop()
+        assert taken is not None
 
 
 @pytest.mark.anyio

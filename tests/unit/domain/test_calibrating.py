@@ -21,7 +21,7 @@ from service.domain.calibration import Calibration
 from service.domain.errors import Conflict, EmbedderUnavailable, InvalidDevData
 from service.domain.jobs.drawing import Drawer
 from service.domain.jobs.model import CalibrateOptions, DevRow, Job
-from service.domain.jobs.patience import Patience
+from service.domain.jobs.waiting import Patience
 from service.domain.models import Sampling
 from service.domain.serving import Serving
 from service.spectral.maps import DepolarizedMap

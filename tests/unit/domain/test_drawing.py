@@ -22,11 +22,10 @@ from service.domain.errors import (
     StoreUnavailable,
 )
 from service.domain.jobs.drawing import LOW_PRIORITY, REFUSED_AT_FIRST, Drawer
-from service.domain.jobs.live_first import LiveFirst
 from service.domain.jobs.model import CalibrateOptions, DevRow
-from service.domain.jobs.patience import Patience
 from service.domain.jobs.progress import Progress
 from service.domain.jobs.store import ClaimedJob, LeaseLostError
+from service.domain.jobs.waiting import LiveFirst, Patience
 from service.domain.live_load import LiveLoad
 from service.domain.models import (
     Fingerprint,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.api.routes.calibration_examples import CALIBRATION
+from service.api.routes.calibration_schemas import CALIBRATION
 from service.api.routes.health import PATHS
 from service.report.pages import OPEN, POST, calibrations, home
 

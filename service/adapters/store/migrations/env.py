@@ -1,4 +1,4 @@
-"""Alembic's entry: runs on the connection that `service.adapters.store.migrate` hands over."""
+"""Alembic's entry: runs on the connection that `service.adapters.store.migrations` hands over."""
 
 from alembic import context
 

@@ -1,12 +1,68 @@
-"""Refusing rows that cannot share a calibration, while they are taken in."""
+"""What is counted and checked of dev rows while they are taken in, before any job exists."""
 
+import hashlib
+import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from service.adapters.store.submission import each
 from service.domain.errors import InvalidDevData
-from service.domain.jobs.model import CalibrateOptions, DevRow
+from service.domain.jobs.model import MIN_USABLE_ROWS, CalibrateOptions, DevRow
+
+
+async def each(rows: AsyncIterable[DevRow] | Iterable[DevRow]) -> AsyncIterator[DevRow]:
+    """Yield rows from either kind of iterable."""
+    if isinstance(rows, AsyncIterable):
+        async for row in rows:
+            yield row
+    else:
+        for row in rows:
+            yield row
+
+
+class Tally:
+    """What is known of an upload once its rows have been read: how many, of which kind, and their hash."""
+
+    def __init__(self, options: CalibrateOptions) -> None:
+        self._options = options
+        self._hash = hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode())
+        self.rows = self.usable = self.supplied = 0
+
+    def add(self, row: DevRow) -> None:
+        """Count a row."""
+        self._hash.update(json.dumps(asdict(row), sort_keys=True).encode() + b"\n")
+        self.rows += 1
+        self.supplied += row.samples is not None
+        self.usable += row.usable() and self._enough(row)
+
+    def _enough(self, row: DevRow) -> bool:
+        asked = self._options.num_samples
+        return row.samples is None or asked is None or len(row.samples) >= asked
+
+    def digest(self) -> str:
+        """Return the hash of options and rows."""
+        return self._hash.hexdigest()
+
+    def check(self) -> None:
+        """Raise InvalidDevData unless a calibration can be fitted on these rows."""
+        if self.usable < MIN_USABLE_ROWS:
+            raise InvalidDevData(
+                f"{self.usable} of {self.rows} rows are usable (a reference, and at least as many samples as "
+                f"asked for where samples are given); a fit needs at least {MIN_USABLE_ROWS}."
+            )
+        if 0 < self.supplied < self.rows and self._options.drawn_by != "service":
+            raise InvalidDevData(
+                f"{self.supplied} of {self.rows} rows carry samples and the rest do not: that needs "
+                "`drawn_by` to be `service`, since answers of two sources cannot share a calibration."
+            )
+
+
+async def digest_of(rows: AsyncIterable[DevRow] | Iterable[DevRow], options: CalibrateOptions) -> str:
+    """Return the hash of rows and options: the same key with another is another upload."""
+    tally = Tally(options)
+    async for row in each(rows):
+        tally.add(row)
+    return tally.digest()
 
 
 @dataclass(slots=True)
