@@ -15,7 +15,6 @@ from service.adapters.embedder.models import (
     LoadOptions,
     Model,
     Precision,
-    hub_commit,
     load_model,
     resolve,
 )
@@ -146,9 +145,9 @@ class SentenceTransformerEmbedder:
         source = resolve(self._wanted, self._cache_dir)
         model = self._load_model(source, self._options)
         dimension = _encode(model, ["warm up"]).shape[1]
-        revision = source.revision or hub_commit(model) or ""
         precision = self._options.precision
-        self._maker = Maker(EmbedderIdentity(source.name, revision, dimension, precision, self.embeds_empty))
+        identity = EmbedderIdentity(source.name, source.revision, dimension, precision, self.embeds_empty)
+        self._maker = Maker(identity)
         self._cut = cut_of(model)
         self._model = model
 
