@@ -8,8 +8,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from service.adapters.embedder.chunks import MOST_TEXTS, budget_on, chunks, tokens_of
-from service.adapters.embedder.fair_turns import FairTurns, Share
 from service.adapters.embedder.models import (
     Load,
     LoadOptions,
@@ -18,7 +16,16 @@ from service.adapters.embedder.models import (
     load_model,
     resolve,
 )
-from service.adapters.embedder.text_cut import TextCut, cut_of
+from service.adapters.embedder.pieces import (
+    MOST_TEXTS,
+    FairTurns,
+    Share,
+    TextCut,
+    budget_on,
+    chunks,
+    cut_of,
+    tokens_of,
+)
 from service.adapters.embedder.vector_cache import Made, Maker, VectorCache, Vectors, unit_rows
 from service.domain.errors import EmbedderUnavailable
 from service.domain.models import EmbedderIdentity

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import httpx
 import stamina
 
-from service.adapters.http_clients import tls
+from service.adapters.http_clients import KEEPALIVE_S, TRY_AGAIN, retry_after_s, tls
 from service.adapters.llm.bodies import (
     ACCEPTED,
     LIST_BYTES,
@@ -24,14 +24,13 @@ from service.adapters.llm.bodies import (
     read_beginning,
 )
 from service.adapters.llm.connections import Connections, until
-from service.adapters.llm.errors import RETRIED, bad_json, error_in_stream, error_of
+from service.adapters.llm.errors import bad_json, error_in_stream, error_of
 from service.adapters.llm.line import Slot, Ticket, WaitingLine
 from service.adapters.llm.wire import Completion, StreamCollector, parse_completion, prompt_texts
 from service.domain.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable
 
 BACKOFF_S = 0.2
 MAX_BACKOFF_S = 5.0
-KEEPALIVE_S = 3.0  # below the 5 s after which uvicorn closes: an idle connection is never taken as it dies
 
 
 class _TransientError(Exception):
@@ -227,9 +226,9 @@ async def _read_stream(
 
 async def _refusal(response: httpx.Response, secrets: Sequence[str]) -> Exception:
     content = await read_beginning(response, REFUSAL_BYTES)
-    wait_s = _retry_after_s(response)
+    wait_s = retry_after_s(response)
     error = error_of(response.status_code, content, secrets, retry_after_s=wait_s)
-    return _TransientError(error) if response.status_code in RETRIED else error
+    return _TransientError(error) if response.status_code in TRY_AGAIN else error
 
 
 def _missing_reason(failure: EigencalError | None) -> Literal["deadline", "error"] | None:
@@ -240,15 +239,6 @@ def _missing_reason(failure: EigencalError | None) -> Literal["deadline", "error
 
 def _broken(error: httpx.RequestError) -> EigencalError:
     return LLMUnavailable("The LLM server broke off its answer.")
-
-
-def _retry_after_s(response: httpx.Response) -> float | None:
-    """Return Retry-After where it is a number of seconds; dates are rare and left aside."""
-    try:
-        seconds = float(response.headers["retry-after"])
-    except (KeyError, ValueError):
-        return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _backoff_s(failures: int, retry_after_s: float | None) -> float:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from service.adapters.http_clients import TRY_AGAIN
 from service.adapters.llm.prompting import whole_text
 from service.adapters.llm.redaction import redact
 from service.domain.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 
-RETRIED = frozenset({429, 502, 503, 504})
 MAX_MESSAGE = 300
 LONGEST_RETRY_AFTER_S = 60.0  # a server may ask for more, but may be well again long before
 READ_BYTES = 256 * 1024  # of a refusal's body
@@ -46,7 +46,7 @@ def error_of(
     """Return the domain's error for an answer of status 400 or more."""
     retry_after_s = _bounded(retry_after_s)
     said = told(error_message(body), secrets)
-    if status in RETRIED:
+    if status in TRY_AGAIN:
         return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
     if status == 500 and _ENGINE_DEAD.search(said):
         return LLMUnavailable("The LLM server's engine has stopped.", retry_after_s=retry_after_s)

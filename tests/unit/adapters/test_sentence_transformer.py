@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.adapters.embedder.chunks import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
 from service.adapters.embedder.local import SentenceTransformerEmbedder
 from service.adapters.embedder.models import LoadOptions, ModelSource
+from service.adapters.embedder.pieces import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
 from service.adapters.weights.fetch import WeightsError, find
 from service.adapters.weights.table import MINILM, MPNET
 from service.domain.errors import EmbedderUnavailable, Overloaded
