@@ -15,8 +15,8 @@ from service.domain.errors import EmbedderUnavailable
 
 ATTEMPTS = 4
 LONGEST_RETRY_AFTER_S = 30.0
-ANY_BYTES = 2**20
-VECTOR_BYTES = 16_384 * 25
+ANY_BYTES = 2**20  # around the vectors
+VECTOR_BYTES = 16_384 * 25  # so many numbers, each written in full
 PIECE_BYTES = 2**16
 
 
@@ -145,7 +145,7 @@ def most_bytes(texts: int) -> int:
 def _payload(content: bytes) -> dict[str, Any]:
     try:
         payload = json.loads(content)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a thousand brackets are JSON to Python
         raise _no_embedding() from error
     if not isinstance(payload, dict):
         raise _no_embedding()
@@ -157,6 +157,7 @@ def _matrix(payload: dict[str, Any], count: int) -> NDArray[np.float64]:
     try:
         if not isinstance(payload["data"], list) or len(payload["data"]) != count:
             raise _no_embedding()
+        # By index: a server that spreads texts over workers may list them as they end.
         items = sorted(payload["data"], key=lambda item: item["index"])
         if [item["index"] for item in items] != list(range(count)):
             raise _no_embedding()

@@ -27,7 +27,7 @@ class TransformersEntailment:
             self._model: Any = AutoModelForSequenceClassification.from_pretrained(name_or_folder)
         except OSError as error:
             raise ValueError(f"the NLI model {self.name!r} cannot be loaded") from error
-        # Models disagree on the order of the classes: MNLI's is alphabetical, others begin with entailment.
+        # Models disagree on the order of the classes, and only their labels tell it.
         self._order = class_order(self._model.config.id2label)
         self._model.eval()
         if device:
@@ -46,7 +46,7 @@ class TransformersEntailment:
             list(premises), list(hypotheses), padding=True, truncation=True, return_tensors="pt"
         ).to(self._model.device)
         with torch.inference_mode():
-            logits = self._model(**encoded).logits.double()  # float32 rows would not sum to 1 closely enough
+            logits = self._model(**encoded).logits.double()  # so that rows sum to 1
         found: NDArray[np.float64] = torch.softmax(logits, dim=-1).cpu().numpy()
         return found[:, self._order]
 

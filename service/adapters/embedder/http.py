@@ -71,7 +71,7 @@ class HttpEmbedder:
         self._model = model
         self.embeds_empty = embeds_empty
         self._tried = False
-        self._texts_per_request = max(1, max_batch - 1)
+        self._texts_per_request = max(1, max_batch - 1)  # the mark goes with every request
         self._makers: list[Maker] = []  # the last one heard from comes last
         silent = EmbedderUnavailable("The embedding server did not answer in time.")
         self._check = SharedCheck(self._try, longest_s=min(timeout_s, CHECK_TIMEOUT_S), too_late=silent)
@@ -121,7 +121,7 @@ class HttpEmbedder:
 
     async def _try(self) -> None:
         await self._ask([""] if self.embeds_empty else [])
-        self._tried = True
+        self._tried = True  # an answer to other texts does not show that the empty one is taken
 
     async def _compute(self, texts: list[str]) -> Made:
         starts = range(0, len(texts), self._texts_per_request)

@@ -89,6 +89,7 @@ class SentenceTransformerEmbedder:
         """Load the model and embed once. Raises WeightsError (for the operator) when it cannot be had."""
         if self._worker is not None:
             return
+        # One thread: twenty short texts fill the cores already; a second call would only share them.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="embedder")
         try:
             await asyncio.get_running_loop().run_in_executor(self._worker, self._load)
@@ -124,7 +125,7 @@ class SentenceTransformerEmbedder:
         maker, share = self._require(), Share()
         rows = np.empty((len(texts), maker.identity.dimension), dtype=np.float32)
         texts = [await self._cut_to_fit(text, share) for text in texts]
-        longest = getattr(self._model, "max_seq_length", None)
+        longest = getattr(self._model, "max_seq_length", None)  # a bag of words has none
         budget = budget_on(getattr(self._model, "device", "cpu"))
         for chosen in chunks(texts, longest, budget):
             size = len(chosen) * tokens_of(texts[chosen[-1]], longest)  # the longest comes last
@@ -151,6 +152,7 @@ class SentenceTransformerEmbedder:
     def _load(self) -> None:
         source = resolve(self._wanted, self._cache_dir)
         model = self._load_model(source, self._options)
+        # Only a vector tells the dimension for sure; and the first call, the slow one, is nobody's request.
         dimension = _encode(model, ["warm up"]).shape[1]
         precision = self._options.precision
         identity = EmbedderIdentity(source.name, source.revision, dimension, precision, self.embeds_empty)

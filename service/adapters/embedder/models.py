@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 Precision = Literal["float32", "bfloat16", "float16"]
 
-TRAINING_NOTE = "data_config.json"
+TRAINING_NOTE = "data_config.json"  # what a model was trained on: decides nothing
 HUB_TIMEOUT_S = 10.0  # of the one request that tells whether the model hub answers
 DECIDING_SUFFIXES = {".safetensors", ".bin", ".json", ".txt", ".model"}
 
@@ -86,11 +86,12 @@ def resolve(wanted: str, cache_dir: Path) -> ModelSource:
 
 def load_model(source: ModelSource, options: LoadOptions) -> Model:
     """Return the model, loaded by sentence-transformers. Raises WeightsError when it cannot be had."""
+    # Seconds of imports: not where a module is imported that only may need them.
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # else one is drawn into the log at every start
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     try:
@@ -99,6 +100,7 @@ def load_model(source: ModelSource, options: LoadOptions) -> Model:
             device=options.device,
             revision=source.commit,
             local_files_only=source.local,
+            # Said, because the library's default is what the file was saved in.
             model_kwargs={"dtype": getattr(torch, options.precision)},
         )
     except Exception as error:

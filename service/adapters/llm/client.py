@@ -79,6 +79,7 @@ class CompletionClient:
         make = partial(
             httpx.AsyncClient,
             headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            # The ticket bounds a call as a whole: a model may be silent for long before its first byte.
             timeout=httpx.Timeout(None, connect=connect_timeout_s),
             verify=tls(),  # one for all: it takes 20 ms to make
             transport=transport,
@@ -171,6 +172,7 @@ class CompletionClient:
                 return False
             delay = _backoff_s(failures, error.error.retry_after_s)
             failures += 1
+            # Nobody is there to read what begins after the end; a longer wait is for the caller to take.
             return delay if clock() + delay < ends and delay <= MAX_BACKOFF_S else False
 
         try:
@@ -216,7 +218,7 @@ async def _read_stream(
         told = collector.feed(line)
         if told is not None:
             raise error_in_stream(told, secrets)
-    if not collector.done:
+    if not collector.done:  # the connection ended without [DONE]: what had not finished is cut
         raise LLMUnavailable("The LLM server broke off its answer.")
     completion = collector.completion()
     if not completion.choices:

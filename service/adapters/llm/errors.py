@@ -14,11 +14,13 @@ from service.domain.errors import EigencalError, LLMBadResponse, LLMError, LLMUn
 MAX_MESSAGE = 300
 LONGEST_RETRY_AFTER_S = 60.0  # a server may ask for more, but may be well again long before
 READ_BYTES = 256 * 1024  # of a refusal's body
+# vLLM answers so to every call once its engine has died, until it is restarted: no fault of the prompt.
 _ENGINE_DEAD = re.compile(
     r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
 )
+# Beside n: left out, what is drawn stays the same (top_k while it is 0).
 OPTIONAL = frozenset({"top_k", "priority", "stream_options"})
-_REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")
+_REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")  # the letter as a word of its own
 
 
 def error_message(body: bytes) -> str:

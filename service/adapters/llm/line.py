@@ -21,7 +21,6 @@ JOBS_EVERY = 8
 RECENT = 64  # calls whose times the estimates rest on
 MOST_TOLD = 100_000
 MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0
-FULL = "Too many requests wait for the LLM."
 TOO_LATE = "Too many requests wait for the LLM to answer this one before its deadline."
 
 
@@ -157,7 +156,7 @@ class WaitingLine:
     def _refuse(self, ticket: Ticket) -> None:
         ahead = self._ahead()
         if ahead >= self._max_waiting:
-            raise Overloaded(FULL, retry_after_s=self._retry_after_s())
+            raise Overloaded("Too many requests wait for the LLM.", retry_after_s=self._retry_after_s())
         if ahead >= 0 and ticket.has_deadline and not self._worth(ticket, self._wait_s(ahead)):
             raise self._too_late(ticket)
 

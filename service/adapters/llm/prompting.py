@@ -47,7 +47,7 @@ def strip_reasoning(text: str) -> str:
 
     Some chat templates open the block inside the prompt, so a closing tag alone ends one too.
     """
-    if "</think>" in text:
+    if "</think>" in text:  # up to the first one: an answer may itself speak of the tag
         return _THOUGHT.sub("", text, count=1)
     return "" if _OPEN_THOUGHT.match(text) else text
 
