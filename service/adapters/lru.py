@@ -20,7 +20,7 @@ class LRU(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return the value, or None when it is not (or no longer) there."""
-        value = self._entries.get(key)
+        value = self._entries.get(key)  # None is never a value here
         if value is not None:
             self._entries.move_to_end(key)
         return value

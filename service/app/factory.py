@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from service import __version__
 from service.adapters.heap import Heap
-from service.adapters.weights.wheels import WeightsError
+from service.adapters.weights.fetch import WeightsError
 from service.api.http.auth import Keys
 from service.api.http.deps import Pages, Services
 from service.api.http.error_log import ErrorLog

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.adapters.weights.wheels import WeightsError
+from service.adapters.weights.fetch import WeightsError
 from service.app import create_app
 from service.app.parts import build_embedder, own_keys, serving_of
 from service.domain.errors import StoreUnavailable

@@ -33,7 +33,7 @@ def converted_model(cache_dir: Path, on_step: OnStep | None = None) -> Path:
     if gguf is None:
         raise WeightsError(f"The weights {SMOLLM2} are missing: python -m service weights fetch {SMOLLM2}")
     with FileLock(cache_dir / f".{target.name}.lock"):
-        if not target.is_dir():
+        if not target.is_dir():  # it may have come while we waited for the lock
             _convert_into(gguf, target, on_step or show_bar())
     return target
 
@@ -59,6 +59,7 @@ def _convert(gguf: Path, folder: Path, on_step: OnStep) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     quiet_transformers()
+    # Unpacking a GGUF takes 20 s and more at every load: so once, into what loads in a second.
     where: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
     on_step(STEPS[0], 0, 3)
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **where)

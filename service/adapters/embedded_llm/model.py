@@ -65,7 +65,7 @@ class EmbeddedLanguageModel:
         self._threads = threads
         self._max_waiting = max_waiting
         self._on_step = on_step
-        self._turn = asyncio.Lock()
+        self._turn = asyncio.Lock()  # the line is here, not in the worker: whoever waits can leave it
         self._waiting = 0
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-llm")
         self._stopping = threading.Event()
@@ -80,7 +80,7 @@ class EmbeddedLanguageModel:
     async def stop(self) -> None:
         """Stop at the next token and release the model."""
         self._stopping.set()
-        await asyncio.to_thread(self._worker.shutdown, cancel_futures=True)
+        await asyncio.to_thread(self._worker.shutdown, cancel_futures=True)  # it waits for the next token
         self._sampler = self._tokenizer = None
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
@@ -188,11 +188,12 @@ class EmbeddedLanguageModel:
             text = self._tokenizer.apply_chat_template(
                 conversation, tokenize=False, add_generation_prompt=True
             )
+        # The chat template has the special tokens already.
         tokens: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         if len(tokens) + request.sampling.max_tokens > MAX_CONTEXT:
             said = f"prompt and max_tokens exceed the embedded LLM's {MAX_CONTEXT} tokens"
             raise LLMError("The prompt is too long for the LLM.", llm_status=400, llm_message=said)
-        return tokens or [self._tokenizer.bos_token_id]
+        return tokens or [self._tokenizer.bos_token_id]  # an empty prompt: the model needs one to begin from
 
     def _end_tokens(self) -> list[int]:
         """Return the token that ends a turn, and the one that ends a text."""

@@ -68,7 +68,7 @@ class Sampler:
         if seed is None:
             generator.seed()
         else:
-            generator.manual_seed(seed % 2**63)
+            generator.manual_seed(seed % 2**63)  # torch takes no more bits
         with self._torch.inference_mode():
             logits, cache = self._prefill(prompt, stopped)
             cache.batch_repeat_interleave(len(rows))
@@ -101,7 +101,7 @@ class Sampler:
             if not kept:
                 return
             _look(stopped)
-            if len(kept) < len(active):
+            if len(kept) < len(active):  # rows that have ended take no time from here on
                 active, tokens = [active[i] for i in kept], [tokens[i] for i in kept]
                 cache.batch_select_indices(self._torch.tensor(kept))
             output = self._forward([[token] for token in tokens], cache)
@@ -146,6 +146,7 @@ class Sampler:
     def _stops(self, tokens: list[int], stop: tuple[str, ...]) -> bool:
         # A token adds a byte at least: a stop string that ends with this one lies within so many tokens.
         reach = max(len(text.encode()) for text in stop)
+        # Four more, for a character cut in two at the beginning. The whole text is decoded on a hit alone.
         tail = self._decode(tokens[-reach - 4 :])
         return any(text in tail for text in stop) and any(text in self._decode(tokens) for text in stop)
 

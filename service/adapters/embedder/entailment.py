@@ -1,13 +1,11 @@
 """A natural language inference model in process, through transformers."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BATCH = 32
 # In the order that `EntailmentModel.probabilities` promises.
@@ -20,7 +18,7 @@ class TransformersEntailment:
     Its labels must say which class is which. Raises ValueError when they do not, or it cannot be loaded.
     """
 
-    def __init__(self, name_or_folder: "str | Path", *, device: str | None = None) -> None:
+    def __init__(self, name_or_folder: str | Path, *, device: str | None = None) -> None:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         self.name = str(name_or_folder).rstrip("/").rsplit("/", 1)[-1]
@@ -29,6 +27,7 @@ class TransformersEntailment:
             self._model: Any = AutoModelForSequenceClassification.from_pretrained(name_or_folder)
         except OSError as error:
             raise ValueError(f"the NLI model {self.name!r} cannot be loaded") from error
+        # Models disagree on the order of the classes, and only their labels tell it.
         self._order = class_order(self._model.config.id2label)
         self._model.eval()
         if device:
@@ -47,7 +46,7 @@ class TransformersEntailment:
             list(premises), list(hypotheses), padding=True, truncation=True, return_tensors="pt"
         ).to(self._model.device)
         with torch.inference_mode():
-            logits = self._model(**encoded).logits.double()
+            logits = self._model(**encoded).logits.double()  # so that rows sum to 1
         found: NDArray[np.float64] = torch.softmax(logits, dim=-1).cpu().numpy()
         return found[:, self._order]
 

@@ -1,19 +1,13 @@
 """The embedder behind an OpenAI-style POST /v1/embeddings server."""
 
-import asyncio
-import json
 import logging
-import math
 import time
 from collections.abc import Sequence
-from http import HTTPStatus
-from typing import Any
 
 import httpx
 import numpy as np
-import stamina
-from numpy.typing import NDArray
 
+from service.adapters.embedder.embeddings_client import EmbeddingsClient
 from service.adapters.embedder.vector_cache import (
     Made,
     Maker,
@@ -22,7 +16,6 @@ from service.adapters.embedder.vector_cache import (
     Vectors,
     unit_rows,
 )
-from service.adapters.http_clients import tls
 from service.adapters.shared_check import SharedCheck
 from service.domain.errors import EmbedderUnavailable
 from service.domain.models import EmbedderIdentity
@@ -30,25 +23,11 @@ from service.domain.ports import Embedded
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 4
 CHECK_HOLDS_S = 5.0
 CHECK_TIMEOUT_S = 10.0
-KEEPALIVE_S = 3.0  # below the 5 s after which many servers close: an idle connection is not taken as it dies
 MARK = "check"  # embedded with every request: other weights give it another vector, whatever their name
 SAME_MARK = 0.99  # cosine; rounding, precision and batching stay well above, other models far below
 MAKERS_KNOWN = 4
-LONGEST_RETRY_AFTER_S = 30.0
-ANY_BYTES = 2**20
-VECTOR_BYTES = 16_384 * 25
-PIECE_BYTES = 2**16
-TRY_AGAIN = frozenset(
-    {
-        HTTPStatus.TOO_MANY_REQUESTS,
-        HTTPStatus.BAD_GATEWAY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        HTTPStatus.GATEWAY_TIMEOUT,
-    }
-)
 
 
 class HttpEmbedder:
@@ -81,19 +60,18 @@ class HttpEmbedder:
         proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        if not base_url.startswith(("http://", "https://")):
-            raise ValueError("The embedding server's URL must start with http:// or https://.")
-        root = base_url.rstrip("/").removesuffix("/v1")
-        self._url = f"{root}/v1/embeddings"
+        self._client = EmbeddingsClient(
+            base_url,
+            model,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            proxies_from_env=proxies_from_env,
+            transport=transport,
+        )
         self._model = model
         self.embeds_empty = embeds_empty
         self._tried = False
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._timeout_s = timeout_s
-        self._texts_per_request = max(1, max_batch - 1)
-        self._proxies_from_env = proxies_from_env
-        self._transport = transport
-        self._client: httpx.AsyncClient | None = None
+        self._texts_per_request = max(1, max_batch - 1)  # the mark goes with every request
         self._makers: list[Maker] = []  # the last one heard from comes last
         silent = EmbedderUnavailable("The embedding server did not answer in time.")
         self._check = SharedCheck(self._try, longest_s=min(timeout_s, CHECK_TIMEOUT_S), too_late=silent)
@@ -112,17 +90,9 @@ class HttpEmbedder:
 
     async def start(self) -> None:
         """Open the connection pool and try the server; a server that does not answer is tried again later."""
-        if self._client is not None:
+        if self._client.is_open:
             return
-        self._client = httpx.AsyncClient(
-            headers=self._headers,
-            timeout=httpx.Timeout(self._timeout_s, pool=None),
-            # No bound of the pool's own: calls cancelled while they connect would use it up for ever.
-            limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEPALIVE_S),
-            transport=self._transport,
-            trust_env=self._proxies_from_env,
-            verify=tls(),
-        )
+        self._client.open()
         try:
             await self._try()
         except EmbedderUnavailable:
@@ -131,9 +101,7 @@ class HttpEmbedder:
     async def stop(self) -> None:
         """Close the connections; idempotent."""
         await self._check.stop()
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await self._client.close()
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """Return unit rows, shape (len(texts), dimension). Raises EmbedderUnavailable, Overloaded."""
@@ -148,12 +116,12 @@ class HttpEmbedder:
         whose finding holds for a second: whoever asks needs no key.
         """
         silent = time.monotonic() - self._answered_at > CHECK_HOLDS_S
-        if self._client is None or silent or not self._tried:
+        if not self._client.is_open or silent or not self._tried:
             await self._check()
 
     async def _try(self) -> None:
         await self._ask([""] if self.embeds_empty else [])
-        self._tried = True
+        self._tried = True  # an answer to other texts does not show that the empty one is taken
 
     async def _compute(self, texts: list[str]) -> Made:
         starts = range(0, len(texts), self._texts_per_request)
@@ -163,10 +131,9 @@ class HttpEmbedder:
         return Made(np.concatenate([part.rows for part in parts]), parts[0].maker)
 
     async def _ask(self, texts: list[str]) -> Made:
-        payload = _payload(await self._post([MARK, *texts]))
-        rows = unit_rows(_matrix(payload, 1 + len(texts)), 1 + len(texts))
+        raw, revision = await self._client.embed([MARK, *texts])
+        rows = unit_rows(raw, 1 + len(texts))
         self._answered_at = time.monotonic()
-        revision = _reported(payload, self._model)
         identity = EmbedderIdentity(self._model, revision, rows.shape[1], "float32", self.embeds_empty)
         return Made(rows[1:], self._recognised(identity, rows[0]))
 
@@ -179,109 +146,8 @@ class HttpEmbedder:
         self._makers = [*(one for one in self._makers if one is not maker), maker][-MAKERS_KNOWN:]
         return maker
 
-    async def _post(self, texts: list[str]) -> bytes:
-        if self._client is None:
-            raise EmbedderUnavailable("The embedder has been stopped.")
-        body = {"model": self._model, "input": texts, "encoding_format": "float"}
-        try:
-            async with asyncio.timeout(self._timeout_s):  # httpx's own is for the next byte
-                async for attempt in stamina.retry_context(
-                    on=_wait_before_retry, attempts=ATTEMPTS, timeout=self._timeout_s
-                ):
-                    with attempt:
-                        return await self._answer(body, most_bytes(len(texts)))
-        except httpx.HTTPStatusError as error:
-            raise _refusal(error.response) from error
-        except (httpx.TimeoutException, TimeoutError) as error:
-            raise EmbedderUnavailable("The embedding server did not answer in time.") from error
-        except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:
-            # RuntimeError: httpx says so when the client is closed during the call.
-            raise EmbedderUnavailable("The embedding server cannot be reached.") from error
-        raise AssertionError("unreachable: the last attempt returns or raises")
-
-    async def _answer(self, body: dict[str, Any], most: int) -> bytes:
-        """Return the body of an answer, read piece by piece: a server may send what it likes."""
-        if self._client is None:
-            raise EmbedderUnavailable("The embedder has been stopped.")
-        async with self._client.stream("POST", self._url, json=body) as response:
-            response.raise_for_status()
-            pieces: list[bytes] = []
-            async for piece in response.aiter_bytes(PIECE_BYTES):
-                pieces.append(piece)
-                most -= len(piece)
-                if most < 0:
-                    raise EmbedderUnavailable("The embedding server's answer is longer than vectors can be.")
-        return b"".join(pieces)
-
 
 def _same(known: Maker, identity: EmbedderIdentity, mark: Vectors) -> bool:
     if known.identity != identity or known.mark is None:
         return False
     return float(known.mark @ mark) > SAME_MARK
-
-
-def _wait_before_retry(error: Exception) -> bool | float:
-    """Return seconds to wait, True for the default back-off, or False for no further attempt."""
-    if isinstance(error, httpx.HTTPStatusError):
-        if error.response.status_code not in TRY_AGAIN:
-            return False
-        return _retry_after_s(error.response) or True
-    # An idle connection that the server has closed shows as the last two; embedding twice does no harm.
-    return isinstance(
-        error, httpx.ConnectError | httpx.ConnectTimeout | httpx.RemoteProtocolError | httpx.ReadError
-    )
-
-
-def _retry_after_s(response: httpx.Response) -> float | None:
-    try:
-        seconds = float(response.headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_S) if math.isfinite(seconds) else None
-
-
-def _refusal(response: httpx.Response) -> EmbedderUnavailable:
-    status = response.status_code
-    if status in TRY_AGAIN:
-        detail = f"The embedding server refuses work for now (status {status})."
-        return EmbedderUnavailable(detail, retry_after_s=_retry_after_s(response))
-    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return EmbedderUnavailable(f"The embedding server refused the service's key (status {status}).")
-    return EmbedderUnavailable(f"The embedding server refused the texts (status {status}).")
-
-
-def most_bytes(texts: int) -> int:
-    """Return how many bytes the vectors of so many texts may take: 16,384 numbers each, written in full."""
-    return ANY_BYTES + texts * VECTOR_BYTES
-
-
-def _payload(content: bytes) -> dict[str, Any]:
-    try:
-        payload = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise _no_embedding() from error
-    if not isinstance(payload, dict):
-        raise _no_embedding()
-    return payload
-
-
-def _matrix(payload: dict[str, Any], count: int) -> NDArray[np.float64]:
-    """Return the vectors in the order of the texts, which is that of `index`."""
-    try:
-        if not isinstance(payload["data"], list) or len(payload["data"]) != count:
-            raise _no_embedding()
-        items = sorted(payload["data"], key=lambda item: item["index"])
-        if [item["index"] for item in items] != list(range(count)):
-            raise _no_embedding()
-        return np.array([item["embedding"] for item in items], dtype=np.float64)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise _no_embedding() from error
-
-
-def _reported(payload: dict[str, Any], asked: str) -> str:
-    reported = payload.get("model")
-    return reported if isinstance(reported, str) and reported else asked
-
-
-def _no_embedding() -> EmbedderUnavailable:
-    return EmbedderUnavailable("The embedding server answered with something that is no embedding.")

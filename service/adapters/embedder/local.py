@@ -8,18 +8,24 @@ from typing import TypeVar
 
 import numpy as np
 
-from service.adapters.embedder.chunks import MOST_TEXTS, budget_on, chunks, tokens_of
-from service.adapters.embedder.fair_turns import FairTurns, Share
 from service.adapters.embedder.models import (
     Load,
     LoadOptions,
     Model,
     Precision,
-    hub_commit,
     load_model,
     resolve,
 )
-from service.adapters.embedder.text_cut import TextCut, cut_of
+from service.adapters.embedder.pieces import (
+    MOST_TEXTS,
+    FairTurns,
+    Share,
+    TextCut,
+    budget_on,
+    chunks,
+    cut_of,
+    tokens_of,
+)
 from service.adapters.embedder.vector_cache import Made, Maker, VectorCache, Vectors, unit_rows
 from service.domain.errors import EmbedderUnavailable
 from service.domain.models import EmbedderIdentity
@@ -83,6 +89,7 @@ class SentenceTransformerEmbedder:
         """Load the model and embed once. Raises WeightsError (for the operator) when it cannot be had."""
         if self._worker is not None:
             return
+        # One thread: twenty short texts fill the cores already; a second call would only share them.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="embedder")
         try:
             await asyncio.get_running_loop().run_in_executor(self._worker, self._load)
@@ -118,7 +125,7 @@ class SentenceTransformerEmbedder:
         maker, share = self._require(), Share()
         rows = np.empty((len(texts), maker.identity.dimension), dtype=np.float32)
         texts = [await self._cut_to_fit(text, share) for text in texts]
-        longest = getattr(self._model, "max_seq_length", None)
+        longest = getattr(self._model, "max_seq_length", None)  # a bag of words has none
         budget = budget_on(getattr(self._model, "device", "cpu"))
         for chosen in chunks(texts, longest, budget):
             size = len(chosen) * tokens_of(texts[chosen[-1]], longest)  # the longest comes last
@@ -145,10 +152,11 @@ class SentenceTransformerEmbedder:
     def _load(self) -> None:
         source = resolve(self._wanted, self._cache_dir)
         model = self._load_model(source, self._options)
+        # Only a vector tells the dimension for sure; and the first call, the slow one, is nobody's request.
         dimension = _encode(model, ["warm up"]).shape[1]
-        revision = source.revision or hub_commit(model) or ""
         precision = self._options.precision
-        self._maker = Maker(EmbedderIdentity(source.name, revision, dimension, precision, self.embeds_empty))
+        identity = EmbedderIdentity(source.name, source.revision, dimension, precision, self.embeds_empty)
+        self._maker = Maker(identity)
         self._cut = cut_of(model)
         self._model = model
 

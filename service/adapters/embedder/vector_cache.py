@@ -1,6 +1,7 @@
 """What every embedder needs around its model: each text embedded once, kept, and never too many at a time."""
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,11 +17,11 @@ from service.domain.ports import Embedded
 
 Vectors = NDArray[np.float32]
 
-SMALLEST_NORM = 1e-12
+SMALLEST_NORM = 1e-12  # below it a direction is rounding noise
 HUGE = 1e100  # a number whose square may be too large for a float64; a server may send any
-SMOOTHING = 0.2
-LONGEST_KEY = 200  # characters
-STARTS = 3  # of a call that meets two makers
+SMOOTHING = 0.2  # of the mean time of a batch, from which Retry-After comes
+LONGEST_KEY = 200  # characters; a hash is shorter than longer ones
+STARTS = 3  # of a call that meets two makers: one swap is met once, a server of two models for ever
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,10 +102,8 @@ class VectorCache:
         and what `compute` raises.
         """
         for _ in range(STARTS):
-            try:
+            with contextlib.suppress(TwoMakersError):
                 return await self._rows(texts)
-            except TwoMakersError:
-                continue
         raise EmbedderUnavailable("The embedder answers as two models by turns; ask again.")
 
     async def _rows(self, texts: Sequence[str]) -> Embedded:
@@ -128,9 +127,8 @@ class VectorCache:
         return Embedded(np.stack([rows[text] for text in texts]), one.identity)
 
     def _look_up(self, texts: Sequence[str]) -> tuple[dict[str, Vectors], list[_Batch]]:
-        rows: dict[str, Vectors] = {}
-        batches: dict[_Batch, None] = {}
-        missing: list[str] = []
+        # Batches in order and once each: two texts may be in one.
+        rows, batches, missing = dict[str, Vectors](), dict[_Batch, None](), list[str]()
         for text in dict.fromkeys(texts):
             if (row := self._kept.get(_key(text))) is not None:
                 rows[text] = row

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import httpx
 import stamina
 
-from service.adapters.http_clients import tls
+from service.adapters.http_clients import KEEPALIVE_S, TRY_AGAIN, retry_after_s, tls
 from service.adapters.llm.bodies import (
     ACCEPTED,
     LIST_BYTES,
@@ -24,14 +24,13 @@ from service.adapters.llm.bodies import (
     read_beginning,
 )
 from service.adapters.llm.connections import Connections, until
-from service.adapters.llm.errors import RETRIED, bad_json, error_in_stream, error_of
+from service.adapters.llm.errors import bad_json, error_in_stream, error_of
 from service.adapters.llm.line import Slot, Ticket, WaitingLine
 from service.adapters.llm.wire import Completion, StreamCollector, parse_completion, prompt_texts
 from service.domain.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable
 
 BACKOFF_S = 0.2
 MAX_BACKOFF_S = 5.0
-KEEPALIVE_S = 3.0  # below the 5 s after which uvicorn closes: an idle connection is never taken as it dies
 
 
 class _TransientError(Exception):
@@ -80,6 +79,7 @@ class CompletionClient:
         make = partial(
             httpx.AsyncClient,
             headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            # The ticket bounds a call as a whole: a model may be silent for long before its first byte.
             timeout=httpx.Timeout(None, connect=connect_timeout_s),
             verify=tls(),  # one for all: it takes 20 ms to make
             transport=transport,
@@ -172,6 +172,7 @@ class CompletionClient:
                 return False
             delay = _backoff_s(failures, error.error.retry_after_s)
             failures += 1
+            # Nobody is there to read what begins after the end; a longer wait is for the caller to take.
             return delay if clock() + delay < ends and delay <= MAX_BACKOFF_S else False
 
         try:
@@ -217,7 +218,7 @@ async def _read_stream(
         told = collector.feed(line)
         if told is not None:
             raise error_in_stream(told, secrets)
-    if not collector.done:
+    if not collector.done:  # the connection ended without [DONE]: what had not finished is cut
         raise LLMUnavailable("The LLM server broke off its answer.")
     completion = collector.completion()
     if not completion.choices:
@@ -227,9 +228,9 @@ async def _read_stream(
 
 async def _refusal(response: httpx.Response, secrets: Sequence[str]) -> Exception:
     content = await read_beginning(response, REFUSAL_BYTES)
-    wait_s = _retry_after_s(response)
+    wait_s = retry_after_s(response)
     error = error_of(response.status_code, content, secrets, retry_after_s=wait_s)
-    return _TransientError(error) if response.status_code in RETRIED else error
+    return _TransientError(error) if response.status_code in TRY_AGAIN else error
 
 
 def _missing_reason(failure: EigencalError | None) -> Literal["deadline", "error"] | None:
@@ -240,15 +241,6 @@ def _missing_reason(failure: EigencalError | None) -> Literal["deadline", "error
 
 def _broken(error: httpx.RequestError) -> EigencalError:
     return LLMUnavailable("The LLM server broke off its answer.")
-
-
-def _retry_after_s(response: httpx.Response) -> float | None:
-    """Return Retry-After where it is a number of seconds; dates are rare and left aside."""
-    try:
-        seconds = float(response.headers["retry-after"])
-    except (KeyError, ValueError):
-        return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _backoff_s(failures: int, retry_after_s: float | None) -> float:

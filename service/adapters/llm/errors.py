@@ -6,19 +6,21 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from service.adapters.http_clients import TRY_AGAIN
 from service.adapters.llm.prompting import whole_text
 from service.adapters.llm.redaction import redact
 from service.domain.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 
-RETRIED = frozenset({429, 502, 503, 504})
 MAX_MESSAGE = 300
 LONGEST_RETRY_AFTER_S = 60.0  # a server may ask for more, but may be well again long before
 READ_BYTES = 256 * 1024  # of a refusal's body
+# vLLM answers so to every call once its engine has died, until it is restarted: no fault of the prompt.
 _ENGINE_DEAD = re.compile(
     r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
 )
+# Beside n: left out, what is drawn stays the same (top_k while it is 0).
 OPTIONAL = frozenset({"top_k", "priority", "stream_options"})
-_REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")
+_REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")  # the letter as a word of its own
 
 
 def error_message(body: bytes) -> str:
@@ -46,7 +48,7 @@ def error_of(
     """Return the domain's error for an answer of status 400 or more."""
     retry_after_s = _bounded(retry_after_s)
     said = told(error_message(body), secrets)
-    if status in RETRIED:
+    if status in TRY_AGAIN:
         return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
     if status == 500 and _ENGINE_DEAD.search(said):
         return LLMUnavailable("The LLM server's engine has stopped.", retry_after_s=retry_after_s)

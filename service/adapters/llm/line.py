@@ -8,6 +8,7 @@ free, so that neither starves the other.
 
 import asyncio
 import statistics
+from asyncio import get_running_loop
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,6 @@ JOBS_EVERY = 8
 RECENT = 64  # calls whose times the estimates rest on
 MOST_TOLD = 100_000
 MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0
-FULL = "Too many requests wait for the LLM."
 TOO_LATE = "Too many requests wait for the LLM to answer this one before its deadline."
 
 
@@ -52,16 +52,16 @@ class _Waiting:
     slot: asyncio.Future["Slot"]
 
 
+@dataclass(eq=False, slots=True)
 class Slot:
     """The right to one call, held until `release`; `begun` is on the loop's clock."""
 
-    def __init__(self, line: "WaitingLine", begun: float) -> None:
-        self._line = line
-        self.begun = begun
+    line: "WaitingLine"
+    begun: float
 
     def release(self, *, answered: bool) -> None:
         """Give the slot to the next call, once this one's connection is closed. `answered`: it was of use."""
-        self._line.take_back(self, answered)
+        self.line.take_back(self, answered)
 
 
 class WaitingLine:
@@ -101,21 +101,18 @@ class WaitingLine:
 
         Raises TimeoutError at the ticket's end, and Overloaded when too little of its time was left.
         """
-        self._comes(ticket)
+        if ticket.coming:  # at first; a later call of the request had not been counted
+            ticket.coming -= 1
+            self._coming -= 1
         if self.free:
             return self._hold(ticket)
         async with asyncio.timeout_at(ticket.ends):
-            return await self._wait(_Waiting(ticket, _loop().create_future()))
-
-    def _comes(self, ticket: Ticket) -> None:
-        if ticket.coming:
-            ticket.coming -= 1
-            self._coming -= 1
+            return await self._wait(_Waiting(ticket, get_running_loop().create_future()))
 
     def take_back(self, slot: Slot, answered: bool) -> None:
         """End the holding of a slot and give it to whose turn it is."""
         if answered:
-            self._times.append(_loop().time() - slot.begun)
+            self._times.append(get_running_loop().time() - slot.begun)
         del self._held[slot]
         while self.free and (self._live or self._jobs):
             self._give(self._next())
@@ -152,14 +149,14 @@ class WaitingLine:
 
     def _hold(self, ticket: Ticket) -> Slot:
         ticket.served = True
-        slot = Slot(self, _loop().time())
+        slot = Slot(self, get_running_loop().time())
         self._held[slot] = None
         return slot
 
     def _refuse(self, ticket: Ticket) -> None:
         ahead = self._ahead()
         if ahead >= self._max_waiting:
-            raise Overloaded(FULL, retry_after_s=self._retry_after_s())
+            raise Overloaded("Too many requests wait for the LLM.", retry_after_s=self._retry_after_s())
         if ahead >= 0 and ticket.has_deadline and not self._worth(ticket, self._wait_s(ahead)):
             raise self._too_late(ticket)
 
@@ -172,18 +169,15 @@ class WaitingLine:
 
         While others wait, a slot is not spent on an answer that nobody will be there to read.
         """
-        return ticket.ends - _loop().time() - wait_s >= self._quick_s()
-
-    def _quick_s(self) -> float:
-        """Return the time that a quarter of the recent calls stayed below; 0 while little is known."""
-        return statistics.quantiles(self._times)[0] if len(self._times) > 1 else 0.0
+        quick_s = statistics.quantiles(self._times)[0] if len(self._times) > 1 else 0.0  # the lower quarter
+        return ticket.ends - get_running_loop().time() - wait_s >= quick_s
 
     def _retry_after_s(self) -> float:
         """Return when to come back: after the line, and after half of those who were told so before.
 
         All at once they would only be refused again, and a thousand refusals a second keep us from scoring.
         """
-        now = _loop().time()
+        now = get_running_loop().time()
         while self._told and self._told[0] <= now:
             self._told.popleft()
         each_s = statistics.median(self._times) / self._slots if self._times else 0.0
@@ -200,11 +194,7 @@ class WaitingLine:
         """
         if not self._times:
             return 0.0
-        typical, now = statistics.median(self._times), _loop().time()
+        typical, now = statistics.median(self._times), get_running_loop().time()
         rounds, place = divmod(ahead, self._slots)
         begun = next((slot.begun for slot in islice(self._held, place, None)), now)
         return abs(begun + typical - now) + rounds * typical
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()

@@ -30,7 +30,7 @@ from service.domain.models import Draw, Generation, GenerationRequest, LLMIdenti
 
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 CHECK_TIMEOUT_S = 5.0
-NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})
+NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})  # of gateways, say: the list of models tells instead
 MAX_MODELS = 256  # whose answering model is remembered: callers name them
 
 
@@ -203,7 +203,7 @@ class HttpLanguageModel:
             sizes = self._sizes(model, missing, seen)
             done = await asyncio.gather(
                 *(self._call(request, n, calls + i, ticket) for i, n in enumerate(sizes)),
-                return_exceptions=True,
+                return_exceptions=True,  # the answers that came count, whatever befell the other calls
             )
             came = [item for item in done if isinstance(item, _Reply)]
             seen = _size_seen(replies, came)

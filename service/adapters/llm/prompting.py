@@ -1,11 +1,16 @@
 """What is put around a prompt, and how the answer is taken out of the output. Shared by both LLM adapters."""
 
+import asyncio
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 
-from service.adapters.llm import answer_regex
-from service.adapters.llm.answer_regex import LONGEST_S
+import regex
+
+from service.domain.errors import LLMBadResponse
 from service.domain.models import GenerationRequest, LLMIdentity, Message, shape_hash
 
 PLAIN = "{prompt}"
@@ -28,6 +33,11 @@ Q: What do bees make?
 A: Honey
 """
 
+# The answer regex is searched in bounded time and beside the event loop: a pattern may backtrack for hours.
+LONGEST_S = 1.0  # of the searches of one request; patterns that do not backtrack take microseconds
+# Threads of their own: answers that take long hold up each other, and nothing else.
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="answer-regex")
+
 _OPEN_THOUGHT = re.compile(r"\A\s*<think>")
 _THOUGHT = re.compile(r"\A.*?</think>", re.DOTALL)
 
@@ -37,7 +47,7 @@ def strip_reasoning(text: str) -> str:
 
     Some chat templates open the block inside the prompt, so a closing tag alone ends one too.
     """
-    if "</think>" in text:
+    if "</think>" in text:  # up to the first one: an answer may itself speak of the tag
         return _THOUGHT.sub("", text, count=1)
     return "" if _OPEN_THOUGHT.match(text) else text
 
@@ -67,7 +77,7 @@ class PromptShape:
     def __post_init__(self) -> None:
         if self.template and PLAIN not in self.template:
             raise ValueError("The prompt template must contain {prompt}.")
-        answer_regex.check(self.answer_regex)
+        check_regex(self.answer_regex)
 
     def question(self, prompt: str) -> str:
         """Return few-shot text and templated prompt: the user message of a chat."""
@@ -101,7 +111,7 @@ class PromptShape:
         text = strip_reasoning(whole_text(output)).strip()
         if not self.answer_regex:
             return text
-        return answer_regex.extract(self.answer_regex, text, longest_s=longest_s).strip()
+        return extract(self.answer_regex, text, longest_s=longest_s).strip()
 
     async def answers(self, outputs: Sequence[str]) -> list[str]:
         """Return the answer in each output, the regex kept off the event loop.
@@ -110,7 +120,7 @@ class PromptShape:
         """
         if not self.answer_regex:
             return [self.answer(output) for output in outputs]
-        return await answer_regex.beside_the_loop(self.answer, outputs)
+        return await beside_the_loop(self.answer, outputs)
 
     def identity(self, request: GenerationRequest, *, model: str, api: str) -> LLMIdentity:
         """Return the identity of the answers to this request.
@@ -137,3 +147,44 @@ def api_of(request: GenerationRequest, api: str) -> str:
 
 def _has_system(messages: tuple[Message, ...]) -> bool:
     return any(message.role == "system" for message in messages)
+
+
+def check_regex(pattern: str) -> None:
+    """Raise ValueError when the pattern does not compile."""
+    try:
+        _compiled(pattern)
+    except regex.error as error:
+        raise ValueError(f"The answer regex does not compile: {error}") from None
+
+
+def extract(pattern: str, text: str, *, longest_s: float = LONGEST_S) -> str:
+    """Return group 1 of the first match, or the whole match when the pattern has no group; "" without one.
+
+    Raises LLMBadResponse when the search takes longer than `longest_s`.
+    """
+    compiled = _compiled(pattern)
+    try:
+        match = compiled.search(text, timeout=longest_s)
+    except TimeoutError:
+        raise LLMBadResponse(
+            f"EIGENCAL_ANSWER_REGEX took longer than {LONGEST_S:g} s in all, the last time on an answer of "
+            f"{len(text)} characters: the pattern backtracks, rewrite it."
+        ) from None
+    return "" if match is None else match.group(1 if compiled.groups else 0) or ""
+
+
+async def beside_the_loop(
+    read: Callable[[str, float], str], outputs: Sequence[str], *, longest_s: float = LONGEST_S
+) -> list[str]:
+    """Return what `read` makes of each output and of the seconds left for it, read in a thread."""
+
+    def all_of_them() -> list[str]:
+        ends = time.monotonic() + longest_s
+        return [read(output, max(ends - time.monotonic(), 0.001)) for output in outputs]
+
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, all_of_them)
+
+
+@cache
+def _compiled(pattern: str) -> "regex.Pattern[str]":
+    return regex.compile(pattern, regex.VERSION0)  # as Python's own `re` reads it

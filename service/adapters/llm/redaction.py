@@ -28,9 +28,8 @@ WORD_OF_ITS_OWN = 8  # texts up to this length count as an echo only between cha
 Hashes = NDArray[np.uint64]
 Span = tuple[int, int]
 
-_FACTORS = np.random.default_rng(8).integers(2**63, size=(2, BLOCK // 2), dtype=np.uint64) * np.uint64(
-    2
-) + np.uint64(1)
+# Odd, so that no bit of a character is lost in the product.
+_FACTORS = np.random.default_rng(8).integers(2**63, size=(2, BLOCK // 2), dtype=np.uint64) | np.uint64(1)
 _ESCAPE = re.compile(
     r"""
     \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # a character beyond 16 bits, in two halves
@@ -175,18 +174,13 @@ def _found(hashes: Hashes, wanted: dict[int, list[int]]) -> list[int]:
 
 
 def _is_word(message: str, start: int, end: int) -> bool:
-    return not (_in_word(message[start - 1 : start]) or _in_word(message[end : end + 1]))
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
+    around = message[start - 1 : start] + message[end : end + 1]
+    return not any(character.isalnum() or character == "_" for character in around)
 
 
 def _unescaped(escapes: re.Pattern[str], message: str, origins: Sequence[int]) -> tuple[str, Sequence[int]]:
     """Return the message with one layer of escapes undone, and each character's (and the end's) origin."""
-    pieces: list[str] = []
-    kept: list[int] = []
-    done = 0
+    pieces, kept, done = list[str](), list[int](), 0
     for match in escapes.finditer(message):
         start, character = match.start(), _character(match.group())
         pieces += [message[done:start], character]
@@ -201,7 +195,6 @@ def _character(escape: str) -> str:
     if escape[1] not in "uUx":
         return _NAMED.get(escape[1], escape[1])
     if len(escape) == 12:  # two halves of a surrogate pair
-        joined: str = json.loads(f'"{escape}"')
-        return joined
+        return str(json.loads(f'"{escape}"'))
     code = int(escape[2:], 16)
     return chr(code) if code <= sys.maxunicode else escape

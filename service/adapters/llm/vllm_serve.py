@@ -9,6 +9,7 @@ from pathlib import Path
 
 ENVIRONMENT = Path(".venv-vllm")
 GPU_DEVICE = Path("/dev/nvidia0")
+# Asked of the interpreter itself; to import vLLM takes long.
 HAS_VLLM = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
 INSTALL_GPU = (
     "python -m venv .venv-vllm",
@@ -104,6 +105,7 @@ def vllm_serve(
         extra=extra,
     )
     current = os.environ if environ is None else environ
+    # What is set already wins; a process in between would have to pass on signals and exit status.
     os.execve(argv[0], argv, {**added, **current})  # noqa: S606 - no shell is wanted
 
 
@@ -130,7 +132,7 @@ def _environment(model: str, *, gpu: bool) -> dict[str, str]:
     if not gpu:
         added["VLLM_CPU_KVCACHE_SPACE"] = "1"  # GiB
     if _is_folder(model):
-        added["HF_HUB_OFFLINE"] = "1"
+        added["HF_HUB_OFFLINE"] = "1"  # all is there; without a network the hub's client would try for long
     return added
 
 

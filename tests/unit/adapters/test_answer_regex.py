@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from service.adapters.llm import answer_regex
 from service.adapters.llm.openai_server import HttpLanguageModel
-from service.adapters.llm.prompting import PromptShape
+from service.adapters.llm.prompting import PromptShape, beside_the_loop, extract
 from service.domain.errors import LLMBadResponse
 from service.domain.models import GenerationRequest, Sampling
 from tests.support.openai_server import OpenAIServer, answers
@@ -45,12 +44,12 @@ def test_ordinary_patterns_find_what_pythons_own_finds(pattern: str) -> None:
     for text in TEXTS:
         match = re.search(pattern, text)
         expected = "" if match is None else match.group(1 if match.re.groups else 0) or ""
-        assert answer_regex.extract(pattern, text) == expected
+        assert extract(pattern, text) == expected
 
 
 def test_a_search_that_takes_too_long_is_an_error_that_names_the_setting() -> None:
     with pytest.raises(LLMBadResponse, match="EIGENCAL_ANSWER_REGEX took longer") as raised:
-        answer_regex.extract("(a+)+$", "a" * 8000 + "!", longest_s=0.01)
+        extract("(a+)+$", "a" * 8000 + "!", longest_s=0.01)
     assert "aaaa" not in raised.value.detail
 
 
@@ -99,5 +98,5 @@ def test_the_answers_of_a_request_share_one_bound() -> None:
         time.sleep(0.01)
         return output
 
-    assert asyncio.run(answer_regex.beside_the_loop(read, ["x"] * 3, longest_s=5.0)) == ["x"] * 3
+    assert asyncio.run(beside_the_loop(read, ["x"] * 3, longest_s=5.0)) == ["x"] * 3
     assert 5.0 > left[0] > left[1] > left[2] > 0

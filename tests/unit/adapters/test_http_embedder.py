@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import stamina
 
-from service.adapters.embedder.http import HttpEmbedder, most_bytes
+from service.adapters.embedder.embeddings_client import most_bytes
+from service.adapters.embedder.http import HttpEmbedder
 from service.adapters.shared_check import KEPT_S
 from service.domain.errors import EmbedderUnavailable
 

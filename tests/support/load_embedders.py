@@ -1,0 +1,30 @@
+"""A program that loads the embedder of each name on stdin, and writes its identity or what is wrong.
+
+A process of its own, because the hub's client reads its environment once, as it is imported.
+"""
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from service.adapters.embedder.local import SentenceTransformerEmbedder
+from service.adapters.weights.fetch import WeightsError
+
+
+async def loaded(name: str, cache_dir: Path) -> dict[str, object]:
+    embedder = SentenceTransformerEmbedder(name, cache_dir=cache_dir, device="cpu", threads=1)
+    try:
+        await embedder.start()
+        rows = (await embedder.embed(["paris"])).vectors
+    except WeightsError as error:
+        return {"error": str(error)}
+    finally:
+        await embedder.stop()
+    return {**asdict(embedder.identity), "vector": rows[0].tolist()}
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(asyncio.run(loaded(line.strip(), Path(sys.argv[1])))), flush=True)
