@@ -135,6 +135,12 @@ class Settings(BaseSettings):
         gt=0,
         description="Time for a request's head, and for each further 256 kB of its body; past it: 408.",
     )
+    max_connections: int = Field(
+        700,
+        ge=16,
+        description="Most connections at once; past it, the one that has owed a request longest is closed. "
+        "Raise it together with the open files allowed (`ulimit -n`).",
+    )
     max_bodies_bytes: int = Field(
         128 * 2**20,
         ge=32 * 2**20,
