@@ -15,8 +15,8 @@ from service.api.http.auth import Keys
 from service.api.http.deps import Pages, Services
 from service.api.http.error_log import ErrorLog
 from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
-from service.api.http.openapi import Described
-from service.api.http.problems import Problem, install
+from service.api.http.openapi import Described, Problem
+from service.api.http.problems import install
 from service.api.routes import calibrations, docs, evaluations, health, jobs, score
 from service.api.routes.calibration_schemas import (
     CalibrateForm,

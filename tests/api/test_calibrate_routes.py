@@ -16,10 +16,10 @@ from fastapi import FastAPI
 
 from service.api.http.auth import Keys
 from service.api.http.deps import Pages, Services
+from service.api.http.headers import prefers_html
 from service.api.http.middleware import RequestContext
-from service.api.http.negotiation import prefers_html
-from service.api.http.openapi import document
-from service.api.http.problems import Problem, install
+from service.api.http.openapi import Problem, document
+from service.api.http.problems import install
 from service.api.routes import calibrations, jobs
 from service.api.routes.calibration_schemas import CalibrateForm, CalibrateRequest, CalibrationOut, JobOut
 from service.domain.devdata.reader import UploadLimits, read_file

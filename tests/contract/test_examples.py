@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from service.api.http.openapi import recorded
-from service.api.http.problems import EXAMPLES, STATUS
+from service.api.http.openapi import EXAMPLES, recorded
+from service.api.http.problems import STATUS
 from service.api.routes.score_schemas import ScoreRequest, ScoreResponse
 
 RECORDED = recorded("examples.json")

@@ -10,16 +10,15 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from service.api.http.auth import BEARER, admin_scope
-from service.api.http.deps import ServicesDep
-from service.api.http.negotiation import prefers_html
-from service.api.http.problems import responses
-from service.api.http.upload_threads import UploadThreads
-from service.api.http.uploads import EVALUATE, in_threads, received
+from service.api.http.deps import JobId, ServicesDep
+from service.api.http.headers import prefers_html
+from service.api.http.openapi import responses
+from service.api.http.upload_contents import EVALUATE
+from service.api.http.uploads import UploadThreads, in_threads, received
 from service.api.routes.calibration_examples import JOB, LOCATION
 from service.api.routes.calibration_schemas import JobOut
 from service.api.routes.calibration_view import job_view
 from service.api.routes.jobs import CLIENT_CLOSED_REQUEST, CODES, UPLOAD_CODES, IdempotencyKey, example
-from service.api.routes.path_ids import JobId
 from service.domain.devdata.reader import DevData
 from service.domain.errors import NotFound
 from service.domain.jobs.model import DevRow

@@ -9,13 +9,12 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from service.api.http.auth import ADMIN_CODES, BEARER, admin_scope
-from service.api.http.deps import ServicesDep
-from service.api.http.problems import responses
+from service.api.http.deps import JobId, ServicesDep, no_job
+from service.api.http.openapi import responses
 from service.api.http.uploads import in_threads, received
 from service.api.routes.calibration_examples import JOB, LOCATION, UPLOAD
 from service.api.routes.calibration_schemas import JobOut
 from service.api.routes.calibration_view import job_view
-from service.api.routes.path_ids import JobId, no_job
 from service.domain.jobs.model import Job
 
 router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from service.api.http.auth import BEARER, KEY_CODES, score_scope
 from service.api.http.bodies import parse, read_json
 from service.api.http.deps import Services, ServicesDep
-from service.api.http.openapi import json_body, ok, recorded
-from service.api.http.problems import error_body, internal_body, request_id_of, responses
+from service.api.http.openapi import json_body, ok, recorded, responses
+from service.api.http.problems import error_body, internal_body, request_id_of
 from service.api.routes.score_schemas import BatchRequest, SamplingIn, ScoreRequest, ScoreResponse
 from service.api.routes.score_view import headers_of, view
 from service.domain.errors import EigencalError, Overloaded
