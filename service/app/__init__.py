@@ -1,5 +1,149 @@
 """Where everything is wired: the settings are read here, and what they ask for is put together."""
 
-from service.app.factory import create_app
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, cast
 
-__all__ = ["create_app"]
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from service import __version__
+from service.adapters.heap import Heap
+from service.adapters.weights.wheels import WeightsError
+from service.api.http.auth import Keys
+from service.api.http.deps import Pages, Services
+from service.api.http.error_log import ErrorLog
+from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
+from service.api.http.openapi import Described, Problem
+from service.api.http.problems import install
+from service.api.routes import calibrations, docs, evaluations, health, jobs, score
+from service.api.routes.calibration_schemas import (
+    CalibrateForm,
+    CalibrateRequest,
+    EvaluateForm,
+    EvaluateRequest,
+)
+from service.api.routes.score_schemas import BatchRequest, ScoreRequest
+from service.app.parts import (
+    Component,
+    Store,
+    build_embedder,
+    build_llm,
+    build_store,
+    serving_of,
+    upload_limits,
+)
+from service.app.start_log import build_start_log
+from service.domain.errors import EigencalError
+from service.domain.ports import Embedder, LanguageModel
+from service.domain.scoring.scorer import Scorer
+from service.domain.serving import LiveLoad
+from service.domain.study.report_model import Report
+from service.settings import Settings
+
+log = logging.getLogger(__name__)
+
+# Bodies that routes read themselves, and the error that all of them send: FastAPI cannot know of them.
+BODIES: list[type[BaseModel]] = [
+    ScoreRequest,
+    BatchRequest,
+    CalibrateRequest,
+    CalibrateForm,
+    EvaluateRequest,
+    EvaluateForm,
+    Problem,
+]
+
+DESCRIPTION = """\
+Scores how uncertain an LLM is about a prompt: draws answers, embeds them, and returns the calibrated largest
+eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix. The
+confidence is how much of their meaning the answers share, not the probability that the answer is right.
+"""
+
+
+def create_app(
+    settings: Settings,
+    *,
+    llm: LanguageModel | None = None,
+    embedder: Embedder | None = None,
+    store: Store | None = None,
+) -> FastAPI:
+    """Return the application. Components given here stand in for those that the settings ask for.
+
+    Nothing is loaded before the lifespan starts. Raises ValueError for settings that contradict themselves.
+    """
+    llm = llm or build_llm(settings)
+    embedder = embedder or build_embedder(settings)
+    serving, live = serving_of(settings), LiveLoad()
+    store = store or build_store(settings, llm, embedder, serving, live)
+    errors = ErrorLog()
+    started = build_start_log(settings, llm, embedder, serving, store.calibrations)
+    app = Described(
+        title="Eigencal",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=_lifespan(errors, Heap(), embedder, llm, store, started),
+        docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
+        redoc_url=None,
+    )
+    app.body_models = BODIES
+    app.state.services = Services(
+        scorer=Scorer(llm, embedder, store.calibrations, live=live),
+        serving=serving,
+        jobs=store.jobs,
+        calibrations=store.calibrations,
+        checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
+        batch_concurrency=settings.batch_concurrency,
+        errors=errors,
+        limits=upload_limits(settings),
+        pages=Pages(render_home, render_report, render_calibrations),
+    )
+    app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
+    for routes in (score, jobs, calibrations, evaluations, health, docs):
+        app.include_router(routes.router)
+    install(app, errors)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_held=settings.max_bodies_bytes)
+    app.add_middleware(RequestContext)
+    app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
+    return app
+
+
+def render_report(report: Mapping[str, Any]) -> str:
+    """Return the HTML page of a report. The drawing library is loaded on the first."""
+    from service.report import render
+
+    return render(cast("Report", report))
+
+
+def render_home(root: Mapping[str, Any]) -> str:
+    """Return the HTML page of the root path. The template library is loaded on the first."""
+    from service.report.pages import home
+
+    return home(root)
+
+
+def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the HTML page of all calibrations."""
+    from service.report.pages import calibrations
+
+    return calibrations(found)
+
+
+def _lifespan(*components: Component) -> Callable[[FastAPI], Any]:
+    """Start the components in the order given, stop them in reverse.
+
+    The store comes last: with it begin the jobs that were left, which need the embedder and the LLM. The port
+    opens once all are started. An LLM server that is not up yet is no reason to wait; a component that cannot
+    be had at all ends the process.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for component in components:
+                stack.push_async_callback(component.stop)
+                await component.start()
+            yield
+
+    return lifespan

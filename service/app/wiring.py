@@ -16,9 +16,8 @@ from service.domain.jobs.drawing import Drawer
 from service.domain.jobs.live_first import LiveFirst
 from service.domain.jobs.patience import Patience
 from service.domain.jobs.setup import Setup
-from service.domain.live_load import LiveLoad
 from service.domain.ports import Embedder, LanguageModel
-from service.domain.serving import Serving
+from service.domain.serving import LiveLoad, Serving
 from service.domain.study.evaluator import ByKind, Evaluator
 
 

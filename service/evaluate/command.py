@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from service.domain.devdata.evaluation_file import EvaluationFile
+from service.domain.devdata.reader import EvaluationFile
 from service.domain.models import EmbedderIdentity
 from service.domain.study.bench import Bench
 from service.domain.study.experiments.meanings import Meanings, by_entailment

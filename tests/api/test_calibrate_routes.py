@@ -22,7 +22,8 @@ from service.api.http.openapi import Problem, document
 from service.api.http.problems import install
 from service.api.routes import calibrations, jobs
 from service.api.routes.calibration_schemas import CalibrateForm, CalibrateRequest, CalibrationOut, JobOut
-from service.domain.devdata.reader import UploadLimits, read_file
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.devdata.reader import read_file
 from service.domain.jobs.model import CalibrateOptions, JobError
 from service.domain.models import Sampling
 from service.domain.scoring.scorer import Scorer

@@ -19,10 +19,9 @@ from service.app.wiring import Replica, Timings, build_replica
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.patience import Patience
 from service.domain.jobs.setup import Setup
-from service.domain.live_load import LiveLoad
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling
 from service.domain.ports import LanguageModel
-from service.domain.serving import Serving
+from service.domain.serving import LiveLoad, Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 
 NUM_SAMPLES = 6

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from service.api.http.error_log import ErrorLog
 from service.api.http.uploads import UploadThreads
-from service.domain.devdata.reader import UploadLimits
+from service.domain.devdata.bytes import UploadLimits
 from service.domain.errors import NotFound
 from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.scoring.model import Score

@@ -8,8 +8,10 @@ from starlette.datastructures import FormData, UploadFile
 
 from service.api.http.bodies import refusal
 from service.api.routes.calibration_schemas import EvaluateOptionsIn, OptionsIn
-from service.domain.devdata.reader import DevData, UploadLimits, check_size, read_examples, read_file
-from service.domain.devdata.strict_json import parse_json
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.devdata.file_check import check_size
+from service.domain.devdata.formats import parse_json
+from service.domain.devdata.reader import DevData, read_examples, read_file
 from service.domain.errors import BodyTooLarge, InvalidDevData, InvalidRequest
 from service.domain.jobs.model import CalibrateOptions
 

@@ -15,7 +15,8 @@ from starlette.datastructures import FormData
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from service.api.http.upload_contents import CALIBRATE, Shape, Upload, from_form, from_json
-from service.domain.devdata.reader import DevData, UploadLimits
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.devdata.reader import DevData
 from service.domain.errors import BodyTooLarge, InvalidRequest, Overloaded, UnsupportedMediaType
 from service.domain.jobs.model import DevRow
 

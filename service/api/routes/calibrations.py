@@ -23,7 +23,7 @@ from service.api.routes.calibration_examples import CALIBRATION, ROW
 from service.api.routes.calibration_schemas import CalibrationOut
 from service.api.routes.calibration_view import calibration_view, state_now
 from service.api.routes.jobs import example
-from service.domain.devdata.reader import write_row
+from service.domain.devdata.row_check import write_row
 from service.domain.errors import EigencalError, NotFound
 from service.domain.jobs.model import CalibrationRecord
 

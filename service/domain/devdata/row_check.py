@@ -1,7 +1,8 @@
-"""One row of dev data: from parsed JSON to a checked `DevRow`, or every reason why not in plain words."""
+"""One row of dev data: from parsed JSON to a checked `DevRow`, or every reason why not; and back to JSON."""
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -74,6 +75,34 @@ def _dev_row(line: int, row: ExampleRow) -> DevRow:
         answer=row.answer,
         correct=row.correct,
     )
+
+
+def write_rows(rows: Iterable[DevRow]) -> Iterator[bytes]:
+    """Yield each usable row as a line of JSONL that may be uploaded again.
+
+    A row with fewer than two answers took part in no fit and would be refused.
+    """
+    return (write_row(row) for row in rows if row.usable())
+
+
+def write_row(row: DevRow) -> bytes:
+    """Return a row as a line of JSONL. Half a surrogate pair, which an LLM may answer, becomes "?"."""
+    return json.dumps(_exported(row), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _exported(row: DevRow) -> dict[str, Any]:
+    messages = row.messages and [{"role": m.role, "content": m.content} for m in row.messages]
+    reference = row.references[0] if len(row.references) == 1 else list(row.references)
+    exported = {
+        "id": row.id,
+        "prompt": row.prompt,
+        "messages": messages,
+        "reference": reference,
+        "samples": None if row.samples is None else list(row.samples),
+        "answer": row.answer,
+        "correct": row.correct,
+    }
+    return {name: value for name, value in exported.items() if value is not None}
 
 
 def unknown_field(name: str) -> tuple[str, str]:

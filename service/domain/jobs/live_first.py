@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from service.domain.live_load import LiveLoad
+from service.domain.serving import LiveLoad
 
 _POLL_S = 0.02
 

@@ -1,9 +1,7 @@
 """Which calibration fits a request, or why none does."""
 
 from service.domain.calibration import Calibration, CalibrationSource
-from service.domain.models import (
-    Fingerprint,
-)
+from service.domain.models import Fingerprint
 from service.domain.scoring.model import Applied, ScoreWarning
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.devdata.evaluation_file import Recorded
+from service.domain.devdata.reader import Recorded
 from service.domain.study.split import Split
 from service.spectral.likelihood import per_word
 

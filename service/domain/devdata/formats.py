@@ -1,16 +1,45 @@
-"""Rows of a CSV file, by the csv module over bounded lines: records over several lines, with line numbers."""
+"""The formats of a row: strict JSON, and CSV by the csv module over bounded lines, with line numbers."""
 
 import csv
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 from service.domain.devdata.bytes import Line, encoding_problem, whole_file
 from service.domain.devdata.row import ROW_FIELDS
 from service.domain.devdata.row_check import RowError, printable
-from service.domain.devdata.strict_json import parse_json
 
 MAX_FIELDS = 64  # no header names as many
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+class _JsonError(ValueError):
+    pass
+
+
+def parse_json(text: str) -> object:
+    """Parse strict JSON: no NaN or Infinity, no key twice, no nesting without end. Raises ValueError."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+    except json.JSONDecodeError as error:
+        raise _JsonError(f"is no valid JSON: {error.msg} (column {error.colno})") from error
+    except _JsonError:
+        raise
+    except ValueError as error:  # the interpreter's bound on the digits of an integer
+        raise _JsonError("holds a number of too many digits") from error
+    except RecursionError as error:
+        raise _JsonError("is nested too deeply") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _JsonError(f"holds {name}, which is no JSON number")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _JsonError("gives a key twice")
+    return found
 
 
 def csv_rows(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, object]]:
