@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
 
 from service.api.http import error_log
@@ -199,6 +199,23 @@ async def test_a_slow_body_is_taken_as_long_as_it_gets_on() -> None:
             await caller.send(body[i : i + 16])
             await asyncio.sleep(0.05)
         assert (await caller.response())[0] == 200
+
+
+async def test_a_body_that_we_do_not_take_yet_is_not_late() -> None:
+    app = FastAPI()
+    size = 400_000  # more than is read ahead
+
+    @app.post("/late")
+    async def late(request: Request) -> int:
+        await asyncio.sleep(1.5)
+        return len(await request.body())
+
+    bounds = Bounds(receive_timeout_s=0.4, body_step_bytes=2 * size)
+    async with service(bounds, app) as port, calling(port) as caller:
+        await caller.send(b"POST /late HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+        sending = asyncio.create_task(caller.send(b"a" * size))
+        assert await caller.response() == (200, b"%d" % size)
+        assert await sending
 
 
 async def test_who_waits_for_an_answer_is_not_cut_off() -> None:

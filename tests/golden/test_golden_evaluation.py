@@ -56,6 +56,7 @@ def expected(golden: dict[str, Any]) -> dict[str, dict[str, float]]:
         for key in path:
             figures = figures[key]
         found[name] = figures
+    assert found
     return found
 
 
