@@ -215,9 +215,9 @@ class Settings(BaseSettings):
 
 
 def strangers(names: Iterable[str]) -> dict[str, str]:
-    """Return the environment variables that look like settings and are none, each with the nearest that is.
+    """Return the environment variables that look like settings and are none, each with the nearest setting.
 
-    The nearest is "" where no setting comes near. Those of the tests are left out.
+    "" where no name comes near. Variables of the tests are left out.
     """
     known = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
     strange = sorted(

@@ -103,6 +103,7 @@ def create_app(
     for routes in (score, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
+    # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_held=settings.max_bodies_bytes)
     app.add_middleware(RequestContext)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))

@@ -36,7 +36,7 @@ class OnDevice(Protocol):
 
 
 class StartLog:
-    """Tells the set-up once all has started, and beside it whether the LLM answers, until it does.
+    """Logs the set-up at the start, and asks the LLM in the background until it answers.
 
     `lines`: what is known before. `model` returns the LLM's model, "" while unknown; `own_keys` the
     fingerprint keys of prompts and of conversations, none while unknown; `active` the calibration in force
@@ -62,7 +62,7 @@ class StartLog:
         self._asking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Tell the set-up; whether the LLM answers is found out beside it, and delays nothing."""
+        """Log the set-up, and begin to ask the LLM in the background."""
         for line in (*self._lines, self._about_embedder()):
             log.info("%s", line)
         self._asking = asyncio.create_task(self._ask(), name="start-log")

@@ -22,7 +22,7 @@ from service.domain.study.evaluator import ByKind, Evaluator
 
 
 @dataclass(frozen=True, slots=True)
-class Timings:
+class Intervals:
     """How often a replica looks at the store.
 
     active_poll_s: for calibrations that others activated. beat_s: between the heartbeats of a job that runs
@@ -36,7 +36,7 @@ class Timings:
     watch_s: float = 0.3
 
 
-DEFAULT_TIMINGS = Timings()
+DEFAULT_INTERVALS = Intervals()
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ def build_replica(
     version: str = "",
     engine: JobEngine | None = None,
     patience: Patience | None = None,
-    timings: Timings = DEFAULT_TIMINGS,
+    intervals: Intervals = DEFAULT_INTERVALS,
 ) -> Replica:
     """Return the store and the jobs of one replica, not started.
 
@@ -92,7 +92,7 @@ def build_replica(
     Postgres.
     """
     database = Database(database_url)
-    active = ActiveCalibrations(database, poll_s=timings.active_poll_s)
+    active = ActiveCalibrations(database, poll_s=intervals.active_poll_s)
     store = SqlJobs(database, active, setup=setup)
     calibrations = SqlCalibrations(database, active, own_keys=own_keys)
 
@@ -108,8 +108,8 @@ def build_replica(
         engine or DbosEngine(jobs_url(database.url), executor_id=replica_id, lanes=setup.keys()),
         owner=replica_id,
         alike=Alike(drawer.way),
-        beat_s=timings.beat_s,
-        lease_s=timings.lease_s,
-        poll_s=timings.watch_s,
+        beat_s=intervals.beat_s,
+        lease_s=intervals.lease_s,
+        poll_s=intervals.watch_s,
     )
     return Replica(database, active, store, calibrations, jobs)

@@ -91,7 +91,7 @@ def calibrate(console: Console, http: Http, dev: DevFile) -> str:
 
 
 def _posted(http: Http, dev: DevFile) -> dict[str, Any]:
-    """Return the job of the dev set: the one there is, unless that one came to nothing."""
+    """Return the job of the dev set: that of an earlier run, unless it failed or was cancelled."""
     for attempt in count(1):
         job = http.post(
             "/calibrate",

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from service.adapters.jobs.engine import JobEngine
-from service.app.wiring import Replica, Timings, build_replica
+from service.app.wiring import Intervals, Replica, build_replica
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.patience import Patience
 from service.domain.jobs.setup import Setup
@@ -78,7 +78,7 @@ async def replica(
         live=LiveLoad(),
         engine=engine,
         patience=patience,
-        timings=Timings(active_poll_s=0.1, beat_s=0.2, lease_s=2.0, watch_s=0.05),
+        intervals=Intervals(active_poll_s=0.1, beat_s=0.2, lease_s=2.0, watch_s=0.05),
     )
     try:
         await made.start()

@@ -10,7 +10,7 @@ from pydantic_core import CoreSchema
 from service.api.http.problems import invalid_request
 from service.domain.errors import InvalidRequest, UnsupportedMediaType
 
-Model = TypeVar("Model", bound=BaseModel)
+Body = TypeVar("Body", bound=BaseModel)
 MOST_FAULTS = 1000  # pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds
 
 
@@ -44,7 +44,7 @@ class RequestModel(BaseModel):
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-async def read_json(request: Request, model: type[Model]) -> Model:
+async def read_json(request: Request, model: type[Body]) -> Body:
     """Return the body as a model.
 
     Raises UnsupportedMediaType for anything but JSON, InvalidRequest for what does not fit, BodyTooLarge.
@@ -56,7 +56,7 @@ async def read_json(request: Request, model: type[Model]) -> Model:
     return parse(await request.body(), model)
 
 
-def parse(body: bytes, model: type[Model]) -> Model:
+def parse(body: bytes, model: type[Body]) -> Body:
     """Return JSON bytes as a model; raises InvalidRequest (TooFewSamples for too short a list of samples)."""
     try:
         return model.model_validate_json(body)

@@ -182,12 +182,12 @@ def install(app: FastAPI, errors: ErrorLog | None = None) -> None:
 
 
 def internal_problem(request_id: str | None, failure: BaseException | None = None) -> Response:
-    """Return the answer to an error that nobody foresaw: the log alone tells the cause."""
+    """Return the answer to an unexpected error (500); only the log tells its cause."""
     return ProblemResponse(internal_body(request_id), failure=failure)
 
 
 def internal_body(request_id: str | None) -> dict[str, Any]:
-    """Return the body for an error that nobody foresaw."""
+    """Return the body for an unexpected error."""
     return problem_body(
         "internal",
         "Something went wrong in the service; its log has the details under this request id.",

@@ -51,7 +51,7 @@ class UploadThreads:
             self._free += 1
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns; for who holds a place. Work goes on when its caller is cancelled."""
+        """Return what `work` returns. Hold a place meanwhile; a caller that is cancelled does not stop it."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
 
@@ -98,7 +98,7 @@ async def _bounded(request: Request, max_bytes: int) -> AsyncGenerator[bytes, No
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and (len(declared) > 18 or int(declared) > max_bytes):
         raise too_large
-    seen = 0
+    seen = 0  # counted all the same: a chunked body declares nothing, and a declared length may be wrong
     async for chunk in request.stream():
         seen += len(chunk)
         if seen > max_bytes:

@@ -22,7 +22,7 @@ from service.domain.errors import EigencalError, Overloaded
 from service.domain.scoring.model import Score
 
 router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
-Result = TypeVar("Result")
+T = TypeVar("T")
 EXAMPLES = recorded("examples.json")
 BATCH_PATIENCE_S = 300.0
 CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
@@ -31,7 +31,7 @@ PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "intern
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
 
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result | None:
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
     """Return the result of `work`, or None, `work` cancelled, once the caller has hung up.
 
     A plain handler goes on after its caller has gone, and would keep the LLM busy for nobody.

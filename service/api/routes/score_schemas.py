@@ -11,7 +11,7 @@ from service.domain.scoring.model import ScoreCommand
 from service.domain.serving import Serving
 
 ScorePart = Literal["samples", "modes", "spectrum"]
-Text = Annotated[str, Field(max_length=1_000_000)]
+PromptText = Annotated[str, Field(max_length=1_000_000)]
 Answer = Annotated[str, Field(max_length=200_000)]
 MAX_ITEMS = 256
 
@@ -20,7 +20,7 @@ class MessageIn(RequestModel):
     """One turn of a conversation."""
 
     role: Literal["system", "user", "assistant"] = Field(description="Who speaks.")
-    content: Text = Field(min_length=1, description="What is said.")
+    content: PromptText = Field(min_length=1, description="What is said.")
 
 
 class SamplingIn(RequestModel):
@@ -67,7 +67,7 @@ class ScoreRequest(RequestModel):
 
     model_config = ConfigDict(json_schema_extra=_EITHER)
 
-    prompt: Text | None = Field(
+    prompt: PromptText | None = Field(
         None, pattern=r"\S", description="A question; the service puts its prompt shape around it."
     )
     messages: list[MessageIn] | None = Field(

@@ -58,7 +58,7 @@ def csv_rows(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, o
 def _records(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, list[str] | RowError]]:
     """Yield each record that is not blank, and where it begins.
 
-    A reader of its own for each: what one bad record leaves behind is nothing to the next.
+    Each has a csv.reader of its own, so that a bad record does not spoil the next.
     """
     # The csv module bounds a field by one number for the whole process; here its lines bound a record.
     csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))
@@ -82,7 +82,7 @@ def _record(source: "_RecordLines") -> list[str] | RowError:
 class _RecordLines:
     """The lines of one record after another, for a csv.reader: it takes another only while a quote is open.
 
-    start: where the record begins. cut: why its lines ended before it did. no_text: why it is not UTF-8.
+    start: the line on which the record begins. cut: why it was ended early, no_text: why it is not UTF-8.
     """
 
     def __init__(self, lines: Iterable[Line], max_row_bytes: int) -> None:

@@ -42,13 +42,13 @@ _REASONS = {
 }
 _OTHER_KIND = {"string_type", "list_type", "int_type", "bool_type"}
 
-Problem = tuple[str | None, str]
+Fault = tuple[str | None, str]
 
 
 class RowError(ValueError):
     """A row cannot be used: `problems` holds pairs of the field (None: the row itself) and the reason."""
 
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *problems: Fault) -> None:
         super().__init__("; ".join(reason for _, reason in problems))
         self.problems = problems
 
@@ -116,10 +116,10 @@ def printable(name: str) -> str:
     return name[:40].encode("utf-8", "replace").decode()
 
 
-def _problems(raw: Mapping[str, Any], error: ValidationError) -> list[Problem]:
+def _problems(raw: Mapping[str, Any], error: ValidationError) -> list[Fault]:
     """Return the unknown fields, then whether it is asked one way, then one reason for each field."""
     unknown = [name for name in raw if name not in ROW_FIELDS][:MAX_UNKNOWN_LISTED]
-    problems: list[Problem] = [unknown_field(name) for name in unknown]
+    problems: list[Fault] = [unknown_field(name) for name in unknown]
     if asked := asked_twice_or_not_at_all(raw.get("prompt"), raw.get("messages")):
         problems.append(("prompt", asked))
     of_field: defaultdict[str | int, list[ErrorDetails]] = defaultdict(list)

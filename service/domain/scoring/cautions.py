@@ -40,7 +40,7 @@ def truncated(generation: Generation, command: ScoreCommand) -> list[ScoreWarnin
 
 
 def indistinct(alike: int, distinct_: int) -> list[ScoreWarning]:
-    """Return a warning when `alike` of the distinct answers look to the embedder like others that differ."""
+    """Return a warning when the embedder cannot tell `alike` distinct answers from others that differ."""
     if not alike:
         return []
     message = (

@@ -100,6 +100,7 @@ class Stopwatch:
 
     def move(self, source: str, target: str, seconds: float) -> None:
         """Count seconds of one stage to another."""
+        # `seconds` was not measured between laps, so it may be more than the stage has.
         moved = min(seconds, self.laps[source])
         self.laps[source] -= moved
         self.laps[target] += moved

@@ -37,6 +37,7 @@ LATE_S = 1.0  # by which a score may miss its deadline: better a little late tha
 # An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
 INLINE_DISTINCT = 64
 
+# Taking as many accented characters apart, to compare what is said, takes milliseconds.
 INLINE_CHARACTERS = 20_000
 
 
