@@ -66,6 +66,7 @@ def serve() -> None:
 
 def _log_from(level: str) -> None:
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # These tell every request, model file and migration at info.
     for chatty in ("httpx", "sentence_transformers", "alembic"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
     # One line for each request that is no HTTP: whoever can connect could fill the disk.

@@ -54,6 +54,7 @@ def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
         settings.answer_regex,
     )
     if embedded:
+        # Imported only where needed, as the others below: torch and transformers take seconds.
         from service.adapters.embedded_llm.model import EmbeddedLanguageModel
 
         return EmbeddedLanguageModel(

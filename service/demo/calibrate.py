@@ -92,6 +92,7 @@ def calibrate(console: Console, http: Http, dev: DevFile) -> str:
 
 def _posted(http: Http, dev: DevFile) -> dict[str, Any]:
     """Return the job of the dev set: that of an earlier run, unless it failed or was cancelled."""
+    # A key names one job for ever, also one that failed: every attempt has its own.
     for attempt in count(1):
         job = http.post(
             "/calibrate",

@@ -90,6 +90,7 @@ class AnsweringProtocol(HttpToolsProtocol):
         if self._answering():
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+        # Half closed, not closed: a reset, sent for what still comes in, may make the caller drop the answer.
         if told and self.transport.can_write_eof():
             self.transport.write(_response(body))
             self.transport.write_eof()

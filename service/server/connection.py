@@ -152,6 +152,7 @@ class BoundedProtocol(AnsweringProtocol):
     def _set_clock(self) -> None:
         self._note_owing()
         awaited = self._waits_for()
+        # Not set anew with every byte: a byte now and then would put it off for ever.
         if awaited is not self._awaited:
             cancel(self._clock)
             self._awaited = awaited

@@ -5,7 +5,9 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
+from service.api.http.auth import on_loopback
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -121,6 +123,14 @@ async def test_an_admin_route_takes_no_request_without_a_host() -> None:
 async def test_with_a_key_any_name_will_do(headers: dict[str, str]) -> None:
     sent = JSON | headers | {"Authorization": "Bearer k"}
     assert (await Scoring(score_key="k").post("/score", BODY, sent)).status_code == 200
+
+
+def test_a_caller_without_an_address_is_not_on_this_machine() -> None:
+    """As over a socket file, which a proxy may hold."""
+    named = [(b"host", b"localhost")]
+    known = {"type": "http", "headers": named, "client": ("127.0.0.1", 40_000)}
+    assert on_loopback(Request(known))
+    assert not on_loopback(Request({**known, "client": None}))
 
 
 async def test_a_caller_from_elsewhere_may_use_any_name() -> None:

@@ -14,6 +14,7 @@ SECURITY_SCHEMES: dict[str, Any] = {"bearer": {"type": "http", "scheme": "bearer
 BEARER: dict[str, Any] = {"security": [{}, {"bearer": []}]}
 KEY_CODES = ("missing_key", "bad_key", "scope_required")
 ADMIN_CODES = KEY_CODES
+# What proxies add: one on this machine connects from loopback for callers who are elsewhere.
 _FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
 

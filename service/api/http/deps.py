@@ -36,6 +36,7 @@ class Metrics:
             "eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT, registry=to
         )
         self.in_flight = Gauge("eigencal_scores_in_flight", "Scores under way.", registry=to)
+        # Looked up once: `labels` takes a lock, and this is on the path of every score.
         self._calibrated = {flag: self._scores.labels(str(flag).lower()) for flag in (True, False)}
 
     def scored(self, score: Score) -> None:

@@ -105,6 +105,7 @@ def error_response(error: EigencalError, request_id: str | None) -> Response:
     """Return an error of ours as a response; 503 always says when to come back."""
     headers = {}
     retry_after = error.retry_after_s
+    # The number may come from another server's header.
     if retry_after is not None and not math.isfinite(retry_after):
         retry_after = None
     if STATUS[error.code] == 503 and retry_after is None:

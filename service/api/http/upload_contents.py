@@ -81,6 +81,7 @@ def from_form(form: FormData, shape: Shape) -> Upload:
     for name in shape.files:
         if name not in files:
             raise _invalid(name, "is missing: send the data as a file part (with a filename)")
+    # A field without text is left out: browsers send those of a form that nobody filled in, too.
     parts = tuple(files[name].file for name in shape.files)
     return Upload(
         parts, shape.files, _options({n: text for n, text in fields.items() if text}, shape, strings=True)

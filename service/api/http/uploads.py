@@ -23,6 +23,7 @@ from service.domain.jobs.model import DevRow
 T = TypeVar("T")
 MAX_JSON_BYTES = 16 << 20  # parsed in memory, at several times its size
 MULTIPART_OVERHEAD = 1 << 20  # boundaries, part headers and option fields
+# There are a dozen options; Starlette's own bounds are 1000 fields of 1 MiB.
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 << 10
 LINGER_S = 2.0

@@ -45,6 +45,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T |
         gone.cancel()
         if not task.done():
             task.cancel()
+            # Until it has let go of the LLM; whatever it ends with, nobody is left to be told.
             await asyncio.gather(task, return_exceptions=True)
 
 

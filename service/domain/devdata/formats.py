@@ -36,6 +36,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # The json module keeps the last of equal keys, and says nothing.
     found = dict(pairs)
     if len(found) != len(pairs):
         raise _JsonError("gives a key twice")

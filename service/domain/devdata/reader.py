@@ -56,6 +56,7 @@ def read_examples(
 
 def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
     lines = NumberedLines(file, limits)
+    # A bracket opens no row of JSONL, but the error of its first line says more than a CSV header's.
     if lines.head.lstrip()[:1] in (b"{", b"["):
         return _jsonl_rows(lines, limits.max_row_bytes)
     return csv_rows(lines, limits.max_row_bytes)

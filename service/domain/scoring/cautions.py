@@ -55,6 +55,7 @@ def num_indistinct(texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
 
     vectors: unit rows (k, d). Texts that differ in case, accents, spaces and punctuation alone say the same.
     """
+    # Above the diagonal alone: each pair once, and none with itself.
     first, second = np.nonzero(np.triu(vectors @ vectors.T > EQUAL_COSINE, 1))
     said = cache(essence)
     pairs = zip(first.tolist(), second.tolist(), strict=True)

@@ -159,6 +159,7 @@ def find_modes(
     share = np.bincount(nearest, weights=found.weights, minlength=found.rank)
     modes = []
     for i in range(min(found.rank, MAX_MODES)):
+        # Equal but for rounding.
         tied = np.flatnonzero(squared[:, i] >= squared[:, i].max() - 1e-9)
         best = tied[np.argmax(counts[tied])]
         modes.append(Mode(float(served.eigenvalues[i]), float(share[i]), texts[best]))
