@@ -51,7 +51,7 @@ def main_command(context: typer.Context) -> None:
 @cli.command()
 def serve() -> None:
     """Serve HTTP (the default)."""
-    from service.listening import AddressError, bound
+    from service.server.listening import AddressError, bound
 
     settings = load_settings()
     _log_from(settings.log_level)
@@ -66,6 +66,7 @@ def serve() -> None:
 
 def _log_from(level: str) -> None:
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # These tell every request, model file and migration at info.
     for chatty in ("httpx", "sentence_transformers", "alembic"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
     # One line for each request that is no HTTP: whoever can connect could fill the disk.
@@ -81,9 +82,9 @@ def _warn_of_strangers() -> None:
 
 def _serve_on(sockets: "list[socket.socket]", settings: Settings) -> None:
     """Make the application and serve it until a signal comes."""
-    from service import listening
-    from service.api.http.connection import Bounds
     from service.app import create_app
+    from service.server import listening
+    from service.server.answers import Bounds
 
     try:
         app = create_app(settings)
@@ -96,7 +97,8 @@ def _serve_on(sockets: "list[socket.socket]", settings: Settings) -> None:
         )
     config = listening.configured(
         app,
-        Bounds(receive_timeout_s=settings.receive_timeout_s),
+        Bounds(receive_timeout_s=settings.receive_timeout_s, max_connections=settings.max_connections),
+        app.state.errors,
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,

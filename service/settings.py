@@ -135,6 +135,12 @@ class Settings(BaseSettings):
         gt=0,
         description="Time for a request's head, and for each further 256 kB of its body; past it: 408.",
     )
+    max_connections: int = Field(
+        700,
+        ge=16,
+        description="Most connections at once; past it, the one that has owed a request longest is closed. "
+        "Raise it together with the open files allowed (`ulimit -n`).",
+    )
     max_bodies_bytes: int = Field(
         128 * 2**20,
         ge=32 * 2**20,
@@ -209,9 +215,9 @@ class Settings(BaseSettings):
 
 
 def strangers(names: Iterable[str]) -> dict[str, str]:
-    """Return the environment variables that look like settings and are none, each with the nearest that is.
+    """Return the environment variables that look like settings and are none, each with the nearest setting.
 
-    The nearest is "" where no setting comes near. Those of the tests are left out.
+    "" where no name comes near. Variables of the tests are left out.
     """
     known = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
     strange = sorted(

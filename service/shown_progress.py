@@ -49,7 +49,7 @@ class ShownProgress(AbstractContextManager["ShownProgress"]):
             self._tell(what)
 
     def finish(self) -> None:
-        """Count all units of the stage as done, also those that nobody was told of."""
+        """Count all units of the stage as done, also those that were never reported."""
         if self._done < self._total:
             self.advance(self._total - self._done)
 

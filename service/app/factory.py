@@ -1,4 +1,4 @@
-"""Where everything is wired: the only place that reads the settings and knows every component."""
+"""Where everything is wired: the settings are read here, and what they ask for is put together."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -15,8 +15,8 @@ from service.api.http.auth import Keys
 from service.api.http.deps import Pages, Services
 from service.api.http.error_log import ErrorLog
 from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
-from service.api.http.openapi import Described
-from service.api.http.problems import Problem, install
+from service.api.http.openapi import Described, Problem
+from service.api.http.problems import install
 from service.api.routes import calibrations, docs, evaluations, health, jobs, score
 from service.api.routes.job_schemas import (
     CalibrateForm,
@@ -30,15 +30,15 @@ from service.app.parts import (
     Store,
     build_embedder,
     build_llm,
-    build_start_log,
     build_store,
     serving_of,
     upload_limits,
 )
+from service.app.start_log import build_start_log
 from service.domain.errors import EigencalError
-from service.domain.live_load import LiveLoad
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.scoring.scorer import Scorer
+from service.domain.serving import LiveLoad
 from service.domain.study.report_model import Report
 from service.settings import Settings
 
@@ -103,6 +103,7 @@ def create_app(
     for routes in (score, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
+    # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_held=settings.max_bodies_bytes)
     app.add_middleware(RequestContext)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))

@@ -4,15 +4,13 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from service import __version__
-from service.app.start_log import StartLog, shown_url
-from service.domain.devdata.reader import UploadLimits
+from service.domain.devdata.bytes import UploadLimits
 from service.domain.errors import EmbedderUnavailable
 from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.jobs.setup import Setup
-from service.domain.live_load import LiveLoad
 from service.domain.models import Message, Sampling, service_fingerprint, shape_hash
 from service.domain.ports import Embedder, LanguageModel
-from service.domain.serving import Serving
+from service.domain.serving import LiveLoad, Serving
 from service.settings import Settings
 
 
@@ -56,6 +54,7 @@ def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
         settings.answer_regex,
     )
     if embedded:
+        # Imported only where needed, as the others below: torch and transformers take seconds.
         from service.adapters.embedded_llm.model import EmbeddedLanguageModel
 
         return EmbeddedLanguageModel(
@@ -152,35 +151,6 @@ def build_store(
         live=live,
         own_keys=lambda: own_keys(serving, llm, embedder),
         version=__version__,
-    )
-
-
-def build_start_log(
-    settings: Settings,
-    llm: LanguageModel,
-    embedder: Embedder,
-    serving: Serving,
-    calibrations: CalibrationStore,
-) -> StartLog:
-    """Return what tells the log, at start, how the service is set up."""
-    from service.adapters.store.location import shown, store_url
-
-    embedded = settings.llm_backend == "embedded"
-    server = f"{shown_url(settings.llm_url)} (API for prompts: {settings.llm_api})"
-    place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""
-    limits = serving.sampling.max_tokens, serving.messages_sampling.max_tokens
-    return StartLog(
-        f"Eigencal {__version__}, replica {settings.resolved_replica_id()}",
-        f"store: {shown(store_url(settings.resolved_database_url()))}",
-        f"LLM: {'embedded' if embedded else server}",
-        f"answers: {serving.num_samples}, of at most {limits[0]} tokens to a prompt, {limits[1]} to a "
-        "conversation",
-        llm=llm,
-        model=lambda: llm.identity(serving.request(prompt="?")).model,
-        embedder=embedder,
-        embedder_place=f"{settings.embedder}{place}",
-        own_keys=lambda: own_keys(serving, llm, embedder),
-        active=calibrations.active,
     )
 
 

@@ -10,9 +10,14 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
+from service import __version__
+from service.app.parts import own_keys
 from service.domain.calibration import Calibration
 from service.domain.errors import EigencalError, EmbedderUnavailable
+from service.domain.jobs.model import CalibrationStore
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.serving import Serving
+from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +36,7 @@ class OnDevice(Protocol):
 
 
 class StartLog:
-    """Tells the set-up once all has started, and beside it whether the LLM answers, until it does.
+    """Logs the set-up at the start, and asks the LLM in the background until it answers.
 
     `lines`: what is known before. `model` returns the LLM's model, "" while unknown; `own_keys` the
     fingerprint keys of prompts and of conversations, none while unknown; `active` the calibration in force
@@ -57,7 +62,7 @@ class StartLog:
         self._asking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Tell the set-up; whether the LLM answers is found out beside it, and delays nothing."""
+        """Log the set-up, and begin to ask the LLM in the background."""
         for line in (*self._lines, self._about_embedder()):
             log.info("%s", line)
         self._asking = asyncio.create_task(self._ask(), name="start-log")
@@ -113,6 +118,35 @@ class StartLog:
         if not any(found.values()):
             return "none for this set-up, raw values are served"
         return ", ".join(f"{kind} {one.id if one else 'none'}" for kind, one in found.items())
+
+
+def build_start_log(
+    settings: Settings,
+    llm: LanguageModel,
+    embedder: Embedder,
+    serving: Serving,
+    calibrations: CalibrationStore,
+) -> StartLog:
+    """Return what tells the log, at start, how the service is set up."""
+    from service.adapters.store.location import shown, store_url
+
+    embedded = settings.llm_backend == "embedded"
+    server = f"{shown_url(settings.llm_url)} (API for prompts: {settings.llm_api})"
+    place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""
+    limits = serving.sampling.max_tokens, serving.messages_sampling.max_tokens
+    return StartLog(
+        f"Eigencal {__version__}, replica {settings.resolved_replica_id()}",
+        f"store: {shown(store_url(settings.resolved_database_url()))}",
+        f"LLM: {'embedded' if embedded else server}",
+        f"answers: {serving.num_samples}, of at most {limits[0]} tokens to a prompt, {limits[1]} to a "
+        "conversation",
+        llm=llm,
+        model=lambda: llm.identity(serving.request(prompt="?")).model,
+        embedder=embedder,
+        embedder_place=f"{settings.embedder}{place}",
+        own_keys=lambda: own_keys(serving, llm, embedder),
+        active=calibrations.active,
+    )
 
 
 def shown_url(url: str) -> str:

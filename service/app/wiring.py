@@ -14,14 +14,13 @@ from service.domain.jobs.drawing import Drawer
 from service.domain.jobs.intake import Alike
 from service.domain.jobs.setup import Setup
 from service.domain.jobs.waiting import LiveFirst, Patience
-from service.domain.live_load import LiveLoad
 from service.domain.ports import Embedder, LanguageModel
-from service.domain.serving import Serving
+from service.domain.serving import LiveLoad, Serving
 from service.domain.study.evaluator import ByKind, Evaluator
 
 
 @dataclass(frozen=True, slots=True)
-class Timings:
+class Intervals:
     """How often a replica looks at the store.
 
     active_poll_s: for calibrations that others activated. beat_s: between the beats of a replica. lease_s:
@@ -35,7 +34,7 @@ class Timings:
     watch_s: float = 0.3
 
 
-DEFAULT_TIMINGS = Timings()
+DEFAULT_INTERVALS = Intervals()
 
 
 @dataclass(slots=True)
@@ -81,7 +80,7 @@ def build_replica(
     version: str = "",
     engine: JobEngine | None = None,
     patience: Patience | None = None,
-    timings: Timings = DEFAULT_TIMINGS,
+    intervals: Intervals = DEFAULT_INTERVALS,
 ) -> Replica:
     """Return the store and the jobs of one replica, not started.
 
@@ -91,7 +90,7 @@ def build_replica(
     Postgres.
     """
     database = Database(database_url)
-    active = ActiveCalibrations(database, poll_s=timings.active_poll_s)
+    active = ActiveCalibrations(database, poll_s=intervals.active_poll_s)
     store = SqlJobs(database, active, setup=setup)
     calibrations = SqlCalibrations(database, active, own_keys=own_keys)
 
@@ -104,12 +103,12 @@ def build_replica(
     lanes = setup.keys()
     jobs = DurableJobs(
         store,
-        Replicas(database, replica_id, lanes, beat_s=timings.beat_s, lease_s=timings.lease_s),
+        Replicas(database, replica_id, lanes, beat_s=intervals.beat_s, lease_s=intervals.lease_s),
         ByKind(calibrator, evaluator),
         engine or DbosEngine(jobs_url(database.url), executor_id=replica_id, lanes=lanes),
         owner=replica_id,
         alike=Alike(drawer.way),
-        beat_s=timings.beat_s,
-        poll_s=timings.watch_s,
+        beat_s=intervals.beat_s,
+        poll_s=intervals.watch_s,
     )
     return Replica(database, active, store, calibrations, jobs)

@@ -1,21 +1,59 @@
-"""The demonstration's calibration: the bundled dev set posted once, its job watched."""
+"""The demonstration's calls: JSON in and out, and its calibration, posted once and watched."""
 
 import hashlib
 import threading
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
+import httpx
 from rich.console import Console
 
 from service.demo.background import DemoError
-from service.demo.http import Http
 from service.demo_data import QUESTIONS, RECORDED
 from service.shown_progress import ShownProgress
 
+TIMEOUT_S = 300
 POLL_S = 0.1
 OPTIONS = {"name": "everyday questions", "drawn_by": "service"}
 OVER = ("failed", "cancelled")
+
+
+class Http:
+    """A client of one service. Calls raise DemoError when refused, httpx.TransportError when unanswered."""
+
+    def __init__(self, url: str, key: str = "") -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # trust_env: a proxy of the environment is not the way to this machine.
+        self._client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return the JSON at a path."""
+        return _body(self._client.get(path, headers={"Accept": "application/json"}))
+
+    def post(self, path: str, **sent: Any) -> dict[str, Any]:
+        """Post what httpx takes (json, data, files, headers) and return the JSON answered."""
+        return _body(self._client.post(path, **sent))
+
+
+def _body(response: httpx.Response) -> dict[str, Any]:
+    if response.is_success:
+        body: dict[str, Any] = response.json()
+        return body
+    try:
+        said = response.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        said = response.text[:200]
+    raise DemoError(f"The service answered {response.status_code}: {said}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +91,8 @@ def calibrate(console: Console, http: Http, dev: DevFile) -> str:
 
 
 def _posted(http: Http, dev: DevFile) -> dict[str, Any]:
-    """Return the job of the dev set: the one there is, unless that one came to nothing."""
+    """Return the job of the dev set: that of an earlier run, unless it failed or was cancelled."""
+    # A key names one job for ever, also one that failed: every attempt has its own.
     for attempt in count(1):
         job = http.post(
             "/calibrate",

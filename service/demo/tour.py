@@ -1,23 +1,29 @@
 """`make run`: the service on this machine with its embedded LLM: scored, calibrated, scored again.
 
 The service stays, in the background, with its process id and log in the data folder. A second run finds the
-calibration of the first.
+calibration of the first. Everything printed fits into 80 columns.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from service.demo.background import BackgroundService, DemoError
-from service.demo.calibrate import calibrate, dev_data
-from service.demo.http import Http
-from service.demo.show import show_again, show_gain, show_score
+from service.demo.calibrate import Http, calibrate, dev_data
 
 CERTAIN = "What is the capital of France?"
 UNKNOWABLE = "What is the name of my neighbour's dog?"
+FIGURES = (
+    ("risk (nats)", "risk"),
+    ("projection ECE", "projection_ece"),
+    ("projection Brier", "projection_brier"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +94,67 @@ def _say_what_next(console: Console, service: BackgroundService, target: Target)
     line = f"Try:\n  curl -s {service.url}/score{key} -H 'Content-Type: application/json' \\\n    -d '{body}'"
     console.print(line, soft_wrap=True, markup=False)
     console.print(f"Its log: {service.log_file}\nStop it: make stop", soft_wrap=True)
+
+
+def show_score(console: Console, prompt: str, body: dict[str, Any]) -> None:
+    """Print one raw score."""
+    counts = Counter(body["samples"]).most_common(4)
+    drawn = ", ".join(f"{text or '(empty)'} x{count}" for text, count in counts)
+    rest = body["num_distinct"] - len(counts)
+    table = _table(prompt, show_header=False)
+    table.add_column(width=29)
+    table.add_column(width=40)
+    table.add_row("answer", escape(body["answer"]))
+    table.add_row("lambda_max (confidence, 0..1)", f"{body['lambda_max']:.3f}")
+    table.add_row("entropy (uncertainty, nats)", f"{body['entropy']:.3f}")
+    table.add_row("calibrated", "yes" if body["calibrated"] else "no: raw values")
+    more = f", {rest} more" if rest > 0 else ""
+    table.add_row(f"{body['num_samples']} answers drawn", escape(drawn) + more)
+    table.add_row("time", f"{body['timings_ms']['total'] / 1000:.1f} s")
+    console.print(table)
+
+
+def show_gain(console: Console, report: dict[str, Any]) -> None:
+    """Print what a calibration does to questions that it was not fitted on, from its report."""
+    made = report["calibration"]
+    served = {row["map"]: row for row in report["served"]}
+    table = _table("On held-out questions (lower is better)")
+    for heading in ("", "before", "after"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for label, name in FIGURES:
+        table.add_row(label, f"{served['raw'][name]:.3f}", f"{served[made['method']][name]:.3f}")
+    console.print(table)
+    console.print(_parameters(made))
+    for warning in report["warnings"]:
+        console.print(f"Note: {escape(warning['text'])}")
+
+
+def _parameters(made: dict[str, Any]) -> str:
+    depolarization = made["depolarization"]
+    g = "" if depolarization is None else f", depolarisation g = {depolarization:.2f}"
+    return f"Fitted: temperature T = {made['temperature']:.2f}{g}"
+
+
+def show_again(console: Console, bodies: dict[str, dict[str, Any]]) -> None:
+    """Print prompts scored with the active calibration, raw values beside the calibrated."""
+    table = _table("The same prompts, with new answers, calibrated")
+    table.add_column("prompt", ratio=3)
+    table.add_column("answer", ratio=2)
+    table.add_column("lambda_max\nraw -> calibrated", justify="right", no_wrap=True)
+    for prompt, body in bodies.items():
+        raw = body["uncalibrated"]["lambda_max"] if body["calibrated"] else body["lambda_max"]
+        after = f"{body['lambda_max']:.3f}" if body["calibrated"] else "raw"
+        table.add_row(escape(prompt), escape(body["answer"]), f"{raw:.3f} -> {after}")
+    console.print(table)
+    for text in {warning["message"] for body in bodies.values() for warning in body["warnings"]}:
+        console.print(f"Note: {escape(text)}")
+
+
+def _table(title: str, *, show_header: bool = True) -> Table:
+    return Table(
+        title=escape(title),
+        title_justify="left",
+        title_style="bold",
+        show_header=show_header,
+        min_width=70,
+    )

@@ -114,7 +114,7 @@ class LLMIdentity:
         return parts
 
     def of(self, generation: Generation) -> "LLMIdentity":
-        """Return the identity of these very answers: whatever was to be expected, they tell who drew them."""
+        """Return the identity of these answers: they name the model that drew them, whatever was expected."""
         return replace(self, model=generation.model or self.model, omitted=generation.omitted)
 
 
@@ -173,7 +173,7 @@ class Fingerprint:
         return sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
 
     def drawn_as(self, other: "Fingerprint") -> "Fingerprint":
-        """Return this set-up with what only answers tell as in the other: the model, what was not sent."""
+        """Return this set-up with what only answers tell taken from the other: model, parameters not sent."""
         pairs = ((name, value, other.sampling.get(name)) for name, value in self.sampling.items())
         told = {name: theirs for name, mine, theirs in pairs if mine is None or theirs is None}
         return replace(self, model=other.model, sampling=self.sampling | told)

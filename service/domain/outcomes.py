@@ -43,6 +43,7 @@ def outcome_vectors(texts: Sequence[str], embedded: NDArray[np.float32]) -> NDAr
     coordinate belongs to the empty answer alone, which makes it orthogonal to every other. The space keeps
     its dimension d all the same.
     """
+    # No empty answer, or one that was embedded like any text.
     if len(embedded) == len(texts):
         return embedded
     vectors = np.zeros((len(texts), embedded.shape[1] + 1), dtype=np.float32)

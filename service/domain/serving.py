@@ -1,5 +1,7 @@
-"""How the service draws answers when a request says nothing: callers, jobs and evaluations start from it."""
+"""What scores, jobs and evaluations share: how answers are drawn by default; the live load."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from service.domain.models import GenerationRequest, Message, Sampling
@@ -7,7 +9,7 @@ from service.domain.models import GenerationRequest, Message, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The number of answers, and how they are drawn: a conversation with `messages_sampling`."""
+    """How answers are drawn for a request that says nothing; a conversation with `messages_sampling`."""
 
     num_samples: int
     sampling: Sampling
@@ -29,3 +31,19 @@ class Serving:
             messages=messages,
             priority=priority,
         )
+
+
+class LiveLoad:
+    """How many live scores are under way: scoring counts them, jobs give way to them."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count one score for as long as it takes."""
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from service.adapters.weights.hashes import sha256_of
-from service.domain.devdata.evaluation_file import EvaluationFile
+from service.domain.devdata.reader import EvaluationFile
 from service.domain.models import EmbedderIdentity
 from service.domain.study.bench import Bench
 from service.domain.study.experiments.baselines import Likelihoods, drawn, recorded

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from service.domain.calibrating.material import Material, all_texts, assemble, full_number, usable_rows
-from service.domain.devdata.evaluation_file import EvaluationFile, read_evaluation_file
+from service.domain.devdata.reader import EvaluationFile, read_evaluation_file
 from service.domain.errors import BodyTooLarge, InvalidDevData
 from service.domain.jobs.store import StoredRow
 from service.domain.outcomes import outcome_vectors, texts_to_embed

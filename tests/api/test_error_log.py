@@ -8,7 +8,7 @@ import pytest
 
 from service.api.http import error_log
 from service.api.http.error_log import ErrorLog
-from service.api.http.problems import EXAMPLES
+from service.api.http.openapi import EXAMPLES
 from service.domain.errors import LLMError, LLMUnavailable, Overloaded
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM

@@ -13,8 +13,8 @@ from fastapi import FastAPI
 from service.api.http.auth import Keys
 from service.api.http.deps import Pages, Services
 from service.api.http.middleware import UPLOAD_PATHS, RequestContext
-from service.api.http.openapi import document
-from service.api.http.problems import Problem, install
+from service.api.http.openapi import Problem, document
+from service.api.http.problems import install
 from service.api.routes import evaluations, jobs
 from service.api.routes.job_schemas import EvaluateForm, EvaluateRequest
 from service.domain.models import Sampling

@@ -1,10 +1,13 @@
 """What a page of another origin can make a browser on this machine send: over real sockets, never scored."""
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
+from service.api.http.auth import on_loopback
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -23,10 +26,14 @@ FOREIGN = [
     {"Host": "attacker.example", "Origin": "http://attacker.example"},
     {"Host": "attacker.example", "Origin": "http://attacker.example", "X-Forwarded-For": "192.0.2.1"},
     {"Host": ""},
+    {"Host": "attacker.example.:8000"},
+    {"Host": "localhost..:8000"},
 ]
 OURS = [
     {},
     {"Host": "localhost:8000"},
+    {"Host": "localhost.:8000"},  # the same host: the dot ends a full name
+    {"Host": "localhost.", "Origin": "http://localhost.:3000"},
     {"Host": "[::1]", "Origin": "http://[::1]"},
     {"Origin": "http://127.0.0.1:3000"},
 ]
@@ -44,6 +51,17 @@ class Scoring:
     async def post(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
         async with served(self.app) as port, httpx.AsyncClient(trust_env=False) as http:
             return await http.post(f"http://127.0.0.1:{port}{path}", content=body, headers=headers)
+
+
+async def status_of(sent: bytes) -> int:
+    """Return the status of the answer to these bytes."""
+    async with served(Scoring().app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    return int(answer.split()[1])
 
 
 @pytest.mark.parametrize(("path", "body"), ROUTES)
@@ -81,10 +99,38 @@ async def test_a_caller_that_means_us_is_not(headers: dict[str, str]) -> None:
     assert (await Scoring().post("/score", BODY, JSON | headers)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("version", "lines", "status"),
+    [
+        ("1.0", "", 200),  # no browser sends this, and no page can make it
+        ("1.0", "Origin: https://attacker.example\r\n", 403),
+        ("1.0", "Host: attacker.example\r\n", 403),
+        ("1.1", "", 403),
+    ],
+)
+async def test_a_request_without_a_host(version: str, lines: str, status: int) -> None:
+    head = f"POST /score HTTP/{version}\r\nContent-Type: application/json\r\n{lines}"
+    sent = f"{head}Content-Length: {len(BODY)}\r\nConnection: close\r\n\r\n".encode() + BODY
+    assert await status_of(sent) == status
+
+
+async def test_an_admin_route_takes_no_request_without_a_host() -> None:
+    """A proxy on this machine may drop the host; calibrating is for programs that mean this very service."""
+    assert await status_of(b"GET /jobs HTTP/1.0\r\n\r\n") == 403
+
+
 @pytest.mark.parametrize("headers", FOREIGN, ids=str)
 async def test_with_a_key_any_name_will_do(headers: dict[str, str]) -> None:
     sent = JSON | headers | {"Authorization": "Bearer k"}
     assert (await Scoring(score_key="k").post("/score", BODY, sent)).status_code == 200
+
+
+def test_a_caller_without_an_address_is_not_on_this_machine() -> None:
+    """As over a socket file, which a proxy may hold."""
+    named = [(b"host", b"localhost")]
+    known = {"type": "http", "headers": named, "client": ("127.0.0.1", 40_000)}
+    assert on_loopback(Request(known))
+    assert not on_loopback(Request({**known, "client": None}))
 
 
 async def test_a_caller_from_elsewhere_may_use_any_name() -> None:

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from service.api.http.openapi import recorded
-from service.api.http.problems import EXAMPLES, STATUS
-from service.api.routes.score_schemas import ScoreRequest, ScoreResponse
+from service.api.http.openapi import EXAMPLES, recorded
+from service.api.http.problems import STATUS
+from service.api.routes.score_schemas import ScoreRequest
+from service.api.routes.score_view import ScoreResponse
 
 RECORDED = recorded("examples.json")
 

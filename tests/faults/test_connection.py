@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
 
-from service.api.http.connection import Bounds
+from service.api.http import error_log
 from service.app import create_app
+from service.server.answers import Bounds
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
@@ -200,6 +201,23 @@ async def test_a_slow_body_is_taken_as_long_as_it_gets_on() -> None:
         assert (await caller.response())[0] == 200
 
 
+async def test_a_body_that_we_do_not_take_yet_is_not_late() -> None:
+    app = FastAPI()
+    size = 400_000  # more than is read ahead
+
+    @app.post("/late")
+    async def late(request: Request) -> int:
+        await asyncio.sleep(1.5)
+        return len(await request.body())
+
+    bounds = Bounds(receive_timeout_s=0.4, body_step_bytes=2 * size)
+    async with service(bounds, app) as port, calling(port) as caller:
+        await caller.send(b"POST /late HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+        sending = asyncio.create_task(caller.send(b"a" * size))
+        assert await caller.response() == (200, b"%d" % size)
+        assert await sending
+
+
 async def test_who_waits_for_an_answer_is_not_cut_off() -> None:
     gate = asyncio.Event()
     body = b'{"prompt":"p"}'
@@ -268,3 +286,69 @@ async def test_large_bodies_that_are_never_finished_leave_room_for_others() -> N
                 await again.send(begin + SAMPLES + b" " * (large - len(SAMPLES)))
                 status, _ = await again.response()
         assert status == 200
+
+
+REFUSED = {
+    "408 request_timeout": GET,
+    "431 header_too_large": GET + b"X: " + b"a" * 9000 + b"\r\nY: b\r\n",
+    "400 bad_request": b"no HTTP at all\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("named", REFUSED)
+async def test_a_refusal_is_a_line_in_the_log(named: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger=error_log.__name__)
+    async with service(QUICK) as port, calling(port) as caller:
+        await caller.send(REFUSED[named])
+        request_id = json.loads((await caller.said()).partition(b"\r\n\r\n")[2])["request_id"]
+    (line,) = [one.getMessage() for one in caplog.records if one.name == error_log.__name__]
+    assert line == f"{named}, request {request_id}, a connection from 127.0.0.1"
+
+
+async def test_many_refusals_are_a_few_lines_and_a_count(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger=error_log.__name__)
+    async with service(QUICK) as port:
+        for _ in range(error_log.LINES + 3):
+            async with calling(port) as caller:
+                await caller.send(b"no HTTP at all\r\n\r\n")
+                await caller.said()
+    lines = [one.getMessage() for one in caplog.records if one.name == error_log.__name__]
+    assert len(lines) == error_log.LINES + 1
+    assert lines[-1].startswith("bad_request: 3 more")
+
+
+FEW = Bounds(max_connections=8, receive_timeout_s=60, linger_s=0.2)
+
+
+@pytest.mark.parametrize("begun", [b"", GET, GET + b"\r\n"], ids=["silent", "in the head", "answered"])
+async def test_idle_connections_make_room_for_others(begun: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with service(FEW) as port, AsyncExitStack() as stack:
+        idle = [await stack.enter_async_context(calling(port)) for _ in range(8)]
+        for caller in idle:
+            await caller.send(begun)
+            if begun.endswith(b"\r\n\r\n"):
+                await caller.response()
+        async with calling(port) as other:
+            await other.send(GET + b"\r\n")
+            assert (await other.response())[0] == 200
+        assert await idle[0].said() == b""  # closed: the one that waited longest
+        await idle[1].send(b"\r\n" if begun == GET else GET + b"\r\n")
+        assert (await idle[1].response())[0] == 200
+    assert "a connection from 127.0.0.1: Too many connections" in caplog.text
+
+
+async def test_whoever_waits_for_an_answer_does_not_make_room() -> None:
+    llm = FakeLLM()
+    llm.gate = asyncio.Event()
+    prompt = b'{"prompt": "p"}'
+    sent = POST + b"Content-Length: %d\r\n\r\n" % len(prompt) + prompt
+    async with service(FEW, our_app(llm)) as port, AsyncExitStack() as stack:
+        waiting = [await stack.enter_async_context(calling(port)) for _ in range(8)]
+        for caller in waiting:
+            await caller.send(sent)
+        while len(llm.requests) < 8:
+            await asyncio.sleep(0.01)
+        async with calling(port) as one_more:
+            assert await one_more.said() == b""  # there is nobody else to close
+        llm.gate.set()
+        assert [(await caller.response())[0] for caller in waiting] == [200] * 8

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from service.api.http import uploads
-from service.api.http.upload_threads import UploadThreads
+from service.api.http.uploads import UploadThreads
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.domain.calibrating.material import assemble
-from service.domain.devdata.evaluation_file import Recorded
+from service.domain.devdata.reader import Recorded
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw
@@ -55,6 +55,7 @@ def expected(golden: dict[str, Any]) -> dict[str, dict[str, float]]:
         for key in path:
             figures = figures[key]
         found[name] = figures
+    assert found
     return found
 
 

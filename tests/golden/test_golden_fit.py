@@ -59,6 +59,7 @@ def test_temperature(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> N
 
 
 def test_temperature_moves_with_eps(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> None:
+    assert golden["temperature_by_eps"]
     for eps, told in golden["temperature_by_eps"].items():
         assert fit_temperature(halves[0], eps=float(eps)).map.temperature == pytest.approx(told, abs=1e-3)
 

@@ -61,6 +61,7 @@ async def calibrated(http: httpx.AsyncClient, rows: list[dict[str, Any]], **opti
 
 
 async def test_spectra(http: httpx.AsyncClient, recorded: dict[str, Any], golden: dict[str, Any]) -> None:
+    assert golden["first_rows"]
     for row, expected in zip(recorded["rows"], golden["first_rows"], strict=False):
         body = {"samples": row["samples"], "return": ["spectrum"]}
         score = (await http.post("/score", json=body)).json()

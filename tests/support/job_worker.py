@@ -15,14 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from service.adapters.jobs.engine import JobEngine
-from service.app.wiring import Replica, Timings, build_replica
+from service.app.wiring import Intervals, Replica, build_replica
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.setup import Setup
 from service.domain.jobs.waiting import Patience
-from service.domain.live_load import LiveLoad
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling
 from service.domain.ports import LanguageModel
-from service.domain.serving import Serving
+from service.domain.serving import LiveLoad, Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 
 NUM_SAMPLES = 6
@@ -79,7 +78,7 @@ async def replica(
         live=LiveLoad(),
         engine=engine,
         patience=patience,
-        timings=Timings(active_poll_s=0.1, beat_s=0.2, lease_s=2.0, watch_s=0.05),
+        intervals=Intervals(active_poll_s=0.1, beat_s=0.2, lease_s=2.0, watch_s=0.05),
     )
     try:
         await made.start()

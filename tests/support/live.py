@@ -8,14 +8,15 @@ from contextlib import asynccontextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from service.api.http.connection import Bounds
-from service.listening import configured
+from service.server.answers import Bounds
+from service.server.listening import configured
 
 
 @asynccontextmanager
 async def served(app: FastAPI, bounds: Bounds | None = None) -> AsyncIterator[int]:
     """Serve on a free loopback port, as the service does; yield the port."""
-    config = configured(app, bounds, port=0, log_level="warning", lifespan="on")
+    errors = getattr(app.state, "errors", None)
+    config = configured(app, bounds, errors, port=0, log_level="warning", lifespan="on")
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # signals belong to the test runner
     task = asyncio.create_task(server.serve())

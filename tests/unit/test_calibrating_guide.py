@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from service.api.routes.job_schemas import OptionsIn
-from service.domain.devdata.reader import UploadLimits, read_file
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.devdata.reader import read_file
 from service.domain.devdata.row import KNOWN_FIELDS
 from service.domain.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow
 from service.domain.models import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint

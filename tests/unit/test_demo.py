@@ -17,8 +17,7 @@ from service.app import create_app
 from service.app.parts import build_llm, serving_of
 from service.demo import BackgroundService, DemoError, Target
 from service.demo.background import _is_service
-from service.demo.calibrate import calibrate, dev_data
-from service.demo.http import Http
+from service.demo.calibrate import Http, calibrate, dev_data
 from service.demo.tour import CERTAIN, UNKNOWABLE, walk
 from service.demo_data import QUESTIONS, RECORDED, recorded_fit
 from service.domain.devdata.reader import read_file

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from service import listening
 from service.adapters.embedded_llm import model as embedded_llm
 from service.adapters.embedder import http as http_embedder
 from service.adapters.embedder import local
@@ -22,13 +21,14 @@ from service.adapters.llm import client as llm_client
 from service.adapters.llm import openai_server as llm_http
 from service.adapters.store import Database, SqlJobs
 from service.api.http.auth import Keys
-from service.api.http.connection import Bounds
 from service.api.http.deps import Services
 from service.api.http.middleware import BodyLimit
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
 from service.domain.jobs.drawing import Drawer
 from service.domain.serving import Serving
+from service.server import listening
+from service.server.answers import Bounds
 from service.settings import PREFIX, Settings
 
 # A value that is not the default, as in the environment.
@@ -71,6 +71,7 @@ OTHER = {
     "embedder_queue": "17",
     "proxies_from_env": "true",
     "receive_timeout_s": "7",
+    "max_connections": "99",
     "max_bodies_bytes": "67108864",
     "max_body_bytes": "4096",
     "max_upload_bytes": "8192",

@@ -14,6 +14,7 @@ SECURITY_SCHEMES: dict[str, Any] = {"bearer": {"type": "http", "scheme": "bearer
 BEARER: dict[str, Any] = {"security": [{}, {"bearer": []}]}
 KEY_CODES = ("missing_key", "bad_key", "scope_required")
 ADMIN_CODES = KEY_CODES
+# What proxies add: one on this machine connects from loopback for callers who are elsewhere.
 _FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
 
@@ -79,7 +80,16 @@ def from_a_page(request: Request) -> bool:
     name that resolves to loopback may send such a header.
     """
     ours: str = (request.scope.get("server") or ("",))[0]
-    return _is_loopback(ours) and not _named_as_ours(request)
+    return _is_loopback(ours) and not (_nameless(request) or _named_as_ours(request))
+
+
+def _nameless(request: Request) -> bool:
+    """Tell whether no host was named, as HTTP/1.0 allows.
+
+    No page sends this: browsers speak HTTP/1.1 and always name the host, and a script cannot take it away.
+    """
+    old = request.scope.get("http_version") == "1.0"
+    return old and "host" not in request.headers and "origin" not in request.headers
 
 
 def _named_as_ours(request: Request) -> bool:
@@ -108,10 +118,10 @@ def _equal(sent: str, key: str) -> bool:
 
 
 def _host(host: str) -> str:
-    """Return the host of `host:port`, brackets of IPv6 taken off."""
+    """Return the host of `host:port`, brackets of IPv6 and the dot that ends a full name taken off."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    return host.partition(":")[0].removesuffix(".")
 
 
 def _is_loopback(host: str) -> bool:

@@ -7,10 +7,10 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationErro
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from service.api.http.problems import validation_items
-from service.domain.errors import InvalidRequest, TooFewSamples, UnsupportedMediaType
+from service.api.http.problems import invalid_request
+from service.domain.errors import InvalidRequest, UnsupportedMediaType
 
-Model = TypeVar("Model", bound=BaseModel)
+Body = TypeVar("Body", bound=BaseModel)
 MOST_FAULTS = 1000  # pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds
 
 
@@ -44,7 +44,7 @@ class RequestModel(BaseModel):
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-async def read_json(request: Request, model: type[Model]) -> Model:
+async def read_json(request: Request, model: type[Body]) -> Body:
     """Return the body as a model.
 
     Raises UnsupportedMediaType for anything but JSON, InvalidRequest for what does not fit, BodyTooLarge.
@@ -56,7 +56,7 @@ async def read_json(request: Request, model: type[Model]) -> Model:
     return parse(await request.body(), model)
 
 
-def parse(body: bytes, model: type[Model]) -> Model:
+def parse(body: bytes, model: type[Body]) -> Body:
     """Return JSON bytes as a model; raises InvalidRequest (TooFewSamples for too short a list of samples)."""
     try:
         return model.model_validate_json(body)
@@ -70,9 +70,4 @@ def refusal(error: ValidationError) -> InvalidRequest:
         said = f"has {error.error_count()} faults, too many to tell them one by one"
         return InvalidRequest(f"The body {said}.", [{"loc": ["body"], "msg": said}])
     found = error.errors(include_url=False, include_input=False)
-    items = validation_items([{**item, "loc": ("body", *item["loc"])} for item in found])
-    few = any(item["type"] == "too_short" and item["loc"][-1:] == ("samples",) for item in found)
-    where = ".".join(str(part) for part in items[0]["loc"][1:])
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    detail = f"{where}: {items[0]['msg']}{more}" if where else f"{items[0]['msg']}{more}"
-    return (TooFewSamples if few else InvalidRequest)(detail, items)
+    return invalid_request([{**item, "loc": ("body", *item["loc"])} for item in found])

@@ -1,18 +1,60 @@
-"""What the routes work with: wired in the factory, found on the application's state."""
+"""What the routes work with: the services wired in the factory, and the ids in their paths."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from service.api.http.error_log import ErrorLog
-from service.api.http.metrics import Metrics
-from service.api.http.upload_threads import UploadThreads
-from service.domain.devdata.reader import UploadLimits
+from service.api.http.uploads import UploadThreads
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.errors import NotFound
 from service.domain.jobs.model import CalibrationStore, JobQueue
+from service.domain.scoring.model import Score
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import Serving
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_UNIT = tuple(i / 10 for i in range(1, 11))
+
+
+class Metrics:
+    """Prometheus metrics of scoring, in a registry of their own: two applications in a process stay apart."""
+
+    def __init__(self) -> None:
+        self.registry = to = CollectorRegistry()
+        self._scores = Counter("eigencal_scores", "Scores served.", ["calibrated"], registry=to)
+        self._warnings = Counter("eigencal_score_warnings", "Warnings on scores.", ["code"], registry=to)
+        self._errors = Counter("eigencal_score_errors", "Scores refused or failed.", ["code"], registry=to)
+        self._stages = Histogram(
+            "eigencal_score_stage_seconds", "Time by stage.", ["stage"], buckets=_SECONDS, registry=to
+        )
+        self._lambda = Histogram(
+            "eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT, registry=to
+        )
+        self.in_flight = Gauge("eigencal_scores_in_flight", "Scores under way.", registry=to)
+        # Looked up once: `labels` takes a lock, and this is on the path of every score.
+        self._calibrated = {flag: self._scores.labels(str(flag).lower()) for flag in (True, False)}
+
+    def scored(self, score: Score) -> None:
+        """Count a score."""
+        self._calibrated[score.applied is not None].inc()
+        self._lambda.observe(score.served.lambda_max)
+        for warning in score.warnings:
+            self._warnings.labels(warning.code).inc()
+        for stage, seconds in score.timings_s.items():
+            self._stages.labels(stage).observe(seconds)
+
+    def failed(self, code: str) -> None:
+        """Count an error."""
+        self._errors.labels(code).inc()
+
+    def text(self) -> bytes:
+        """Return all metrics in the Prometheus text format."""
+        return generate_latest(self.registry)
 
 
 def no_page(_: object) -> str:
@@ -57,3 +99,33 @@ async def services(request: Request) -> Services:
 
 
 ServicesDep = Annotated[Services, Depends(services)]
+
+
+_ID = re.compile(r"(job|cal)_[0-9A-Z]{26}\Z")
+
+
+def no_job() -> NotFound:
+    """Return the error for a job that is not there."""
+    return NotFound("No job has this id.")
+
+
+def no_calibration() -> NotFound:
+    """Return the error for a calibration that is not there."""
+    return NotFound("No calibration has this id.")
+
+
+def _job_id(job_id: Annotated[str, Path(description="Id of a job.")]) -> str:
+    # Refused by its form: a database may choke on characters that no id has.
+    if not _ID.match(job_id):
+        raise no_job()
+    return job_id
+
+
+def _calibration_id(calibration_id: Annotated[str, Path(description="Id of a calibration.")]) -> str:
+    if not _ID.match(calibration_id):
+        raise no_calibration()
+    return calibration_id
+
+
+JobId = Annotated[str, Depends(_job_id)]
+CalibrationId = Annotated[str, Depends(_calibration_id)]

@@ -1,4 +1,4 @@
-"""The log of errors answered: a line each with the request's id, and of a storm a few lines and a count.
+"""The log of errors answered: a line each with the request's id; of many at once, a few and their number.
 
 A line never holds a caller's text: an error of the caller's making is named by its code alone, one of the
 service or the LLM by the sentence that the caller got, which holds no prompt and no key.
@@ -48,11 +48,12 @@ class ErrorLog:
     def note(self, body: Mapping[str, Any], where: str, failure: BaseException | None = None) -> None:
         """Log a problem's body as it is answered. Needs a running event loop.
 
-        `where`: method and path of the request. `failure`: what nobody foresaw, told with its traceback.
+        `where`: method and path of the request. `failure`: an unexpected exception, told with its traceback.
         """
         level = level_of(body)
         if not log.isEnabledFor(level):
             return
+        # By code, of which there are few: by path or caller, a flood could open windows without end.
         code = body["code"]
         if code not in self._open:
             end = asyncio.get_running_loop().call_later(self._window_s, self._close, code)

@@ -1,8 +1,12 @@
-"""Headers that tell a browser what our answers may do: nothing, unless they are pages of ours."""
+"""Headers: what a browser may do with our answers, what a caller accepts, which methods a path allows."""
 
 import base64
 import hashlib
 import re
+
+from fastapi import FastAPI
+from starlette.routing import Match
+from starlette.types import Scope
 
 Header = tuple[bytes, bytes]
 
@@ -17,6 +21,10 @@ SECURITY_HEADERS: tuple[Header, ...] = (
 )
 POLICY = b"content-security-policy"
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+
+VARY = {"Vary": "Accept"}
+# Starlette's 405 names the methods of the first route alone.
+METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 def policy_for(headers: list[Header]) -> list[Header]:
@@ -36,3 +44,39 @@ def policy_with_scripts(page: str) -> str:
         f"{CLOSED}; script-src 'self' {own}; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data:; connect-src 'self'"
     )
+
+
+def prefers_html(accept: str) -> bool:
+    """Tell whether HTML is accepted more than JSON (RFC 9110, section 12.5.1)."""
+    return quality(accept, "text/html") > quality(accept, "application/json")
+
+
+def quality(accept: str, media_type: str) -> float:
+    """Return how much a media type is accepted, 0..1: by the most specific range that covers it."""
+    ranges = {media_type: 2, media_type.partition("/")[0] + "/*": 1, "*/*": 0}
+    best, found = -1, 0.0
+    for part in accept.split(","):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        if ranges.get(name, -1) > best:
+            best, found = ranges[name], _q(parameters)
+    return found
+
+
+def _q(parameters: list[str]) -> float:
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            try:
+                return min(max(float(parameter[2:]), 0.0), 1.0)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def allowed_methods(app: FastAPI, scope: Scope) -> str:
+    """Return the value of Allow for the path of a request."""
+
+    def answers(method: str) -> bool:
+        asked = {**scope, "method": method}
+        return any(route.matches(asked)[0] is Match.FULL for route in app.router.routes)
+
+    return ", ".join(filter(answers, METHODS))

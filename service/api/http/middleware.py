@@ -30,16 +30,16 @@ def new_request_id() -> str:
 
 
 class RequestContext:
-    """Gives each request its id, the caller's if sane, each answer what a browser must know of it.
+    """Gives each request an id (the caller's, if it is well-formed) and each answer its security headers.
 
-    Answers 500 when nothing else answers.
+    Answers 500 when the application fails before it has begun an answer.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -77,7 +77,7 @@ class PlainStart:
         self._errors = errors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection, or the life of the application."""
+        """Handle one request, or the start and stop of the application."""
 
         async def plainly(message: Message) -> None:
             error = sys.exc_info()[1]  # Starlette sends its traceback while it handles the error
@@ -89,7 +89,7 @@ class PlainStart:
 
 
 class BodyLimit:
-    """Refuses bodies over a size, and bodies for which there is no room beside those that are held already.
+    """Refuses bodies over a size, and large bodies while those in memory already fill the room that there is.
 
     A body is measured by its Content-Length or while it comes; uploads have a bound of their own. `max_held`
     bounds the bytes of all bodies under way; the first 64 kB of each are free, so that many large ones shut
@@ -103,7 +103,7 @@ class BodyLimit:
         self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -138,6 +138,7 @@ class BodyLimit:
 
     def _declared_too_large(self, scope: Scope) -> bool:
         declared = _header(scope, b"content-length")
+        # Longer numbers are not parsed: the time that takes grows with the square of their length.
         return declared.isdigit() and (len(declared) > 18 or int(declared) > self._max_bytes)
 
     def _too_large(self) -> BodyTooLarge:

@@ -9,14 +9,13 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from service.api.http.error_log import ErrorLog
-from service.api.http.negotiation import allowed_methods
-from service.domain.errors import EigencalError
+from service.api.http.headers import allowed_methods
+from service.domain.errors import EigencalError, InvalidRequest, TooFewSamples
 
 log = logging.getLogger(__name__)
 
@@ -51,30 +50,6 @@ STATUS: dict[str, int] = {
 _CODE_OF_STATUS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
 DEFAULT_RETRY_AFTER_S = 2.0
 LONGEST_RETRY_AFTER_S = 3600.0  # whatever another server asked for
-
-
-class ProblemItem(BaseModel):
-    """One thing that is wrong with the request."""
-
-    model_config = ConfigDict(extra="allow")
-
-    loc: list[str | int] = Field(description="Where: body, query or path, then the field.")
-    msg: str = Field(description="What is wrong there.")
-
-
-class Problem(BaseModel):
-    """An error (RFC 9457)."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str = Field(description="Names the kind of error; the same for every error of one code.")
-    title: str = Field(description="The HTTP status in words.")
-    status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What went wrong, for a person.")
-    code: str = Field(description="What went wrong, for a program: stable.")
-    retryable: bool = Field(description="Whether the same request may succeed later.")
-    request_id: str | None = Field(None, description="The request's id, also in X-Request-ID.")
-    errors: list[ProblemItem] | None = Field(None, description="For invalid requests: each thing wrong.")
 
 
 def problem_body(
@@ -130,6 +105,7 @@ def error_response(error: EigencalError, request_id: str | None) -> Response:
     """Return an error of ours as a response; 503 always says when to come back."""
     headers = {}
     retry_after = error.retry_after_s
+    # The number may come from another server's header.
     if retry_after is not None and not math.isfinite(retry_after):
         retry_after = None
     if STATUS[error.code] == 503 and retry_after is None:
@@ -165,14 +141,18 @@ def _message(error: Mapping[str, Any]) -> str:
     return str(error["msg"]).removeprefix("Value error, ")
 
 
-def invalid_request_body(errors: Sequence[Mapping[str, Any]], request_id: str | None) -> dict[str, Any]:
-    """Return the body for a request that does not fit the schema."""
+def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
+    """Return the error for what does not fit the schema, from pydantic's errors: at least one.
+
+    TooFewSamples where it is a list of samples that is too short.
+    """
     items = validation_items(errors)
-    first = items[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
+    few = any(item["type"] == "too_short" and item["loc"][-1:] == ("samples",) for item in errors)
+    first, *inner = items[0]["loc"]
+    where = ".".join(str(part) for part in (inner if first == "body" else items[0]["loc"]))
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    detail = f"{where}: {first['msg']}{more}"
-    return problem_body("invalid_request", detail, retryable=False, request_id=request_id, errors=items)
+    said = f"{items[0]['msg']}{more}"
+    return (TooFewSamples if few else InvalidRequest)(f"{where}: {said}" if where else said, items)
 
 
 def install(app: FastAPI, errors: ErrorLog | None = None) -> None:
@@ -185,7 +165,7 @@ def install(app: FastAPI, errors: ErrorLog | None = None) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return problem_response(invalid_request_body(error.errors(), request_id_of(request)))
+        return error_response(invalid_request(error.errors()), request_id_of(request))
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -203,80 +183,15 @@ def install(app: FastAPI, errors: ErrorLog | None = None) -> None:
 
 
 def internal_problem(request_id: str | None, failure: BaseException | None = None) -> Response:
-    """Return the answer to an error that nobody foresaw: the log alone tells the cause."""
+    """Return the answer to an unexpected error (500); only the log tells its cause."""
     return ProblemResponse(internal_body(request_id), failure=failure)
 
 
 def internal_body(request_id: str | None) -> dict[str, Any]:
-    """Return the body for an error that nobody foresaw."""
+    """Return the body for an unexpected error."""
     return problem_body(
         "internal",
         "Something went wrong in the service; its log has the details under this request id.",
         retryable=True,
         request_id=request_id,
     )
-
-
-def responses(*codes: str) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI entries for error codes, one per status, each with an example of every code."""
-    entries: dict[int | str, dict[str, Any]] = {}
-    for code in codes:
-        status = STATUS[code]
-        entry = entries.setdefault(
-            status, {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"examples": {}}}}
-        )
-        entry["content"][MEDIA_TYPE]["schema"] = {"$ref": "#/components/schemas/Problem"}
-        entry["content"][MEDIA_TYPE]["examples"][code] = {"value": EXAMPLES[code]}
-    return entries
-
-
-def _example(code: str, detail: str, *, retryable: bool = False, **extra: object) -> dict[str, Any]:
-    return problem_body(code, detail, retryable=retryable, request_id="req_01K9ZD3QW4", **extra)
-
-
-EXAMPLES: dict[str, dict[str, Any]] = {
-    example["code"]: example
-    for example in (
-        _example(
-            "invalid_request",
-            "num_samples: Input should be greater than or equal to 2",
-            errors=[
-                {"loc": ["body", "num_samples"], "msg": "Input should be greater than or equal to 2"},
-            ],
-        ),
-        _example("bad_request", "There was an error parsing the body"),
-        _example("too_few_samples", "At least two samples are needed."),
-        _example(
-            "invalid_dev_data",
-            "2 of 60 rows cannot be used.",
-            errors=[
-                {"loc": ["line", 7], "line": 7, "field": "reference", "reason": "missing", "msg": "missing"},
-            ],
-            total_bad=2,
-        ),
-        _example("missing_key", "This route needs a bearer key."),
-        _example("bad_key", "The bearer key is not valid."),
-        _example("scope_required", "With no admin key set, this route answers on loopback only."),
-        _example("not_found", "No calibration has the id given in `calibration`."),
-        _example("model_not_found", "The LLM server does not serve the model asked for."),
-        _example("method_not_allowed", "Method Not Allowed"),
-        _example("conflict", "This Idempotency-Key was used with another file or other options."),
-        _example("body_too_large", "The body is larger than 8388608 bytes."),
-        _example("unsupported_media_type", "Send JSON or multipart/form-data."),
-        _example("request_timeout", "The request did not come in time."),
-        _example("header_too_large", "Path and headers are larger than 65536 bytes."),
-        _example("internal", "Something went wrong in the service.", retryable=True),
-        _example(
-            "llm_error",
-            "The LLM server answered with status 400.",
-            llm_status=400,
-            llm_message="max_tokens is too large",
-        ),
-        _example("llm_bad_response", "The LLM server's answer is no completion.", retryable=True),
-        _example("overloaded", "Too many requests are waiting.", retryable=True),
-        _example("llm_unavailable", "The LLM server cannot be reached.", retryable=True),
-        _example("embedder_unavailable", "The embedder cannot embed now.", retryable=True),
-        _example("store_unavailable", "The store cannot be reached.", retryable=True),
-        _example("deadline_exceeded", "Only 1 of 20 answers came before the deadline.", retryable=True),
-    )
-}

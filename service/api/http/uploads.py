@@ -1,87 +1,59 @@
-"""Taking in dev data: a multipart body spooled to disk, or a JSON body, bounded while it comes."""
+"""Taking in dev data: a multipart body spooled to disk, or a JSON body, bounded while it comes.
+
+Uploads are read in threads of their own, so that nothing else waits for them.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from service.api.http.bodies import refusal
-from service.api.http.upload_threads import UploadThreads
-from service.api.routes.job_schemas import EvaluateOptionsIn, OptionsIn
-from service.domain.devdata.reader import (
-    DevData,
-    UploadLimits,
-    check_size,
-    read_examples,
-    read_file,
-)
-from service.domain.devdata.strict_json import parse_json
-from service.domain.errors import BodyTooLarge, InvalidDevData, InvalidRequest, UnsupportedMediaType
-from service.domain.jobs.model import CalibrateOptions, DevRow
+from service.api.http.upload_contents import CALIBRATE, Shape, Upload, from_form, from_json
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.devdata.reader import DevData
+from service.domain.errors import BodyTooLarge, InvalidRequest, Overloaded, UnsupportedMediaType
+from service.domain.jobs.model import DevRow
 
+T = TypeVar("T")
 MAX_JSON_BYTES = 16 << 20  # parsed in memory, at several times its size
 MULTIPART_OVERHEAD = 1 << 20  # boundaries, part headers and option fields
+# There are a dozen options; Starlette's own bounds are 1000 fields of 1 MiB.
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 << 10
 LINGER_S = 2.0
 _ROWS_AT_ONCE = 100
 
 
-UploadedPart = BinaryIO | list[object]
+class UploadThreads:
+    """A few threads, and places for the uploads that they read or that wait for them.
 
+    All or nothing: an upload that has a place is read to its end.
+    """
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a route takes: names of its file parts, names of the lists in the JSON form, and its options."""
+    def __init__(self, *, threads: int = 2, places: int = 8) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="upload")
+        self._free = places
 
-    files: tuple[str, ...]
-    lists: tuple[str, ...]
-    options: type[BaseModel]
-
-
-CALIBRATE = Shape(("file",), ("examples",), OptionsIn)
-EVALUATE = Shape(("dev", "test"), ("dev", "test"), EvaluateOptionsIn)
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """What was posted: rows that are not checked yet, by the names of the shape, and options that are."""
-
-    parts: tuple[UploadedPart, ...]
-    names: tuple[str, ...]
-    options: CalibrateOptions
-
-    def check(self, limits: UploadLimits) -> list[DevData]:
-        """Return every part, all rows checked; for a thread. Raises InvalidDevData, BodyTooLarge."""
-        found = [self._check(part, name, limits) for part, name in zip(self.parts, self.names, strict=True)]
-        check_size([data.texts for data in found], self.options.num_samples, limits)
-        return found
-
-    def _check(self, part: UploadedPart, name: str, limits: UploadLimits) -> DevData:
-        mixed_ok = self.options.drawn_by == "service"
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Hold a place; raises Overloaded when none is free."""
+        if not self._free:
+            raise Overloaded("Too many uploads are being read.")
+        self._free -= 1
         try:
-            if isinstance(part, list):
-                return read_examples(part, limits, mixed_ok=mixed_ok)
-            return read_file(part, limits, mixed_ok=mixed_ok)
-        except (InvalidDevData, BodyTooLarge) as error:
-            if len(self.parts) > 1:
-                _name(error, name)
-            raise
+            yield
+        finally:
+            self._free += 1
 
-
-def _name(error: InvalidDevData | BodyTooLarge, name: str) -> None:
-    """Say which of several files or lists an error is about."""
-    error.detail = f"{name}: {error.detail}"
-    for one in error.extra.get("errors", ()):
-        place = 1 if one["loc"][0] == "body" else 0  # ["body", "examples", ...] or ["file", ...]
-        one["loc"][place] = name
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns. Hold a place meanwhile; a caller that is cancelled does not stop it."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
 
 @asynccontextmanager
@@ -104,11 +76,11 @@ async def received(
         raise
     if kind != "multipart/form-data":
         async with threads.place():
-            yield await threads.run(lambda: _from_json(body, shape))
+            yield await threads.run(lambda: from_json(body, shape))
         return
     try:
         async with threads.place():
-            yield _from_form(form, shape)
+            yield from_form(form, shape)
     finally:
         await form.close()
 
@@ -127,7 +99,7 @@ async def _bounded(request: Request, max_bytes: int) -> AsyncGenerator[bytes, No
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and (len(declared) > 18 or int(declared) > max_bytes):
         raise too_large
-    seen = 0
+    seen = 0  # counted all the same: a chunked body declares nothing, and a declared length may be wrong
     async for chunk in request.stream():
         seen += len(chunk)
         if seen > max_bytes:
@@ -161,65 +133,6 @@ async def _form(request: Request, max_bytes: int, max_files: int) -> FormData:
         return await parser.parse()
     except MultiPartException as error:
         raise InvalidRequest(f"The multipart body cannot be read: {error.message}") from None
-
-
-def _from_form(form: FormData, shape: Shape) -> Upload:
-    fields: dict[str, str] = {}
-    files: dict[str, UploadFile] = {}
-    for name, value in form.multi_items():
-        if name in fields or name in files:
-            raise _invalid(name, "is given twice")
-        if isinstance(value, str):
-            fields[name] = value
-        elif name in shape.files:
-            files[name] = value
-        else:
-            raise _invalid(name, f"must not be a file; send the data as {_named(shape.files)}")
-    for name in shape.files:
-        if name not in files:
-            raise _invalid(name, "is missing: send the data as a file part (with a filename)")
-    parts = tuple(files[name].file for name in shape.files)
-    return Upload(
-        parts, shape.files, _options({n: text for n, text in fields.items() if text}, shape, strings=True)
-    )
-
-
-def _named(names: tuple[str, ...]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
-
-
-def _from_json(body: bytes, shape: Shape) -> Upload:
-    try:
-        sent = parse_json(body.decode())
-    except UnicodeDecodeError:
-        raise InvalidRequest("The body is not UTF-8.") from None
-    except ValueError as error:
-        raise InvalidRequest(f"The body {error}.", [{"loc": ["body"], "msg": str(error)}]) from None
-    if not isinstance(sent, dict):
-        raise InvalidRequest("The body must be an object.", [{"loc": ["body"], "msg": "must be an object"}])
-    parts = tuple(_list_of(sent, name) for name in shape.lists)
-    return Upload(parts, shape.lists, _options(sent, shape, strings=False))
-
-
-def _list_of(sent: dict[str, Any], name: str) -> list[object]:
-    rows = sent.pop(name, None)
-    if not isinstance(rows, list):
-        raise _invalid(name, "must be a list of rows")
-    return rows
-
-
-def _options(sent: dict[str, Any], shape: Shape, *, strings: bool) -> CalibrateOptions:
-    try:
-        read = shape.options.model_validate_strings if strings else shape.options.model_validate
-        options = read(sent, strict=not strings)  # a form has only strings, JSON says what it means
-    except ValidationError as error:
-        raise refusal(error) from None
-    return CalibrateOptions(**options.model_dump())
-
-
-def _invalid(field: str, reason: str) -> InvalidRequest:
-    shown = field[:100].encode("utf-8", "replace").decode()
-    return InvalidRequest(f"{shown}: {reason}", [{"loc": ["body", shown], "msg": reason}])
 
 
 async def in_threads(data: DevData, threads: UploadThreads) -> AsyncIterator[DevRow]:

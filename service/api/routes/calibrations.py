@@ -11,9 +11,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from service.api.http.auth import BEARER, admin_scope
-from service.api.http.deps import Services, ServicesDep
-from service.api.http.negotiation import VARY, json_or_page, prefers_html
-from service.api.http.problems import responses
+from service.api.http.deps import CalibrationId, Services, ServicesDep, no_calibration
+from service.api.http.headers import VARY, prefers_html
+from service.api.http.openapi import json_or_page, responses
 from service.api.routes.calibration_schemas import (
     CALIBRATION,
     ROW,
@@ -21,9 +21,8 @@ from service.api.routes.calibration_schemas import (
     calibration_view,
     state_now,
 )
-from service.api.routes.path_ids import CalibrationId, no_calibration
 from service.api.routes.submission import CODES, example
-from service.domain.devdata.reader import write_row
+from service.domain.devdata.row_check import write_row
 from service.domain.errors import EigencalError, NotFound
 from service.domain.jobs.model import CalibrationRecord
 

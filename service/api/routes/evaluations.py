@@ -7,13 +7,12 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from service.api.http.auth import BEARER, admin_scope
-from service.api.http.deps import ServicesDep
-from service.api.http.problems import responses
-from service.api.http.upload_threads import UploadThreads
-from service.api.http.uploads import EVALUATE, in_threads
+from service.api.http.deps import JobId, ServicesDep
+from service.api.http.openapi import responses
+from service.api.http.upload_contents import EVALUATE
+from service.api.http.uploads import UploadThreads, in_threads
 from service.api.routes.calibrations import report_entry, report_response
 from service.api.routes.job_schemas import JOB, JobOut
-from service.api.routes.path_ids import JobId
 from service.api.routes.submission import CODES, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
 from service.domain.devdata.reader import DevData
 from service.domain.errors import NotFound

@@ -11,14 +11,14 @@ from starlette.responses import Response
 from service import __version__
 from service.api.http.auth import BEARER, KEY_CODES, score_scope
 from service.api.http.deps import ServicesDep
-from service.api.http.negotiation import VARY, json_or_page, prefers_html
+from service.api.http.headers import VARY, prefers_html
+from service.api.http.openapi import json_or_page, responses
 from service.api.http.problems import (
     DEFAULT_RETRY_AFTER_S,
     log,
     problem_body,
     problem_response,
     request_id_of,
-    responses,
 )
 from service.domain.errors import EigencalError
 

@@ -8,11 +8,11 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from service.api.http.auth import BEARER, admin_scope
-from service.api.http.deps import ServicesDep
-from service.api.http.problems import responses
-from service.api.http.uploads import CALIBRATE, in_threads
+from service.api.http.deps import JobId, ServicesDep, no_job
+from service.api.http.openapi import responses
+from service.api.http.upload_contents import CALIBRATE
+from service.api.http.uploads import in_threads
 from service.api.routes.job_schemas import JOB, JobOut, job_view
-from service.api.routes.path_ids import JobId, no_job
 from service.api.routes.submission import (
     CODES,
     UPLOAD_CODES,

@@ -5,7 +5,6 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request
@@ -15,17 +14,15 @@ from starlette.responses import Response
 from service.api.http.auth import BEARER, KEY_CODES, score_scope
 from service.api.http.bodies import parse, read_json
 from service.api.http.deps import Services, ServicesDep
-from service.api.http.openapi import json_body, ok, recorded
-from service.api.http.problems import error_body, internal_body, request_id_of, responses
-from service.api.routes.score_schemas import BatchRequest, SamplingIn, ScoreRequest, ScoreResponse
-from service.api.routes.score_view import headers_of, view
+from service.api.http.openapi import json_body, ok, recorded, responses
+from service.api.http.problems import error_body, internal_body, request_id_of
+from service.api.routes.score_schemas import BatchRequest, ScoreRequest, to_command
+from service.api.routes.score_view import ScoreResponse, headers_of, view
 from service.domain.errors import EigencalError, Overloaded
-from service.domain.models import GenerationRequest, Message, Sampling
-from service.domain.scoring.model import Score, ScoreCommand
-from service.domain.serving import Serving
+from service.domain.scoring.model import Score
 
 router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
-Result = TypeVar("Result")
+T = TypeVar("T")
 EXAMPLES = recorded("examples.json")
 BATCH_PATIENCE_S = 300.0
 CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
@@ -34,45 +31,7 @@ PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "intern
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
 
 
-def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
-    """Return the default with what the caller sent put over it."""
-    if sent is None:
-        return default
-    given = sent.model_dump(exclude_unset=True)
-    if "stop" in given:
-        given["stop"] = tuple(given["stop"])
-    return replace(default, **given)
-
-
-def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
-    """Return the domain's form of a request."""
-    if body.samples is not None:
-        return ScoreCommand(
-            samples=tuple(body.samples),
-            source_label=body.source_label or "",
-            calibration=body.calibration,
-            arrived=arrived,
-        )
-    return ScoreCommand(_generation(body, serving), calibration=body.calibration, arrived=arrived)
-
-
-def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
-    base = serving.sampling
-    messages = None
-    if body.messages is not None:
-        base = serving.messages_sampling
-        messages = tuple(Message(turn.role, turn.content) for turn in body.messages)
-    return GenerationRequest(
-        num_samples=body.num_samples or serving.num_samples,
-        sampling=to_sampling(body.sampling, base),
-        prompt=body.prompt,
-        messages=messages,
-        model=body.model,
-        deadline_s=None if body.deadline_ms is None else body.deadline_ms / 1000,
-    )
-
-
-async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result | None:
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
     """Return the result of `work`, or None, `work` cancelled, once the caller has hung up.
 
     A plain handler goes on after its caller has gone, and would keep the LLM busy for nobody.
@@ -86,6 +45,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -
         gone.cancel()
         if not task.done():
             task.cancel()
+            # Until it has let go of the LLM; whatever it ends with, nobody is left to be told.
             await asyncio.gather(task, return_exceptions=True)
 
 

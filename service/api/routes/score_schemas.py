@@ -1,14 +1,17 @@
-"""The wire forms of scoring: requests in, scores out."""
+"""What is sent to be scored, and what the domain makes of it."""
 
-from datetime import datetime
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from service.api.http.bodies import RequestModel
+from service.domain.models import GenerationRequest, Message, Sampling
+from service.domain.scoring.model import ScoreCommand
+from service.domain.serving import Serving
 
 ScorePart = Literal["samples", "modes", "spectrum"]
-Text = Annotated[str, Field(max_length=1_000_000)]
+PromptText = Annotated[str, Field(max_length=1_000_000)]
 Answer = Annotated[str, Field(max_length=200_000)]
 MAX_ITEMS = 256
 
@@ -17,7 +20,7 @@ class MessageIn(RequestModel):
     """One turn of a conversation."""
 
     role: Literal["system", "user", "assistant"] = Field(description="Who speaks.")
-    content: Text = Field(min_length=1, description="What is said.")
+    content: PromptText = Field(min_length=1, description="What is said.")
 
 
 class SamplingIn(RequestModel):
@@ -64,7 +67,7 @@ class ScoreRequest(RequestModel):
 
     model_config = ConfigDict(json_schema_extra=_EITHER)
 
-    prompt: Text | None = Field(
+    prompt: PromptText | None = Field(
         None, pattern=r"\S", description="A question; the service puts its prompt shape around it."
     )
     messages: list[MessageIn] | None = Field(
@@ -126,91 +129,39 @@ class BatchRequest(RequestModel):
     )
 
 
-class SpectrumValues(BaseModel):
-    """The two numbers of a spectrum."""
-
-    lambda_max: float = Field(description="Largest eigenvalue, 0..1. Higher = more certain.")
-    entropy: float = Field(description="Von Neumann entropy in nats. Higher = less certain.")
-
-
-class CalibrationUsed(BaseModel):
-    """The calibration that the score used, with the parameters for its number of answers."""
-
-    id: str = Field(description="Id of the calibration.")
-    method: Literal["depolarized", "temperature"] = Field(description="Its map.")
-    temperature: float = Field(description="Matrix temperature T applied.")
-    depolarization: float = Field(description="Depolarisation g applied, 0 for `temperature`.")
-    created_at: datetime = Field(description="When it was fitted.")
+def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
+    """Return the default with what the caller sent put over it."""
+    if sent is None:
+        return default
+    given = sent.model_dump(exclude_unset=True)
+    if "stop" in given:
+        given["stop"] = tuple(given["stop"])
+    return replace(default, **given)
 
 
-class WarningOut(BaseModel):
-    """Something the caller should know."""
+def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
+    """Return the domain's form of a request."""
+    if body.samples is not None:
+        return ScoreCommand(
+            samples=tuple(body.samples),
+            source_label=body.source_label or "",
+            calibration=body.calibration,
+            arrived=arrived,
+        )
+    return ScoreCommand(_generation(body, serving), calibration=body.calibration, arrived=arrived)
 
-    code: str = Field(
-        description="calibration_missing, calibration_mismatch, partial_samples, truncated_samples or "
-        "indistinct_answers."
+
+def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
+    base = serving.sampling
+    messages = None
+    if body.messages is not None:
+        base = serving.messages_sampling
+        messages = tuple(Message(turn.role, turn.content) for turn in body.messages)
+    return GenerationRequest(
+        num_samples=body.num_samples or serving.num_samples,
+        sampling=to_sampling(body.sampling, base),
+        prompt=body.prompt,
+        messages=messages,
+        model=body.model,
+        deadline_s=None if body.deadline_ms is None else body.deadline_ms / 1000,
     )
-    message: str = Field(description="The same for a person.")
-    differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
-
-
-class ModeOut(BaseModel):
-    """One latent meaning among the answers: an eigenvector of the density matrix."""
-
-    probability: float = Field(description="Its served eigenvalue, 0..1.")
-    share: float = Field(description="Share of the samples that lie closest to it, 0..1.")
-    answer: str = Field(description="The sample most aligned with it.")
-
-
-class SpectrumOut(BaseModel):
-    """The whole spectrum."""
-
-    eigenvalues: list[float] = Field(description="Served eigenvalues, descending.")
-    null_value: float = Field(description="Served eigenvalue of each remaining direction.")
-    null_count: int = Field(description="Number of remaining directions.")
-    uncalibrated: list[float] = Field(description="Eigenvalues as they came, descending, sum 1.")
-
-
-class UsageOut(BaseModel):
-    """Tokens, as the LLM server counts them."""
-
-    prompt_tokens: int = Field(description="Tokens of the prompt.")
-    completion_tokens: int = Field(description="Tokens of all answers.")
-
-
-class TimingsOut(BaseModel):
-    """Milliseconds by stage."""
-
-    queue: float = Field(description="Waiting: for parsing and for a slot at the LLM.")
-    generate: float | None = Field(None, description="Drawing the answers; null for supplied samples.")
-    embed: float = Field(description="Embedding the distinct answers.")
-    spectrum: float = Field(description="Spectrum, calibration and modes.")
-    total: float = Field(description="All of it.")
-
-
-class ScoreResponse(BaseModel):
-    """A scored prompt."""
-
-    id: str = Field(description="Id of this score.")
-    answer: str = Field(description="The sample most aligned with the dominant eigenvector.")
-    lambda_max: float = Field(
-        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
-        "of their meaning the answers share, not the probability that the answer is right."
-    )
-    entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
-    entropy_normalized: float = Field(description="Entropy over the largest that the spectrum allows, 0..1.")
-    calibrated: bool = Field(description="Whether a calibration that fits was applied.")
-    uncalibrated: SpectrumValues = Field(description="The same two numbers without calibration.")
-    calibration: CalibrationUsed | None = Field(description="The calibration used; null: none.")
-    warnings: list[WarningOut] = Field(description="What to know about this score.")
-    model: str | None = Field(description="Model that answered; null for supplied samples.")
-    embedder: str = Field(description="Embedder of the answers.")
-    num_samples: int = Field(description="Answers scored.")
-    num_distinct: int = Field(description="Distinct ones among them.")
-    num_truncated: int = Field(description="Answers cut by max_tokens; they count.")
-    num_empty: int = Field(description="Empty answers; together they are one outcome.")
-    modes: list[ModeOut] | None = Field(None, description="The leading meanings, at most five.")
-    samples: list[str] | None = Field(None, description="The answers, in the order drawn.")
-    spectrum: SpectrumOut | None = Field(None, description="The whole spectrum.")
-    usage: UsageOut | None = Field(description="Tokens used; null for supplied samples.")
-    timings_ms: TimingsOut = Field(description="Where the time went.")

@@ -1,20 +1,103 @@
-"""A score as the wire shows it."""
+"""A score as it is answered."""
 
 from collections.abc import Collection
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
-from service.api.routes.score_schemas import (
-    CalibrationUsed,
-    ModeOut,
-    ScorePart,
-    ScoreResponse,
-    SpectrumOut,
-    SpectrumValues,
-    TimingsOut,
-    UsageOut,
-    WarningOut,
-)
+from pydantic import BaseModel, Field
+
+from service.api.routes.score_schemas import ScorePart
 from service.domain.scoring.model import Applied, Score
+
+
+class SpectrumValues(BaseModel):
+    """The two numbers of a spectrum."""
+
+    lambda_max: float = Field(description="Largest eigenvalue, 0..1. Higher = more certain.")
+    entropy: float = Field(description="Von Neumann entropy in nats. Higher = less certain.")
+
+
+class CalibrationUsed(BaseModel):
+    """The calibration that the score used, with the parameters for its number of answers."""
+
+    id: str = Field(description="Id of the calibration.")
+    method: Literal["depolarized", "temperature"] = Field(description="Its map.")
+    temperature: float = Field(description="Matrix temperature T applied.")
+    depolarization: float = Field(description="Depolarisation g applied, 0 for `temperature`.")
+    created_at: datetime = Field(description="When it was fitted.")
+
+
+class WarningOut(BaseModel):
+    """Something the caller should know."""
+
+    code: str = Field(
+        description="calibration_missing, calibration_mismatch, partial_samples, truncated_samples or "
+        "indistinct_answers."
+    )
+    message: str = Field(description="The same for a person.")
+    differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
+
+
+class ModeOut(BaseModel):
+    """One latent meaning among the answers: an eigenvector of the density matrix."""
+
+    probability: float = Field(description="Its served eigenvalue, 0..1.")
+    share: float = Field(description="Share of the samples that lie closest to it, 0..1.")
+    answer: str = Field(description="The sample most aligned with it.")
+
+
+class SpectrumOut(BaseModel):
+    """The whole spectrum."""
+
+    eigenvalues: list[float] = Field(description="Served eigenvalues, descending.")
+    null_value: float = Field(description="Served eigenvalue of each remaining direction.")
+    null_count: int = Field(description="Number of remaining directions.")
+    uncalibrated: list[float] = Field(description="Eigenvalues as they came, descending, sum 1.")
+
+
+class UsageOut(BaseModel):
+    """Tokens, as the LLM server counts them."""
+
+    prompt_tokens: int = Field(description="Tokens of the prompt.")
+    completion_tokens: int = Field(description="Tokens of all answers.")
+
+
+class TimingsOut(BaseModel):
+    """Milliseconds by stage."""
+
+    queue: float = Field(description="Waiting: for parsing and for a slot at the LLM.")
+    generate: float | None = Field(None, description="Drawing the answers; null for supplied samples.")
+    embed: float = Field(description="Embedding the distinct answers.")
+    spectrum: float = Field(description="Spectrum, calibration and modes.")
+    total: float = Field(description="All of it.")
+
+
+class ScoreResponse(BaseModel):
+    """A scored prompt."""
+
+    id: str = Field(description="Id of this score.")
+    answer: str = Field(description="The sample most aligned with the dominant eigenvector.")
+    lambda_max: float = Field(
+        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
+        "of their meaning the answers share, not the probability that the answer is right."
+    )
+    entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
+    entropy_normalized: float = Field(description="Entropy over the largest that the spectrum allows, 0..1.")
+    calibrated: bool = Field(description="Whether a calibration that fits was applied.")
+    uncalibrated: SpectrumValues = Field(description="The same two numbers without calibration.")
+    calibration: CalibrationUsed | None = Field(description="The calibration used; null: none.")
+    warnings: list[WarningOut] = Field(description="What to know about this score.")
+    model: str | None = Field(description="Model that answered; null for supplied samples.")
+    embedder: str = Field(description="Embedder of the answers.")
+    num_samples: int = Field(description="Answers scored.")
+    num_distinct: int = Field(description="Distinct ones among them.")
+    num_truncated: int = Field(description="Answers cut by max_tokens; they count.")
+    num_empty: int = Field(description="Empty answers; together they are one outcome.")
+    modes: list[ModeOut] | None = Field(None, description="The leading meanings, at most five.")
+    samples: list[str] | None = Field(None, description="The answers, in the order drawn.")
+    spectrum: SpectrumOut | None = Field(None, description="The whole spectrum.")
+    usage: UsageOut | None = Field(description="Tokens used; null for supplied samples.")
+    timings_ms: TimingsOut = Field(description="Where the time went.")
 
 
 def view(score: Score, parts: Collection[ScorePart]) -> ScoreResponse:

@@ -9,8 +9,9 @@ from starlette.responses import Response
 
 from service.api.http.auth import ADMIN_CODES
 from service.api.http.deps import Services
-from service.api.http.problems import responses
-from service.api.http.uploads import Shape, Upload, received
+from service.api.http.openapi import responses
+from service.api.http.upload_contents import Shape, Upload
+from service.api.http.uploads import received
 from service.api.routes.job_schemas import job_view
 from service.domain.devdata.reader import DevData
 from service.domain.jobs.model import CalibrateOptions, DevRow, Job

@@ -1,33 +1,20 @@
-"""Uploaded dev data: checked as a whole before a single row is given out, in flat memory.
+"""Dev data, uploaded or a file of an evaluation: checked whole before a row is given out, in flat memory.
 
 A file is read twice, first to check every row, then to yield them; what is kept between is one short hash per
 row, to find an id given twice.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, BinaryIO
 
 from service.domain.devdata.bytes import Line, NumberedLines, UploadLimits, encoding_problem
-from service.domain.devdata.csv_rows import csv_rows
-from service.domain.devdata.limits import TextCount, check_size
+from service.domain.devdata.file_check import FileCheck, TextCount
+from service.domain.devdata.formats import csv_rows, parse_json
 from service.domain.devdata.row_check import RowError, check_row
-from service.domain.devdata.strict_json import parse_json
-from service.domain.errors import BodyTooLarge, InvalidDevData
 from service.domain.jobs.model import DevRow
 
-__all__ = [
-    "DevData",
-    "UploadLimits",
-    "check_size",
-    "read_examples",
-    "read_file",
-    "write_row",
-    "write_rows",
-]
-
-MAX_LISTED = 20
 Raw = tuple[int, object]  # a line number and the row as parsed, or a RowError in its place
 
 
@@ -67,36 +54,9 @@ def read_examples(
     )
 
 
-def write_rows(rows: Iterable[DevRow]) -> Iterator[bytes]:
-    """Yield each usable row as a line of JSONL that may be uploaded again.
-
-    A row with fewer than two answers took part in no fit and would be refused.
-    """
-    return (write_row(row) for row in rows if row.usable())
-
-
-def write_row(row: DevRow) -> bytes:
-    """Return a row as a line of JSONL. Half a surrogate pair, which an LLM may answer, becomes "?"."""
-    return json.dumps(_exported(row), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-
-
-def _exported(row: DevRow) -> dict[str, Any]:
-    messages = row.messages and [{"role": m.role, "content": m.content} for m in row.messages]
-    reference = row.references[0] if len(row.references) == 1 else list(row.references)
-    exported = {
-        "id": row.id,
-        "prompt": row.prompt,
-        "messages": messages,
-        "reference": reference,
-        "samples": None if row.samples is None else list(row.samples),
-        "answer": row.answer,
-        "correct": row.correct,
-    }
-    return {name: value for name, value in exported.items() if value is not None}
-
-
 def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
     lines = NumberedLines(file, limits)
+    # A bracket opens no row of JSONL, but the error of its first line says more than a CSV header's.
     if lines.head.lstrip()[:1] in (b"{", b"["):
         return _jsonl_rows(lines, limits.max_row_bytes)
     return csv_rows(lines, limits.max_row_bytes)
@@ -122,81 +82,68 @@ def _parsed(data: bytes) -> object:
 def _checked(
     read: Callable[[], Iterable[Raw]], limits: UploadLimits, loc: tuple[str, ...], mixed: bool
 ) -> DevData:
-    check = _Check(limits, loc)
+    check = FileCheck(limits, loc)
     for line, raw in read():
         check.add(line, raw)
     check.finish(mixed)
     return DevData(read, check.texts)
 
 
-class _Check:
-    """Counts rows and collects what is wrong with them."""
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a row says of its answers, in their order; empty where it says nothing that can be used."""
 
-    def __init__(self, limits: UploadLimits, loc: tuple[str, ...]) -> None:
-        self._limits, self._loc = limits, loc
-        self._line_of_id: dict[bytes, int] = {}
-        self._errors: list[dict[str, Any]] = []
-        self._first_with = self._first_without = 0
-        self.num_rows = self.num_with_samples = self.num_bad = 0
-        self.texts = TextCount()
+    logprob: Sequence[float] = ()
+    tokens: Sequence[float] = ()
 
-    def add(self, line: int, raw: object) -> None:
-        """Take one row, good or bad; raise BodyTooLarge when there are too many."""
-        if self.num_rows + self.num_bad == self._limits.max_rows:
-            raise BodyTooLarge(
-                f"The data hold more than {self._limits.max_rows} rows; send fewer.",
-                limit_rows=self._limits.max_rows,
-            )
-        try:
-            if isinstance(raw, RowError):
-                raise raw
-            self._count(check_row(line, raw))
-        except RowError as error:
-            self._refuse(line, error)
 
-    def _count(self, row: DevRow) -> None:
-        if row.id is not None:
-            digest = hashlib.blake2b(row.id.encode(), digest_size=16).digest()
-            if (earlier := self._line_of_id.setdefault(digest, row.line)) != row.line:
-                raise RowError(("id", f"the same id as on line {earlier}"))
-        self.num_rows += 1
-        self.texts.add(row)
-        if row.samples is None:
-            self._first_without = self._first_without or row.line
-        else:
-            self.num_with_samples += 1
-            self._first_with = self._first_with or row.line
+@dataclass(frozen=True, slots=True)
+class EvaluationFile:
+    """rows: checked; total: rows in the file.
 
-    def _refuse(self, line: int, error: RowError) -> None:
-        self.num_bad += 1
-        if self.num_bad <= MAX_LISTED:
-            self._errors += [self._error(line, field, reason) for field, reason in error.problems]
+    recorded: by line, one number per answer: `logprob` of the whole answer in nats, `tokens` in it.
+    """
 
-    def _error(self, line: int | None, field: str | None, reason: str) -> dict[str, Any]:
-        loc = [*self._loc, *(part for part in (line, field) if part is not None)]
-        return {"line": line, "field": field, "reason": reason, "loc": loc, "msg": reason}
+    rows: Sequence[DevRow]
+    recorded: Mapping[int, "Recorded"]
+    total: int
 
-    def finish(self, mixed_ok: bool) -> None:
-        """Raise InvalidDevData unless every row is good, there are enough, and they fit together."""
-        if self.num_bad:
-            rows = "1 row is" if self.num_bad == 1 else f"{self.num_bad} rows are"
-            detail = f"{rows} bad, the first on line {self._errors[0]['line']}; nothing was stored"
-            raise InvalidDevData(detail, self._errors, self.num_bad)
-        if self.num_rows < self._limits.min_rows:
-            self._refuse_all(f"only {self.num_rows} usable rows; at least {self._limits.min_rows} are needed")
-        if self._first_with and self._first_without and not mixed_ok:
-            self._refuse_mixture()
+    @property
+    def supplied(self) -> bool:
+        """Whether the answers came with the file."""
+        return all(row.samples is not None for row in self.rows)
 
-    def _refuse_mixture(self) -> None:
-        without = self.num_rows - self.num_with_samples
-        reason = (
-            f"{self.num_with_samples} rows carry samples (the first on line {self._first_with}), "
-            f"{without} do not (the first on line {self._first_without}): all must or none"
-        )
-        first = max(self._first_with, self._first_without)
-        raise InvalidDevData(
-            reason, [self._error(first, "samples", reason)], min(self.num_with_samples, without)
-        )
 
-    def _refuse_all(self, reason: str) -> None:
-        raise InvalidDevData(reason, [self._error(None, None, reason)], 0)
+def read_evaluation_file(
+    file: BinaryIO, limit: int | None = None, limits: UploadLimits | None = None
+) -> EvaluationFile:
+    """Return the first `limit` rows. Raises InvalidDevData and BodyTooLarge as `devdata.read_file` does."""
+    bounds = limits or UploadLimits()
+    data = read_file(file, bounds)
+    rows = list(islice(data.rows(), limit))
+    return EvaluationFile(rows, _recorded(file, bounds, {row.line for row in rows}), data.num_rows)
+
+
+def _recorded(file: BinaryIO, limits: UploadLimits, wanted: set[int]) -> dict[int, Recorded]:
+    """Return the `logprob` and `tokens` lists of JSONL rows; a CSV file has none."""
+    lines = NumberedLines(file, limits)
+    if lines.head.lstrip()[:1] != b"{":
+        return {}
+    parsed = ((line.number, line.data) for line in lines if line.data and line.number in wanted)
+    rows = ((number, parse_json(data.decode())) for number, data in parsed if data.strip())
+    return {number: _of_row(row) for number, row in rows if isinstance(row, dict)}
+
+
+def _of_row(row: Mapping[str, Any]) -> Recorded:
+    return Recorded(
+        _numbers(row.get("logprob"), lambda value: value <= 0),
+        _numbers(row.get("tokens"), lambda value: value >= 1),
+    )
+
+
+def _numbers(values: object, fits: Callable[[float], bool]) -> Sequence[float]:
+    """Return a list of numbers; nothing unless every one is a number that fits."""
+    if not isinstance(values, list):
+        return ()
+    good = all(isinstance(v, int | float) and not isinstance(v, bool) and fits(v) for v in values)
+    return tuple(float(v) for v in values) if good else ()

@@ -1,7 +1,8 @@
-"""One row of dev data: from parsed JSON to a checked `DevRow`, or every reason why not in plain words."""
+"""One row of dev data: from parsed JSON to a checked `DevRow`, or every reason why not; and back to JSON."""
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -41,13 +42,13 @@ _REASONS = {
 }
 _OTHER_KIND = {"string_type", "list_type", "int_type", "bool_type"}
 
-Problem = tuple[str | None, str]
+Fault = tuple[str | None, str]
 
 
 class RowError(ValueError):
     """A row cannot be used: `problems` holds pairs of the field (None: the row itself) and the reason."""
 
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *problems: Fault) -> None:
         super().__init__("; ".join(reason for _, reason in problems))
         self.problems = problems
 
@@ -76,6 +77,34 @@ def _dev_row(line: int, row: ExampleRow) -> DevRow:
     )
 
 
+def write_rows(rows: Iterable[DevRow]) -> Iterator[bytes]:
+    """Yield each usable row as a line of JSONL that may be uploaded again.
+
+    A row with fewer than two answers took part in no fit and would be refused.
+    """
+    return (write_row(row) for row in rows if row.usable())
+
+
+def write_row(row: DevRow) -> bytes:
+    """Return a row as a line of JSONL. Half a surrogate pair, which an LLM may answer, becomes "?"."""
+    return json.dumps(_exported(row), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _exported(row: DevRow) -> dict[str, Any]:
+    messages = row.messages and [{"role": m.role, "content": m.content} for m in row.messages]
+    reference = row.references[0] if len(row.references) == 1 else list(row.references)
+    exported = {
+        "id": row.id,
+        "prompt": row.prompt,
+        "messages": messages,
+        "reference": reference,
+        "samples": None if row.samples is None else list(row.samples),
+        "answer": row.answer,
+        "correct": row.correct,
+    }
+    return {name: value for name, value in exported.items() if value is not None}
+
+
 def unknown_field(name: str) -> tuple[str, str]:
     """Return the problem of a field or column that no row has."""
     shown = printable(name)
@@ -87,10 +116,10 @@ def printable(name: str) -> str:
     return name[:40].encode("utf-8", "replace").decode()
 
 
-def _problems(raw: Mapping[str, Any], error: ValidationError) -> list[Problem]:
+def _problems(raw: Mapping[str, Any], error: ValidationError) -> list[Fault]:
     """Return the unknown fields, then whether it is asked one way, then one reason for each field."""
     unknown = [name for name in raw if name not in ROW_FIELDS][:MAX_UNKNOWN_LISTED]
-    problems: list[Problem] = [unknown_field(name) for name in unknown]
+    problems: list[Fault] = [unknown_field(name) for name in unknown]
     if asked := asked_twice_or_not_at_all(raw.get("prompt"), raw.get("messages")):
         problems.append(("prompt", asked))
     of_field: defaultdict[str | int, list[ErrorDetails]] = defaultdict(list)

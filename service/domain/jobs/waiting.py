@@ -15,7 +15,7 @@ from service.domain.errors import (
     LLMUnavailable,
     Overloaded,
 )
-from service.domain.live_load import LiveLoad
+from service.domain.serving import LiveLoad
 
 T = TypeVar("T")
 Notify = Callable[[str], Awaitable[None]]

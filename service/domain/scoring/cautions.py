@@ -1,11 +1,18 @@
 """What the caller should know of the answers that a score rests on."""
 
-from service.domain.models import (
-    Generation,
-)
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.models import Generation
 from service.domain.scoring.model import ScoreCommand, ScoreWarning
 
 TRUNCATED_SHARE = 0.5  # of the answers cut by max_tokens, from which on a score warns
+EQUAL_COSINE = 1 - 1e-6
+IGNORED = frozenset("PZMC")  # Unicode categories: punctuation, spaces, marks, control characters
 
 
 def partial(generation: Generation) -> list[ScoreWarning]:
@@ -33,7 +40,7 @@ def truncated(generation: Generation, command: ScoreCommand) -> list[ScoreWarnin
 
 
 def indistinct(alike: int, distinct_: int) -> list[ScoreWarning]:
-    """Return a warning when `alike` of the distinct answers look to the embedder like others that differ."""
+    """Return a warning when the embedder cannot tell `alike` distinct answers from others that differ."""
     if not alike:
         return []
     message = (
@@ -41,3 +48,22 @@ def indistinct(alike: int, distinct_: int) -> list[ScoreWarning]:
         "things (characters unknown to it, or texts equal as far as it reads): they count as agreement."
     )
     return [ScoreWarning("indistinct_answers", message)]
+
+
+def num_indistinct(texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
+    """Return how many distinct texts have the vector of another that says something else, 0..len(texts).
+
+    vectors: unit rows (k, d). Texts that differ in case, accents, spaces and punctuation alone say the same.
+    """
+    # Above the diagonal alone: each pair once, and none with itself.
+    first, second = np.nonzero(np.triu(vectors @ vectors.T > EQUAL_COSINE, 1))
+    said = cache(essence)
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return len({i for pair in pairs if said(texts[pair[0]]) != said(texts[pair[1]]) for i in pair})
+
+
+def essence(text: str) -> str:
+    """Return the text without case, accents, spaces and punctuation."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    dropped = (ord(char) for char in set(plain) if unicodedata.category(char)[0] in IGNORED)
+    return plain.translate(dict.fromkeys(dropped))

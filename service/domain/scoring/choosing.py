@@ -1,9 +1,7 @@
 """Which calibration fits a request, or why none does."""
 
 from service.domain.calibration import Calibration, CalibrationSource
-from service.domain.models import (
-    Fingerprint,
-)
+from service.domain.models import Fingerprint
 from service.domain.scoring.model import Applied, ScoreWarning
 
 
@@ -18,6 +16,7 @@ def choose(
     if candidate is None:
         return None, [_no_fit(wanted, source.any_active())]
     differs = candidate.fingerprint.differs(wanted)
+    # There are parameters for as many answers as were drawn for the fit, and fewer.
     if num_samples > candidate.num_samples:
         differs.append("num_samples")
     if differs:

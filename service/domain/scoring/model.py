@@ -1,13 +1,19 @@
-"""What is asked of a score, and what it says."""
+"""What is asked of a score, and what it says: put together from the answers and their spectrum."""
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from service.domain.calibration import Calibration, Parameters
-from service.domain.models import (
-    GenerationRequest,
-    Usage,
-)
-from service.spectral.maps import ServedSpectrum
+from service.domain.ids import new_id
+from service.domain.models import EmbedderIdentity, Generation, GenerationRequest, Usage
+from service.spectral.gram import Spectrum
+from service.spectral.maps import Identity, ServedSpectrum
+
+MAX_MODES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +79,88 @@ class Score:
     modes: tuple[Mode, ...]
     usage: Usage | None
     timings_s: dict[str, float] = field(default_factory=dict)
+
+
+class Stopwatch:
+    """Where the time of a score went: seconds by stage, from the arrival of the request on."""
+
+    def __init__(self, start: float | None = None) -> None:
+        self._start = self._last = time.perf_counter() if start is None else start
+        self.laps: dict[str, float] = {}
+
+    def elapsed_s(self) -> float:
+        """Return the seconds since the start."""
+        return time.perf_counter() - self._start
+
+    def lap(self, stage: str) -> None:
+        """Close a stage."""
+        now = time.perf_counter()
+        self.laps[stage] = now - self._last
+        self._last = now
+
+    def move(self, source: str, target: str, seconds: float) -> None:
+        """Count seconds of one stage to another."""
+        # `seconds` was not measured between laps, so it may be more than the stage has.
+        moved = min(seconds, self.laps[source])
+        self.laps[source] -= moved
+        self.laps[target] += moved
+
+    def total(self) -> dict[str, float]:
+        """Return the laps and their total."""
+        return {**self.laps, "total": self._last - self._start}
+
+
+def assemble(
+    found: Spectrum,
+    texts: Sequence[str],
+    counts: NDArray[np.int_],
+    generation: Generation,
+    applied: Applied | None,
+    made_by: EmbedderIdentity,
+) -> Score:
+    """Return the score of the answers whose spectrum was `found`, without its warnings and timings.
+
+    texts, counts: the distinct answers and how often each came.
+    """
+    raw = Identity().serve(found.eigenvalues, found.dimension)
+    served = raw
+    if applied:
+        map_ = applied.calibration.map_for(len(generation.draws))
+        served = map_.serve(found.eigenvalues, found.dimension)
+    modes = find_modes(found, served, texts, counts)
+    texts_drawn = tuple(draw.text for draw in generation.draws)
+    return Score(
+        id=new_id("scr"),
+        answer=modes[0].answer,
+        served=served,
+        raw=raw,
+        applied=applied,
+        warnings=(),
+        model=generation.model or None,
+        embedder=made_by.name,
+        samples=texts_drawn,
+        num_distinct=len(texts),
+        num_truncated=sum(draw.truncated for draw in generation.draws),
+        num_empty=sum(not text for text in texts_drawn),
+        modes=modes,
+        usage=generation.usage if generation.model else None,
+    )
+
+
+def find_modes(
+    found: Spectrum, served: ServedSpectrum, texts: Sequence[str], counts: NDArray[np.int_]
+) -> tuple[Mode, ...]:
+    """Return a mode for each of the leading eigenvectors (at most MAX_MODES), largest eigenvalue first.
+
+    The answer of a mode is the one with the largest squared projection, ties to the most frequent.
+    """
+    squared = np.square(found.projections)
+    nearest = squared.argmax(axis=1)
+    share = np.bincount(nearest, weights=found.weights, minlength=found.rank)
+    modes = []
+    for i in range(min(found.rank, MAX_MODES)):
+        # Equal but for rounding.
+        tied = np.flatnonzero(squared[:, i] >= squared[:, i].max() - 1e-9)
+        best = tied[np.argmax(counts[tied])]
+        modes.append(Mode(float(served.eigenvalues[i]), float(share[i]), texts[best]))
+    return tuple(modes)

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from service.domain.calibration import Calibration, CalibrationSource, NoCalibrations
 from service.domain.errors import DeadlineExceeded, LLMBadResponse, NotFound, TooFewSamples
-from service.domain.ids import new_id
-from service.domain.live_load import LiveLoad
 from service.domain.models import (
     EmbedderIdentity,
     Fingerprint,
@@ -22,14 +20,11 @@ from service.domain.models import (
 )
 from service.domain.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed
 from service.domain.ports import Embedded, Embedder, LanguageModel
-from service.domain.scoring.cautions import indistinct, partial, truncated
+from service.domain.scoring.cautions import indistinct, num_indistinct, partial, truncated
 from service.domain.scoring.choosing import choose
-from service.domain.scoring.indistinct import num_indistinct
-from service.domain.scoring.model import Applied, Score, ScoreCommand, ScoreWarning
-from service.domain.scoring.modes import find_modes
-from service.domain.scoring.stopwatch import Stopwatch
+from service.domain.scoring.model import Applied, Score, ScoreCommand, ScoreWarning, Stopwatch, assemble
+from service.domain.serving import LiveLoad
 from service.spectral.gram import Spectrum, spectrum
-from service.spectral.maps import Identity
 
 Counts = NDArray[np.int_]
 
@@ -42,6 +37,7 @@ LATE_S = 1.0  # by which a score may miss its deadline: better a little late tha
 # An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
 INLINE_DISTINCT = 64
 
+# Taking as many accented characters apart, to compare what is said, takes milliseconds.
 INLINE_CHARACTERS = 20_000
 
 
@@ -87,7 +83,7 @@ class Scorer:
         spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
         alike = await self._alike(texts, vectors)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by)
-        score = self._assemble(spectrum_, texts, counts, generation, applied, embedded.made_by)
+        score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by)
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
         about_answers += indistinct(alike, len(texts))
@@ -168,39 +164,6 @@ class Scorer:
         # Only now: which model answered is known only once it has.
         wanted = self.fingerprint(command, generation, made_by)
         return choose(wanted, len(generation.draws), chosen, self._calibrations)
-
-    def _assemble(
-        self,
-        found: Spectrum,
-        texts: Sequence[str],
-        counts: Counts,
-        generation: Generation,
-        applied: Applied | None,
-        made_by: EmbedderIdentity,
-    ) -> Score:
-        raw = Identity().serve(found.eigenvalues, found.dimension)
-        served = raw
-        if applied:
-            map_ = applied.calibration.map_for(len(generation.draws))
-            served = map_.serve(found.eigenvalues, found.dimension)
-        modes = find_modes(found, served, texts, counts)
-        texts_drawn = tuple(draw.text for draw in generation.draws)
-        return Score(
-            id=new_id("scr"),
-            answer=modes[0].answer,
-            served=served,
-            raw=raw,
-            applied=applied,
-            warnings=(),
-            model=generation.model or None,
-            embedder=made_by.name,
-            samples=texts_drawn,
-            num_distinct=len(texts),
-            num_truncated=sum(draw.truncated for draw in generation.draws),
-            num_empty=sum(not text for text in texts_drawn),
-            modes=modes,
-            usage=generation.usage if generation.model else None,
-        )
 
 
 def _in_time(request: GenerationRequest, arrived: float | None) -> GenerationRequest:

@@ -92,7 +92,9 @@ class TestCalibrationStore:
         async with opened(tmp_path) as store:
             made = calibration()
             await store.add(made, {})
-            assert await store.activate(made.id) == await store.activate(made.id)
+            first = await store.activate(made.id)
+            assert first is not None and first.active
+            assert await store.activate(made.id) == first
 
     async def test_data_can_be_forgotten_though_there_are_none(self, opened: Any, tmp_path: Path) -> None:
         async with opened(tmp_path) as store:

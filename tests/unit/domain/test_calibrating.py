@@ -359,6 +359,7 @@ async def test_several_references_and_empty_answers(bench: Bench) -> None:
     assert report["data"]["references_mean"] == 2
     assert "empty" in codes(report)
     assert found.fingerprint.embedder_dimension == 24
+    assert bench.embedder.calls
     assert all("" not in call for call in bench.embedder.calls)
 
 

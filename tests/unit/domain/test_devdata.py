@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.devdata.reader import UploadLimits, read_examples, read_file, write_rows
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.devdata.reader import Recorded, read_evaluation_file, read_examples, read_file
+from service.domain.devdata.row_check import write_rows
 from service.domain.errors import BodyTooLarge, InvalidDevData
 from service.domain.jobs.model import DevRow
 from service.domain.models import Message
@@ -82,7 +84,8 @@ class TestRows:
 
     def test_rows_can_be_read_more_than_once(self):
         data = read_file(io.BytesIO(jsonl(good(3))), ONE)
-        assert list(data.rows()) == list(data.rows())
+        for _ in range(2):
+            assert [row.line for row in data.rows()] == [1, 2, 3]
         assert (data.num_rows, data.num_with_samples) == (3, 0)
 
     @pytest.mark.parametrize(
@@ -305,10 +308,17 @@ class TestFiles:
         assert caught.value.extra == {"limit_lines": 500_000}
 
     def test_lines_up_to_the_bound_are_read(self):
-        lines = UploadLimits(max_lines=60, min_rows=1)
-        assert len(rows_of(b"\n".join(jsonl([row]) for row in good(30)), lines)) == 30  # 59 line ends
+        lines = UploadLimits(max_lines=30, min_rows=1)
+        data = jsonl(good(31))
+        assert data.count(b"\n") == 31
+        assert len(rows_of(jsonl(good(30)), lines)) == 30
         with pytest.raises(BodyTooLarge):
-            rows_of(b"\n".join(jsonl([row]) for row in good(31)), lines)
+            rows_of(data, lines)
+
+    def test_a_row_may_be_as_long_as_the_limit_its_line_end_included(self):
+        row = jsonl(good(1))
+        assert len(rows_of(row, UploadLimits(max_row_bytes=len(row), min_rows=1))) == 1
+        assert refused(row, UploadLimits(max_row_bytes=len(row) - 1, min_rows=1)).extra["total_bad"] == 1
 
     def test_a_row_over_the_limit_is_told_by_its_line_and_the_others_are_read(self):
         rows = [*good(3), {"prompt": "x" * 2_000_000, "reference": "a"}, {"prompt": "Q?"}]
@@ -406,7 +416,8 @@ class TestCsv:
         ]
 
     def test_a_quote_left_open_over_the_limit_ends_the_reading(self):
-        error = refused(b'prompt,reference\n"Q?,a\n' + b"Q?,a\n" * 1000, UploadLimits(max_row_bytes=100))
+        # Were it read on, each of the lines that follow would be told, too.
+        error = refused(b'prompt,reference\n"Q?,a\n' + b"Q?\n" * 1000, UploadLimits(max_row_bytes=100))
         ((line, reason),) = [(e["line"], e["reason"]) for e in error.extra["errors"]]
         assert line == 2
         assert "longer than 100 bytes (a quote left open?)" in reason
@@ -484,11 +495,12 @@ class TestExport:
 BOUNDED = """
     import io, json, sys, resource
     import service.domain.devdata.reader as devdata
+    from service.domain.devdata.bytes import UploadLimits
     from service.domain.errors import EigencalError
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     file = open(sys.argv[1], "rb")
     try:
-        said = sum(1 for _ in devdata.read_file(file, devdata.UploadLimits(max_bytes=400 << 20)).rows())
+        said = sum(1 for _ in devdata.read_file(file, UploadLimits(max_bytes=400 << 20)).rows())
     except EigencalError as error:
         said = error.code
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -554,3 +566,24 @@ class TestMemory:
         said, grown = said_and_grown_kib(path)
         assert said == "invalid_dev_data"
         assert grown < 16 << 10
+
+
+class TestRecorded:
+    @pytest.mark.parametrize(
+        ("sent", "kept"),
+        [
+            ({"logprob": [0, -1.5]}, Recorded(logprob=(0.0, -1.5))),  # a sure answer has log 1
+            ({"logprob": [0.1, -1.5]}, Recorded()),
+            ({"logprob": [-1, False]}, Recorded()),
+            ({"logprob": "-1"}, Recorded()),
+            ({"tokens": [1, 7]}, Recorded(tokens=(1.0, 7.0))),
+            ({"tokens": [1, 0]}, Recorded()),
+            ({"tokens": [1, True]}, Recorded()),
+        ],
+        ids=str,
+    )
+    def test_only_numbers_that_can_be_are_taken(self, sent, kept):
+        row = good(1)[0] | {"samples": ["a", "b"]} | sent
+        found = read_evaluation_file(io.BytesIO(jsonl([row])), limits=ONE)
+        assert found.recorded == {1: kept}
+        assert found.supplied

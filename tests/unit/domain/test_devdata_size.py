@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.domain.devdata.limits import TextCount, check_size
-from service.domain.devdata.reader import UploadLimits
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.devdata.file_check import TextCount, check_size
 from service.domain.errors import InvalidDevData
 from service.domain.jobs.model import DevRow
 

@@ -26,7 +26,6 @@ from service.domain.jobs.model import CalibrateOptions, DevRow
 from service.domain.jobs.progress import Progress
 from service.domain.jobs.store import ClaimedJob, LeaseLostError
 from service.domain.jobs.waiting import LiveFirst, Patience
-from service.domain.live_load import LiveLoad
 from service.domain.models import (
     Fingerprint,
     GenerationRequest,
@@ -35,7 +34,7 @@ from service.domain.models import (
     Sampling,
     service_fingerprint,
 )
-from service.domain.serving import Serving
+from service.domain.serving import LiveLoad, Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import Behaviour, OpenAIServer, answers
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from service.domain.devdata.evaluation_file import Recorded
+from service.domain.devdata.reader import Recorded
 from service.domain.study.bench import Bench
 from service.domain.study.experiments import meanings
 from service.domain.study.experiments.baselines import Likelihoods, baselines, drawn, recorded

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.devdata.evaluation_file import Recorded
+from service.domain.devdata.reader import Recorded
 from service.domain.study.bench import Bench
 from service.domain.study.experiments.correctness import auroc_row, one_class, scores
 from service.domain.study.experiments.meanings import Meanings

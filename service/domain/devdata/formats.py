@@ -1,16 +1,46 @@
-"""Rows of a CSV file, by the csv module over bounded lines: records over several lines, with line numbers."""
+"""The formats of a row: strict JSON, and CSV by the csv module over bounded lines, with line numbers."""
 
 import csv
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 from service.domain.devdata.bytes import Line, encoding_problem, whole_file
 from service.domain.devdata.row import ROW_FIELDS
 from service.domain.devdata.row_check import RowError, printable
-from service.domain.devdata.strict_json import parse_json
 
 MAX_FIELDS = 64  # no header names as many
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+class _JsonError(ValueError):
+    pass
+
+
+def parse_json(text: str) -> object:
+    """Parse strict JSON: no NaN or Infinity, no key twice, no nesting without end. Raises ValueError."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+    except json.JSONDecodeError as error:
+        raise _JsonError(f"is no valid JSON: {error.msg} (column {error.colno})") from error
+    except _JsonError:
+        raise
+    except ValueError as error:  # the interpreter's bound on the digits of an integer
+        raise _JsonError("holds a number of too many digits") from error
+    except RecursionError as error:
+        raise _JsonError("is nested too deeply") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _JsonError(f"holds {name}, which is no JSON number")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # The json module keeps the last of equal keys, and says nothing.
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _JsonError("gives a key twice")
+    return found
 
 
 def csv_rows(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, object]]:
@@ -29,7 +59,7 @@ def csv_rows(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, o
 def _records(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, list[str] | RowError]]:
     """Yield each record that is not blank, and where it begins.
 
-    A reader of its own for each: what one bad record leaves behind is nothing to the next.
+    Each has a csv.reader of its own, so that a bad record does not spoil the next.
     """
     # The csv module bounds a field by one number for the whole process; here its lines bound a record.
     csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))
@@ -53,7 +83,7 @@ def _record(source: "_RecordLines") -> list[str] | RowError:
 class _RecordLines:
     """The lines of one record after another, for a csv.reader: it takes another only while a quote is open.
 
-    start: where the record begins. cut: why its lines ended before it did. no_text: why it is not UTF-8.
+    start: the line on which the record begins. cut: why it was ended early, no_text: why it is not UTF-8.
     """
 
     def __init__(self, lines: Iterable[Line], max_row_bytes: int) -> None:

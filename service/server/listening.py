@@ -11,7 +11,9 @@ from typing import Any
 
 import uvicorn
 
-from service.api.http.connection import Bounds, bounded_protocol
+from service.api.http.error_log import ErrorLog
+from service.server.answers import Bounds
+from service.server.connection import bounded_protocol
 
 log = logging.getLogger("uvicorn.error")
 
@@ -71,11 +73,15 @@ def _bind(one: socket.socket, address: tuple[Any, ...]) -> None:
     one.bind(address)
 
 
-def configured(app: Any, bounds: Bounds | None = None, **options: Any) -> uvicorn.Config:
-    """Return how an application is served: its connections bounded, the server's own name unsaid."""
-    return uvicorn.Config(
-        app, http=bounded_protocol(bounds or Bounds()), ws="none", server_header=False, **options
-    )
+def configured(
+    app: Any, bounds: Bounds | None = None, errors: ErrorLog | None = None, **options: Any
+) -> uvicorn.Config:
+    """Return how an application is served: its connections bounded, the server's own name unsaid.
+
+    `errors`: where connections that are refused are told, the application's own log of errors.
+    """
+    protocol = bounded_protocol(bounds or Bounds(), errors or ErrorLog())
+    return uvicorn.Config(app, http=protocol, ws="none", server_header=False, **options)
 
 
 def run(config: uvicorn.Config, sockets: Sequence[socket.socket]) -> None:

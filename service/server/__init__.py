@@ -1,0 +1,1 @@
+"""What stands between the sockets and the application: addresses, and connections with their bounds."""

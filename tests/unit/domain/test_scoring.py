@@ -1,0 +1,143 @@
+"""What a score is made of: the calibration chosen, the modes, the warnings, the deadline, where time went."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from service.domain.calibration import Calibration, NoCalibrations, Parameters
+from service.domain.models import Draw, Generation, GenerationRequest, Sampling, Usage
+from service.domain.scoring.cautions import num_indistinct, truncated
+from service.domain.scoring.choosing import choose
+from service.domain.scoring.model import ScoreCommand, Stopwatch, find_modes
+from service.domain.scoring.scorer import Scorer
+from service.domain.serving import LiveLoad
+from service.spectral.gram import Spectrum, spectrum
+from service.spectral.maps import Identity, TemperatureMap
+from tests.support.calibrations import calibration, fingerprint
+from tests.support.fakes import FakeEmbedder, FakeLLM
+
+WANTED = fingerprint()
+
+
+class Active(NoCalibrations):
+    """Calibrations that are active, for another set-up than the one asked for."""
+
+    def __init__(self, *found: Calibration) -> None:
+        self.found = list(found)
+
+    def any_active(self) -> list[Calibration]:
+        return self.found
+
+
+def fitted_with(**parts: object) -> Calibration:
+    return replace(calibration(), fingerprint=replace(WANTED, **parts))
+
+
+def test_the_nearest_calibration_tells_what_differs() -> None:
+    far = fitted_with(model="other", api="other", embedder="other")
+    near = fitted_with(model="other")
+    for order in ([far, near], [near, far]):
+        applied, (warning,) = choose(WANTED, 5, None, Active(*order))
+        assert applied is None
+        assert (warning.code, warning.differs) == ("calibration_mismatch", ("model",))
+
+
+def test_a_temperature_calibration_is_served_with_its_own_eps() -> None:
+    one = Calibration("c", "temperature", WANTED, 3, {3: Parameters(2.0)}, calibration().created_at, eps=1e-4)
+    assert one.map_for(3) == TemperatureMap(2.0, 1e-4)
+
+
+def modes_of(vectors: list[list[float]], counts: list[int]) -> tuple[Spectrum, list[str]]:
+    found = spectrum(np.array(vectors), np.array(counts))
+    texts = [chr(ord("a") + i) for i in range(len(counts))]
+    served = Identity().serve(found.eigenvalues, found.dimension)
+    return found, [mode.answer for mode in find_modes(found, served, texts, np.array(counts))]
+
+
+def test_of_answers_alike_the_most_frequent_stands_for_a_mode() -> None:
+    _, answers = modes_of([[1, 0], [1, 0], [0, 1]], [1, 3, 2])
+    assert answers == ["b", "c"]
+
+
+def test_at_most_five_modes_are_told() -> None:
+    found, answers = modes_of(np.eye(7).tolist(), [7, 6, 5, 4, 3, 2, 1])
+    assert found.rank == 7
+    assert answers == ["a", "b", "c", "d", "e"]
+
+
+def test_answers_that_are_merely_near_are_told_apart() -> None:
+    near = np.array([[1.0, 0.0], [np.cos(0.05), np.sin(0.05)]], dtype=np.float32)
+    assert num_indistinct(["yes", "no"], near) == 0
+
+
+@pytest.mark.parametrize(("cut", "warned"), [(1, False), (2, True), (3, True)])
+def test_a_score_warns_from_half_of_the_answers_cut(cut: int, warned: bool) -> None:
+    draws = tuple(Draw("a", truncated=i < cut) for i in range(4))
+    command = ScoreCommand(GenerationRequest(4, Sampling(), prompt="p"))
+    found = truncated(Generation(draws, 4, "m"), command)
+    assert [one.code for one in found] == ["truncated_samples"] * warned
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("deadline_s", "kept_s"), [(2.0, 0.2), (60.0, 0.5)])
+async def test_time_to_embed_is_kept_of_a_deadline_that_runs_from_the_arrival(
+    deadline_s: float, kept_s: float
+) -> None:
+    llm = FakeLLM()
+    request = GenerationRequest(2, Sampling(), prompt="p", deadline_s=deadline_s)
+    arrived = time.perf_counter() - 1.0
+    await Scorer(llm, FakeEmbedder()).score(ScoreCommand(request, arrived=arrived))
+    given_s = llm.requests[0].deadline_s
+    assert given_s is not None
+    assert given_s <= deadline_s - 1.0 - kept_s
+    assert given_s > deadline_s - 1.0 - kept_s - 0.5  # what this test itself took
+
+
+class Queued(FakeLLM):
+    """An LLM that says that each request waited a minute for its turn."""
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        return replace(await super().generate(request), queued_s=60.0)
+
+
+@pytest.mark.anyio
+async def test_waiting_for_the_llm_counts_as_queueing() -> None:
+    request = GenerationRequest(2, Sampling(), prompt="p")
+    score = await Scorer(Queued(), FakeEmbedder()).score(ScoreCommand(request))
+    assert score.timings_s["generate"] == 0.0  # never less, whatever an LLM says
+    assert score.timings_s["queue"] > 0.0
+    assert sum(score.timings_s.values()) == pytest.approx(2 * score.timings_s["total"])
+
+
+@pytest.mark.anyio
+async def test_supplied_answers_have_no_usage() -> None:
+    score = await Scorer(FakeLLM(), FakeEmbedder()).score(ScoreCommand(samples=("a", "b")))
+    assert score.usage is None
+    assert score.model is None
+    drawn = await Scorer(FakeLLM(), FakeEmbedder()).score(
+        ScoreCommand(GenerationRequest(2, Sampling(), prompt="p"))
+    )
+    assert isinstance(drawn.usage, Usage)
+
+
+def test_time_moves_between_stages_but_never_below_zero() -> None:
+    watch = Stopwatch(time.perf_counter() - 5.0)
+    watch.lap("first")
+    watch.lap("second")
+    watch.move("first", "second", 1.0)
+    assert watch.laps["first"] >= 4.0
+    assert watch.laps["second"] >= 1.0
+    watch.move("first", "second", 1000.0)
+    assert watch.laps["first"] == 0.0
+    assert watch.laps["second"] >= 5.0
+
+
+def test_a_live_score_counts_until_it_ends_also_by_an_error() -> None:
+    live = LiveLoad()
+    with live.one(), live.one():
+        assert live.under_way == 2
+    with pytest.raises(KeyError), live.one():
+        raise KeyError
+    assert live.under_way == 0
