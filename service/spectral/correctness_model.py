@@ -1,7 +1,8 @@
-"""P(correct): is this answer right (**ours**, method, section 8)?
+"""P(correct), the probability that an answer is right (**ours**, method, section 8).
 
-lambda_max is an agreement in meaning, no verdict. So verdicts have a model of their own: a logistic regression
-on nested sets of features, the one of least cross-validated log loss, or none where none beats the base rate.
+lambda_max is an agreement in meaning, no verdict. So verdicts have a model of their own: a logistic
+regression on nested sets of features, the one of least cross-validated log loss, or none where none beats
+the base rate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +48,9 @@ class CorrectnessModel:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the model from what `dataclasses.asdict` made of it, also after JSON turned tuples to lists."""
-        lists = (tuple(stored[name]) for name in ("features", "means", "scales", "weights"))
-        return cls(*lists, stored["intercept"])
+        """Return the model from what `dataclasses.asdict` made of it, also by way of JSON."""
+        lists = {name: tuple(stored[name]) for name in ("features", "means", "scales", "weights")}
+        return cls(**lists, intercept=stored["intercept"])
 
     def predict(self, columns: Columns) -> Floats:
         """Return P(correct) (n,) in [0, 1] from columns (n,) by name; others than ours are ignored.
@@ -75,9 +76,9 @@ class CorrectnessFit:
     """What the verdicts of a dev set allow.
 
     model: fitted on all rows, or None; why_none: then the reason, else None.
-    num_right, num_wrong: verdicts; base_rate, candidates: cross-validated scores, empty where no fit was tried.
+    num_right, num_wrong: verdicts; base_rate, candidates: cross-validated scores, empty where none was tried.
     held_out: (n,) out-of-fold P(correct) of the features of least log loss, for an AUROC or a diagram; None
-    where no fit was tried. Its log loss is that of the best of up to four, so slightly too good.
+    where none was tried. Its log loss is that of the best of up to four, so slightly too good.
     """
 
     model: CorrectnessModel | None
@@ -117,14 +118,19 @@ def fit_model(
     constant = spread <= 1e-12 * np.maximum(np.abs(means), 1.0)
     scales = np.where(constant, 1.0, spread)
     found = fit_logistic(np.where(constant, 0.0, (rows - means) / scales), labels, strength=strength)
-    numbers = (tuple(float(v) for v in values) for values in (means, scales, found.weights))
-    return CorrectnessModel(tuple(features), *numbers, found.intercept)
+    return CorrectnessModel(
+        tuple(features),
+        means=tuple(means.tolist()),
+        scales=tuple(scales.tolist()),
+        weights=tuple(np.where(constant, 0.0, found.weights).tolist()),
+        intercept=found.intercept,
+    )
 
 
 def held_out_predictions(
     columns: Columns, labels: ArrayLike, features: Sequence[str], fold: Ints, *, strength: float = STRENGTH
 ) -> Floats:
-    """Return P(correct) (n,) of each row from the model of the other folds (n,); no features: their base rate."""
+    """Return P(correct) (n,) from the model of the other folds (n,); no features: their base rate."""
     right, found = verdicts(labels), np.empty(fold.size)
     for number in np.unique(fold):
         held = fold == number
@@ -134,6 +140,16 @@ def held_out_predictions(
             found[held] = model.predict({name: np.asarray(columns[name])[held] for name in features})
         else:
             found[held] = right[~held].mean()
+    return found
+
+
+def _checked(columns: Columns, size: int) -> dict[str, Floats]:
+    """Return the columns that are features, or raise ValueError where there are none or they are unusable."""
+    found = {one: np.asarray(columns[one], dtype=np.float64) for one in FEATURES if one in columns}
+    if not found:
+        raise ValueError("the columns hold none of the features")
+    if not all(column.shape == (size,) and np.isfinite(column).all() for column in found.values()):
+        raise ValueError("every feature needs one finite value per verdict")
     return found
 
 
@@ -147,21 +163,22 @@ def fit_correctness(
 ) -> CorrectnessFit:
     """Return the model of least cross-validated log loss among nested sets of features, or none, and why.
 
-    columns: by names of `FEATURES`, (n,) each, finite; labels: (n,) verdicts, 1 = right. All sets and the base
-    rate are judged on the same stratified folds. Raises ValueError for columns not finite or of other lengths.
+    columns: by names of `FEATURES`, (n,) each, finite; labels: (n,) verdicts, 1 = right. All sets and the
+    base rate are judged on the same stratified folds. Raises ValueError for columns that are none of
+    `FEATURES`, not finite or of other lengths.
     """
     right = verdicts(labels)
+    known = _checked(columns, right.size)
     num_right, num_wrong = int(right.sum()), int((~right).sum())
     if min(num_right, num_wrong) < LEAST_OF_A_KIND:
         few: WhyNone = "too_few_verdicts" if min(num_right, num_wrong) else "one_kind"
         return CorrectnessFit(None, few, num_right, num_wrong)
-    fold = stratified_folds(right, folds, rng)
-    sets = nested_sets(columns)
-    drawn = {one: held_out_predictions(columns, right, one, fold, strength=strength) for one in [(), *sets]}
+    fold, sets = stratified_folds(right, folds, rng), nested_sets(known)
+    drawn = {one: held_out_predictions(known, right, one, fold, strength=strength) for one in [(), *sets]}
     scores = {one: Scores(one, log_loss(p, right), brier(p, right)) for one, p in drawn.items()}
     best = min(sets, key=lambda one: scores[one].log_loss)
     beaten = scores[best].log_loss < scores[()].log_loss
-    model = fit_model(columns, right, best, strength=strength) if beaten else None
+    model = fit_model(known, right, best, strength=strength) if beaten else None
     why: WhyNone | None = None if beaten else "no_better_than_base_rate"
     tried = tuple(scores[one] for one in sets)
     return CorrectnessFit(model, why, num_right, num_wrong, scores[()], tried, drawn[best])

@@ -1,13 +1,14 @@
 """Answering with a guarantee (**ours**, method, section 8): the lowest threshold whose error is kept.
 
-"With 90 % confidence, at most 10 % of the answers let through are wrong, on questions like these." Valid only on
-rows that no part of the score has seen: see `strata.stratified_split`. The counts kept here suffice for any
-target asked for later.
+"With 90 % confidence, at most 10 % of the answers let through are wrong, on questions like these." Valid only
+on rows that no part of the score has seen: see `strata.stratified_split`. The counts kept here suffice for
+any target asked for later.
 
 Sources: Geifman and El-Yaniv, *Selective Classification for Deep Neural Networks*, 2017; Angelopoulos et al.,
 *Learn then Test*, 2021 (fixed-sequence testing); Clopper and Pearson, Biometrika, 1934.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +21,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
 
 CONFIDENCE = 0.9
-# The sequence of tests stops at its first failure. Begun at one or two answers, as a lax target would allow, it
-# mostly stops there by bad luck: that one answer is wrong.
+# The sequence of tests stops at its first failure. Begun at one or two answers, as a lax target would allow,
+# it mostly stops there by bad luck: that one answer is wrong.
 FEWEST_ANSWERED = 20
 ROUNDING = 1e-12
 
@@ -48,10 +49,10 @@ class SelectiveCounts:
 class Promise:
     """A target error and what keeps it.
 
-    threshold: answer scores at or above it; None where the target cannot be promised. answered, wrong: rows let
-    through and wrong among them (0 without a threshold); coverage: share of the rows let through, in [0, 1].
-    lowest_error: the target where it is kept, else the lowest error above it that these rows allow to promise;
-    None where they are too few for any.
+    threshold: answer scores at or above it; None where the target cannot be promised. answered, wrong: rows
+    let through and wrong among them (0 without a threshold); coverage: share of the rows let through, in
+    [0, 1]. lowest_error: the target where it is kept, else the lowest error above it that these rows allow
+    to promise; None where they allow none.
     """
 
     target_error: float
@@ -85,8 +86,8 @@ def selective_counts(scores: ArrayLike, labels: ArrayLike) -> SelectiveCounts:
 def error_bound(wrong: ArrayLike, answered: ArrayLike, confidence: float = CONFIDENCE) -> Floats:
     """Return the exact upper bound on the error rate (..,) when `wrong` of `answered` >= 1 were wrong.
 
-    Clopper and Pearson, one-sided: an error rate above it would give so few wrong, or fewer, with a probability
-    of at most 1 - confidence. Raises ValueError for a confidence outside of (0, 1).
+    Clopper and Pearson, one-sided: an error rate above it would give so few wrong, or fewer, with a
+    probability of at most 1 - confidence. Raises ValueError for a confidence outside of (0, 1).
 
     >>> error_bound([0, 1], [29, 1], 0.95).round(3).tolist()
     [0.098, 1.0]
@@ -115,7 +116,7 @@ class _Sequence:
         return cls(bounds, error_bound(0, answered, confidence), int(np.searchsorted(answered, fewest)))
 
     def start(self, target: ArrayLike) -> Ints:
-        """Return where tests of the targets begin: the fewest answered that pass if all are right; K: nowhere."""
+        """Return where tests begin: the fewest answered that pass if all are right; K: nowhere."""
         wanted = np.asarray(target, dtype=np.float64) + ROUNDING
         return np.maximum(np.searchsorted(-self.least, -wanted), self.fewest)
 
@@ -125,38 +126,39 @@ class _Sequence:
         return int(kept.size if kept.all() else kept.argmin())
 
     def lowest(self, target: float) -> float | None:
-        """Return the lowest error from `target` up that passes a test; it is one of the bounds."""
-        errors = np.unique(self.bounds[self.bounds >= target])
+        """Return the lowest error from `target` up, below 1, that passes a test; it is one of the bounds."""
+        errors = np.unique(self.bounds[(self.bounds >= target) & (self.bounds < 1)])
         start = self.start(errors)
         bounds = np.append(self.bounds, np.inf)[start]
         reached = errors[bounds <= errors + ROUNDING]
         return float(reached[0]) if reached.size else None
 
 
-def promise(
+def _promise(counts: SelectiveCounts, tests: _Sequence, target: float, confidence: float) -> Promise:
+    passed = tests.passed(target)
+    if passed == 0:
+        return Promise(target, confidence, None, 0, 0, 0.0, tests.lowest(target))
+    at = int(tests.start(target)) + passed - 1
+    kept, wrong = counts.answered[at], counts.wrong[at]
+    return Promise(target, confidence, counts.thresholds[at], kept, wrong, kept / counts.num_rows, target)
+
+
+def promises(
     counts: SelectiveCounts,
-    target_error: float,
+    targets: Sequence[float],
     confidence: float = CONFIDENCE,
     *,
     fewest: int = FEWEST_ANSWERED,
-) -> Promise:
-    """Return the lowest threshold whose error among the answered is at most `target_error` with `confidence`.
+) -> list[Promise]:
+    """Return for each target the lowest threshold whose error among the answered is at most that.
 
     Fixed-sequence testing: thresholds from the fewest answered that could pass at all (and at least `fewest`)
-    to all rows, each by `error_bound`; the last before the first failure. So the error exceeds the target with
-    a probability of at most 1 - confidence over the draw of the rows, for one target at a time; exactly so
-    where the error among the answered does not fall as the threshold does. Raises ValueError for a target or
-    confidence outside of (0, 1).
+    to all rows, each by `error_bound`; the last before the first failure. So the error exceeds the target
+    with a probability of at most 1 - confidence over the draw of the rows, for one target at a time; exactly
+    so where the error among the answered does not fall as the threshold does. Raises ValueError for a target
+    or confidence outside of (0, 1).
     """
-    if not 0 < target_error < 1:
-        raise ValueError("target_error must be in (0, 1)")
+    if not all(0 < target < 1 for target in targets):
+        raise ValueError("a target error must be in (0, 1)")
     tests = _Sequence.of(counts, confidence, fewest)
-    passed = tests.passed(target_error)
-    if passed == 0:
-        return Promise(target_error, confidence, None, 0, 0, 0.0, tests.lowest(target_error))
-    at = int(tests.start(target_error)) + passed - 1
-    answered = counts.answered[at]
-    share = answered / counts.num_rows
-    return Promise(
-        target_error, confidence, counts.thresholds[at], answered, counts.wrong[at], share, target_error
-    )
+    return [_promise(counts, tests, target, confidence) for target in targets]

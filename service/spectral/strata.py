@@ -7,7 +7,7 @@ Ints = NDArray[np.int_]
 
 
 def verdicts(labels: ArrayLike) -> NDArray[np.bool_]:
-    """Return labels (n,) in {0, 1} as booleans, True = right. Raises ValueError for anything else, or none."""
+    """Return labels (n,) in {0, 1} as booleans, True = right. Raises ValueError for anything else."""
     values = np.asarray(labels)
     if values.ndim != 1 or values.size == 0 or not np.isin(values, (0, 1)).all():
         raise ValueError("verdicts must be a non-empty vector of 0 and 1")
