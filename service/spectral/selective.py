@@ -113,7 +113,8 @@ class _Sequence:
     def of(cls, counts: SelectiveCounts, confidence: float, fewest: int) -> "_Sequence":
         answered = np.array(counts.answered)
         bounds = error_bound(counts.wrong, answered, confidence)
-        return cls(bounds, error_bound(0, answered, confidence), int(np.searchsorted(answered, fewest)))
+        least = -np.expm1(np.log1p(-confidence) / answered)  # `error_bound` of none wrong, in closed form
+        return cls(bounds, least, int(np.searchsorted(answered, fewest)))
 
     def start(self, target: ArrayLike) -> Ints:
         """Return where tests begin: the fewest answered that pass if all are right; K: nowhere."""
