@@ -117,7 +117,7 @@ def fit_model(
     # The mean of equal numbers is off by their last bits; what is left of them is no spread.
     constant = spread <= 1e-12 * np.maximum(np.abs(means), 1.0)
     scales = np.where(constant, 1.0, spread)
-    found = fit_logistic(np.where(constant, 0.0, (rows - means) / scales), labels, strength=strength)
+    found = fit_logistic((rows - means) / scales, labels, strength=strength)
     return CorrectnessModel(
         tuple(features),
         means=tuple(means.tolist()),

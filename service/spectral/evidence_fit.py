@@ -83,11 +83,10 @@ def fit_evidence(rows: EvidenceSet) -> EvidenceFit:
     that one has g below 6e-6 or above 1 - 6e-6, outside the bounds of a).
     """
     end = _search(rows, _starts(rows))
-    found, low_high = _map(end.point), _box(rows)
-    fitted = low_high[0] < low_high[1]
+    found = _map(end.point)
     over = found.over(rows.missing_mass)
     gap = float(np.abs(np.where(end.bound, 0.0, end.gradient)).max())
-    bound = tuple(name for name, hit in zip(PARAMETERS, end.bound & fitted, strict=True) if hit)
+    bound = tuple(name for name, hit in zip(PARAMETERS, end.bound, strict=True) if hit)
     return EvidenceFit(found, risk(over, rows.dev), mean_entropy(over, rows.dev), bound, gap)
 
 

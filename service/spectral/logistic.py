@@ -76,7 +76,8 @@ def log_losses(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     [0.6931, 0.0]
     """
     p, right = np.asarray(probabilities, dtype=np.float64), verdicts(labels)
-    return np.asarray(-np.log(np.clip(np.where(right, p, 1 - p), LEAST_PROBABILITY, 1.0)))
+    happened = np.clip(np.where(right, p, 1 - p), LEAST_PROBABILITY, 1.0)
+    return np.asarray(0.0 - np.log(happened))  # a minus sign alone would give -0.0 for certainty
 
 
 def log_loss(probabilities: ArrayLike, labels: ArrayLike) -> float:

@@ -109,6 +109,18 @@ def test_many_prompts_at_once_are_each_as_alone(seed: int, map_: CalibrationMap)
     assert born_probabilities(map_, dev_set(mean, 16)) == pytest.approx(expected, abs=1e-9)
 
 
+def test_rounding_never_lifts_it_above_lambda_max() -> None:
+    """Equal eigenvalues: every text in the span has just their value, give or take the last bit."""
+    rng = np.random.default_rng(0)
+    for size in (3, 5, 6, 7):
+        vectors = np.eye(size)
+        found = spectrum(vectors)
+        served = Identity().serve(found.eigenvalues, size)
+        for y in unit(rng, 50, size):
+            one = born_probability_of(found, served, vectors, y).probability
+            assert served.lambda_max - 1e-12 < one <= served.lambda_max
+
+
 def test_unusable_texts_are_refused() -> None:
     vectors = np.eye(3)[:2]
     found = spectrum(vectors)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.spectral.evidence import EvidenceMap, EvidenceSet
-from service.spectral.evidence_fit import bootstrap_evidence, fit_evidence, held_out_evidence
+from service.spectral.evidence_fit import SLOPE_START, bootstrap_evidence, fit_evidence, held_out_evidence
 from service.spectral.evidence_risk import EvidenceRisk
 from service.spectral.evidence_subsets import (
     evidence_subset,
@@ -14,7 +14,8 @@ from service.spectral.evidence_subsets import (
     with_totals,
 )
 from service.spectral.fit import bootstrap, cross_validated_risks, fit_depolarized
-from service.spectral.missing_mass import missing_mass
+from service.spectral.missing_mass import logit_missing_mass, missing_mass
+from service.spectral.newton import minimize
 from service.spectral.objectives import terms
 from service.spectral.risk import DevSet, risk, risks
 from service.spectral.subsets import fitted_sizes, subset_dev_set
@@ -81,6 +82,26 @@ def test_a_fit_is_no_worse_than_the_depolarised_one(seed: int) -> None:
     if found.map.slope == 0:
         assert "slope" in found.at_bound
         assert found.map.temperature == pytest.approx(flat.map.temperature, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", [409, 1362])
+def test_each_start_is_needed(seed: int) -> None:
+    """Few prompts with extreme masses have several valleys; either start alone ends in the wrong one here."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.choice([5, 8, 12, 30]))
+    dev = random_dev_set(seed, size, dimension=int(rng.choice([8, 24, 768])))
+    rows = EvidenceSet(dev, rng.beta(0.3, 0.3, size))
+    objective = EvidenceRisk(terms(rows.dev), rows.missing_mass)
+    low, high = np.array([np.log(0.05), -12.0, 0.0]), np.array([np.log(50.0), 12.0, 5.0])
+    flat = fit_depolarized(rows.dev).map
+    z = np.log(flat.depolarization / (1 - flat.depolarization))
+    mean = logit_missing_mass(rows.missing_mass).mean()
+    ends = [
+        minimize(objective, np.array([np.log(flat.temperature), z - b * mean, b]), low, high).value
+        for b in (0.0, SLOPE_START)
+    ]
+    assert abs(ends[0] - ends[1]) > 0.01
+    assert fit_evidence(rows).risk == pytest.approx(min(ends), abs=1e-9)
 
 
 @settings(deadline=None, max_examples=10)
