@@ -10,7 +10,7 @@ import pytest
 from service.spectral.batch import Answers, dev_set
 from service.spectral.correctness import auroc
 from service.spectral.evidence import EvidenceSet
-from service.spectral.evidence_fit import EvidenceFit, fit_evidence, held_out_evidence
+from service.spectral.evidence_fit import EvidenceFit, bootstrap_evidence, fit_evidence, held_out_evidence
 from service.spectral.evidence_subsets import fit_evidence_by_num_samples
 from service.spectral.fit import DepolarizedFit, cross_validated_risks, fit_depolarized
 from service.spectral.maps import CalibrationMap
@@ -115,6 +115,15 @@ def test_nothing_sits_on_a_bound_and_the_fit_is_stationary(case: Case) -> None:
     assert case.evidence.at_bound == ()
     assert case.evidence.stationarity_gap < 1e-9
     assert case.evidence.risk < case.flat.risk - 0.03
+
+
+def test_the_slope_is_above_zero_whichever_prompts_are_drawn(case: Case) -> None:
+    found = bootstrap_evidence(case.fit, rng=np.random.default_rng(0), resamples=100)
+    map_ = case.evidence.map
+    assert 0.1 < found.slope.low < map_.slope < found.slope.high < 1.0
+    assert found.intercept.low < map_.intercept < found.intercept.high
+    assert found.temperature.low <= map_.temperature <= found.temperature.high
+    assert (found.temperature.low == found.temperature.high) == (case.m == "1")
 
 
 @pytest.mark.parametrize("name", ["triviaqa_test_smollm2_m20", "triviaqa_dev_smollm2_m40"])
