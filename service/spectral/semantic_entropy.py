@@ -54,7 +54,7 @@ def discrete_entropy(shares: ArrayLike) -> float:
     """
     p = np.asarray(shares, dtype=np.float64)
     p = p[p > 0]
-    return max(-float(p @ np.log(p)), 0.0)
+    return max(0.0, -float(p @ np.log(p)))  # in this order: never -0.0
 
 
 def semantic_entropy(equivalent: ArrayLike, counts: ArrayLike) -> float:

@@ -1,0 +1,197 @@
+"""What evidence is worth in the core, on recorded answers: the tables of docs/benchmarks.md.
+
+    python -m benchmarks.evidence
+
+Needs ../shared/data. First the maps by number of answers, fitted on rows 0-149 and tested on rows 150-399 of
+the TriviaQA test file (method, section 6). Then P(correct) of each row's `answer` beside lambda_max of 20
+answers, on both TriviaQA files; maps and models are cross-validated, the intervals are paired bootstraps over
+questions. Answers without a recorded vector (one in twelve) are embedded by the all-mpnet-base-v2 in
+data/weights; where that is missing, those rows are left out. Tokens are those of the answers, with the one
+that ended each, counted with the model's tokenizer. Last the guarantee of selective answering: 2,000
+simulated worlds a line, and 200 random splits of the recorded rows. Takes about a minute in one thread.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, D, Recorded, recorded_splits
+from benchmarks.selective_worlds import KINDS, TARGETS, World, broken, naive
+from service.spectral.correctness import auroc
+from service.spectral.correctness_model import fit_correctness, held_out_predictions, logit_probability
+from service.spectral.evidence_fit import fit_evidence
+from service.spectral.evidence_subsets import fit_evidence_by_num_samples
+from service.spectral.fit import fit_depolarized, fit_temperature
+from service.spectral.logistic import brier, log_loss, log_losses
+from service.spectral.maps import CalibrationMap, Identity, TemperatureMap
+from service.spectral.paired import Difference, figure_difference, mean_difference
+from service.spectral.reliability import projection_brier
+from service.spectral.risk import DevSet, risk, served_lambda_max
+from service.spectral.selective import promises
+from service.spectral.strata import stratified_folds
+from service.spectral.subsets import fit_by_num_samples
+
+FIT, HELD = np.arange(150), np.arange(150, 400)
+DRAWN = ((1, True), (2, True), (3, True), (3, False), (5, True), (10, True), (20, True), (20, False))
+WORLDS, SPLITS = 2000, 200
+
+
+def map_row(name: str, map_: CalibrationMap, dev: DevSet, right: np.ndarray, numbers: str) -> str:
+    predicted, c1 = np.clip(served_lambda_max(map_, dev), 0, 1), np.clip(dev.alignment[:, 0], 0, 1)
+    varies = predicted.std() > 1e-9
+    correlation = f"{np.corrcoef(predicted, c1)[0, 1]:.3f}" if varies else "none"
+    return (
+        f"| {name} | {numbers} | {risk(map_, dev):.3f} | {projection_brier(predicted, c1):.4f} "
+        f"| {correlation} | {auroc(predicted, right):.3f} |"
+    )
+
+
+def by_answers(data: Recorded) -> None:
+    print("| m | map | T | a | b | risk | projection Brier | correlation | AUROC of lambda_max |")
+    print("|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+    for m in (1, 2, 3, 5, 10, 20):
+        rows = data.evidence(m)
+        fit, held = rows.take(FIT), rows.take(HELD)
+        paper, flat, ours = fit_temperature(fit.dev).map, fit_depolarized(fit.dev).map, fit_evidence(fit).map
+        g = flat.depolarization
+        temperature = flat.temperature if m > 1 else 1.0
+        lines: list[tuple[str, CalibrationMap, str]] = [
+            ("raw", Identity(), "| |"),
+            ("temperature", paper, f"{paper.temperature:.3f} | |" if m > 1 else "| |"),
+            ("depolarized", flat, f"{temperature:.3f} | {np.log(g / (1 - g)):.3f} | 0"),
+            (
+                "evidence",
+                ours.over(held.missing_mass),
+                f"{ours.temperature:.3f} | {ours.intercept:.3f} | {ours.slope:.3f}",
+            ),
+        ]
+        for name, map_, numbers in lines:
+            if m == 1 and isinstance(map_, TemperatureMap):
+                continue  # a spectrum that is a single 1 has no shape
+            print(f"| {m} " + map_row(name, map_, held.dev, data.right[HELD], numbers))
+
+
+def speed(data: Recorded) -> None:
+    """Processor seconds of the evidence fits over those of the depolarised ones."""
+
+    def clock(run: Callable[[], object]) -> float:
+        start = time.process_time()
+        run()
+        return time.process_time() - start
+
+    def both(plain: Callable[[], object], ours: Callable[[], object]) -> str:
+        ratios = [clock(ours) / clock(plain) for _ in range(5)]
+        return f"{np.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+    rows, made, sums = data.evidence(20), data.answers(20), data.sums(20)
+    one = both(
+        lambda: [fit_depolarized(rows.dev) for _ in range(20)],
+        lambda: [fit_evidence(rows) for _ in range(20)],
+    )
+    table = both(
+        lambda: fit_by_num_samples(made, "depolarized", dimension=D),
+        lambda: fit_evidence_by_num_samples(made, sums, dimension=D),
+    )
+    print(
+        f"\nProcessor time over that of the depolarised fit: one fit {one}; every number of answers {table}"
+    )
+
+
+def tokens(data: Recorded, m: int) -> str:
+    """Mean tokens of m answers to a question, the one that ended each included."""
+    path = next(WEIGHTS.glob("SmolLM2*/tokenizer.json"), None)
+    if path is None:
+        return "?"
+    from tokenizers import Tokenizer
+
+    count = Tokenizer.from_file(str(path))
+    texts = [f" {text}" for row in data.rows for text in row["samples"][:m]]
+    return f"{sum(len(one.ids) + 1 for one in count.encode_batch(texts)) / len(data.rows):.1f}"
+
+
+def interval(found: Difference) -> str:
+    return f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
+
+
+def auroc_difference(ours: np.ndarray, others: np.ndarray, right: np.ndarray) -> str:
+    def figures(pick: np.ndarray) -> tuple[float, float]:
+        return auroc(ours[pick], right[pick]), auroc(others[pick], right[pick])
+
+    return interval(figure_difference(figures, right.size, np.random.default_rng(2), resamples=1000))
+
+
+def loss_difference(ours: np.ndarray, others: np.ndarray, right: np.ndarray) -> str:
+    gaps = log_losses(ours, right), log_losses(others, right)
+    return interval(mean_difference(*gaps, np.random.default_rng(2)))
+
+
+def by_verdicts(name: str, data: Recorded) -> None:
+    """P(correct) by number of answers beside lambda_max of 20 (its log loss: a logistic regression on it)."""
+    right, fold_rng = data.right[data.judged], np.random.default_rng(1)
+    many = data.material(20).rows.dev.eigenvalues[:, 0]
+    fold = stratified_folds(right, 5, fold_rng)
+    alone = held_out_predictions({"lambda_max": logit_probability(many)}, right, ("lambda_max",), fold)
+    base = held_out_predictions({}, right, (), fold)
+    print(f"\n{name}: {right.size} rows, {right.sum()} right. Base rate: {log_loss(base, right):.3f}")
+    print("| answers | tokens | AUROC | over lambda_max of 20 | log loss | over lambda_max of 20 | Brier |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    print(
+        f"| 20, lambda_max alone | {tokens(data, 20)} | {auroc(many, right):.3f} | | "
+        f"{log_loss(alone, right):.3f} | | {brier(alone, right):.4f} |"
+    )
+    for m, evidence in DRAWN:
+        columns = data.material(m).held_out_columns(evidence=evidence)
+        fit = fit_correctness(columns, right, rng=np.random.default_rng(1))
+        ours = fit.held_out
+        assert ours is not None
+        name = f"{m} {'with evidence' if evidence else 'without'}{', not served' if fit.why_none else ''}"
+        losses = f"{log_loss(ours, right):.3f} | {loss_difference(ours, alone, right)}"
+        print(
+            f"| {name} | {tokens(data, m)} | {auroc(ours, right):.3f} "
+            f"| {auroc_difference(ours, many, right)} | {losses} | {brier(ours, right):.4f} |"
+        )
+
+
+def shares(name: str, values: np.ndarray) -> None:
+    print(f"| {name} | " + " | ".join(f"{value:.3f}" for value in values) + " |")
+
+
+def guarantee(data: Recorded) -> None:
+    """Share of worlds whose true error exceeds the target, with 90 % confidence asked for."""
+    print("\n| error above the target | " + " | ".join(map(str, TARGETS)) + " |")
+    print("|---|" + "---:|" * len(TARGETS))
+    for kind, right in KINDS.items():
+        kept, naively = broken(World(right), TARGETS, WORLDS, 200)
+        shares(f"{kind}, {WORLDS} worlds", kept)
+        shares(f"{kind}, naive", naively)
+    found = np.zeros((4, len(TARGETS)))
+    for counts, truth in recorded_splits(data, 3, SPLITS):
+        errors = dict(zip(truth.thresholds, np.divide(truth.wrong, truth.answered), strict=True))
+        for at, promise in enumerate(promises(counts, TARGETS)):
+            blunt = naive(counts, promise.target_error)
+            found[0, at] += promise.threshold is not None and errors[promise.threshold] > promise.target_error
+            found[1, at] += blunt is not None and errors[blunt] > promise.target_error
+            found[2, at] += promise.threshold is not None
+            found[3, at] += promise.coverage
+    names = (f"recorded rows, {SPLITS} splits", "naive", "reached", "answered")
+    for name, row in zip(names, found, strict=True):
+        shares(name, row / SPLITS)
+
+
+def main() -> None:
+    if not DATA.is_dir():
+        sys.exit("The recorded answers are not beside this checkout: ../shared/data")
+    test = Recorded(TEST, embed=True)
+    by_answers(test)
+    speed(test)
+    for name, data in (("TriviaQA test", test), ("TriviaQA dev", Recorded(DEV, embed=True))):
+        by_verdicts(name, data)
+    guarantee(test)
+
+
+if __name__ == "__main__":
+    with threadpool_limits(limits=1):
+        main()

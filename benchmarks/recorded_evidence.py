@@ -1,0 +1,154 @@
+"""The recorded answers with their log-probabilities and verdicts, and what P(correct) takes from them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service.spectral.batch import Answers, dev_set
+from service.spectral.born import born_probabilities
+from service.spectral.correctness_model import FEATURES, fit_model, logit_probability
+from service.spectral.evidence import EvidenceSet
+from service.spectral.evidence_fit import fit_evidence
+from service.spectral.fit import assign_folds, fit_depolarized
+from service.spectral.maps import CalibrationMap
+from service.spectral.missing_mass import logit_missing_mass, mean_log_probability, missing_mass
+from service.spectral.risk import DevSet
+from service.spectral.rouge import correct
+from service.spectral.selective import SelectiveCounts, selective_counts
+from service.spectral.strata import stratified_split
+
+ROOT = Path(__file__).parents[1]
+DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
+TEST, DEV = "triviaqa_test_smollm2_m20", "triviaqa_dev_smollm2_m40"
+D = 768
+
+
+def embedded(texts: Sequence[str]) -> dict[str, np.ndarray]:
+    """Vectors of the texts, or none where the weights are not at hand."""
+    path = WEIGHTS / "all-mpnet-base-v2"
+    if not path.exists() or not texts:
+        return {}
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(path), device="cpu")
+    return dict(zip(texts, model.encode(list(texts), normalize_embeddings=True), strict=True))
+
+
+class Recorded:
+    """One file: answers, log-probabilities, the answer to be judged and its verdict.
+
+    embed: whether answers without a recorded vector are embedded; rows without are left out of what needs it.
+    """
+
+    def __init__(self, name: str, *, embed: bool) -> None:
+        lines = (DATA / f"{name}.jsonl").read_text().splitlines()
+        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        with np.load(DATA / f"{name}.npz") as arrays:
+            self.vectors, self.drawn, self.references = (arrays[key] for key in ("emb", "S", "Y"))
+        self.right = np.array([correct(row["answer"], [row["reference"]]) for row in self.rows])
+        self._embed = embed
+
+    @cached_property
+    def answer_vectors(self) -> dict[str, np.ndarray]:
+        known = {
+            text: self.vectors[at]
+            for row, drawn, reference in zip(self.rows, self.drawn, self.references, strict=True)
+            for text, at in zip([*row["samples"], row["reference"]], [*drawn, reference], strict=True)
+        }
+        missing = sorted({row["answer"] for row in self.rows} - known.keys())
+        return known | (embedded(missing) if self._embed else {})
+
+    @cached_property
+    def judged(self) -> np.ndarray:
+        """Which rows have a vector of their `answer`."""
+        return np.array([row["answer"] in self.answer_vectors for row in self.rows])
+
+    def answers(self, m: int, targets: np.ndarray | None = None) -> list[Answers]:
+        """The first m answers of each row; the references, or others (n, d) in their place."""
+        rows = self.vectors[self.references] if targets is None else targets
+        made = []
+        for drawn, target in zip(self.drawn[:, :m], rows, strict=True):
+            distinct, index = np.unique(drawn, return_inverse=True)
+            made.append(Answers(self.vectors[distinct], index, target[None]))
+        return made
+
+    def sums(self, m: int) -> list[np.ndarray]:
+        return [np.array(row["logprob"][:m]) for row in self.rows]
+
+    def evidence(self, m: int) -> EvidenceSet:
+        made = self.answers(m)
+        missing = [missing_mass(one, row.index) for one, row in zip(self.sums(m), made, strict=True)]
+        return EvidenceSet(dev_set(made, D), np.array(missing))
+
+    def material(self, m: int) -> "Material":
+        """What P(correct) of the judged rows rests on."""
+        none = np.eye(1, D, dtype=np.float32)[0]
+        targets = np.stack([self.answer_vectors.get(row["answer"], none) for row in self.rows])
+        means = np.array([mean_log_probability(one) for one in self.sums(m)])
+        kept = self.judged
+        return Material(
+            self.evidence(m).take(kept),
+            dev_set(self.answers(m, targets), D).take(kept),
+            means[kept],
+            self.right[kept],
+        )
+
+
+@dataclass(frozen=True)
+class Material:
+    """Judged rows: spectra with u, the same with the answer to be judged as target, mean log p, verdicts."""
+
+    rows: EvidenceSet
+    candidates: DevSet
+    mean_log_probability: np.ndarray
+    right: np.ndarray
+
+    def columns(self, fitted: np.ndarray, held: np.ndarray, *, evidence: bool) -> dict[str, np.ndarray]:
+        """Features of the held rows under the map fitted on others (masks)."""
+        fit, rows = self.rows.take(fitted), self.rows.take(held)
+        over: CalibrationMap = fit_depolarized(fit.dev).map
+        if evidence:
+            over = fit_evidence(fit).map.over(rows.missing_mass)
+        p = born_probabilities(over, self.candidates.take(held))
+        found = {"logit_probability": logit_probability(p), "entropy": entropies(over, rows.dev)}
+        if evidence:
+            found["logit_missing_mass"] = logit_missing_mass(rows.missing_mass)
+            found["mean_log_probability"] = self.mean_log_probability[held]
+        return found
+
+    def held_out_columns(self, *, evidence: bool) -> dict[str, np.ndarray]:
+        """Features of every row under the map of the four fifths that it is not in."""
+        fold = assign_folds(len(self.rows), 5, np.random.default_rng(0))
+        parts = [self.columns(fold != number, fold == number, evidence=evidence) for number in range(5)]
+        back = np.argsort(np.argsort(fold, kind="stable"), kind="stable")
+        return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
+
+
+def entropies(map_: CalibrationMap, dev: DevSet) -> np.ndarray:
+    """Von Neumann entropies (n,) of the served spectra in nats, null values included."""
+    log_p, log_q = map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension)
+    p, q = np.exp(log_p), np.exp(log_q)
+    inside = (p * np.where(p > 0, log_p, 0.0)).sum(axis=1)
+    return np.asarray(-inside - (D - dev.rank) * q * np.where(q > 0, log_q, 0.0))
+
+
+def recorded_splits(data: Recorded, m: int, splits: int) -> Iterator[tuple[SelectiveCounts, SelectiveCounts]]:
+    """Yield counts of as many random splits: the rows for the threshold, and the truth.
+
+    Half of the judged rows, stratified, fits map and model. The other half is taken for the whole population,
+    whose errors are known: the rows for the threshold are as many drawn from it, with replacement.
+    """
+    material = data.material(m)
+    for seed in range(splits):
+        rng = np.random.default_rng(seed)
+        fitted = stratified_split(material.right, 0.5, rng)
+        columns = [material.columns(fitted, part, evidence=True) for part in (fitted, ~fitted)]
+        model = fit_model(columns[0], material.right[fitted], FEATURES)
+        scores, right = model.predict(columns[1]), material.right[~fitted]
+        drawn = rng.integers(0, right.size, right.size)
+        yield selective_counts(scores[drawn], right[drawn]), selective_counts(scores, right)

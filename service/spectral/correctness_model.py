@@ -1,0 +1,184 @@
+"""P(correct), the probability that an answer is right (**ours**, method, section 8).
+
+lambda_max is an agreement in meaning, no verdict. So verdicts have a model of their own: a logistic
+regression on nested sets of features, the one of least cross-validated log loss, or none where none beats
+the base rate.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.spectral.logistic import STRENGTH, brier, fit_logistic, log_loss, sigmoid
+from service.spectral.strata import stratified_folds, verdicts
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int_]
+Columns = Mapping[str, ArrayLike]
+WhyNone = Literal["one_kind", "too_few_verdicts", "no_better_than_base_rate"]
+
+# In the order in which nested sets take them in; a set-up without evidence has the first and the third.
+FEATURES = ("logit_probability", "logit_missing_mass", "entropy", "mean_log_probability")
+# Of right and of wrong answers: with fewer, a fold has less than four of a kind to be judged by.
+LEAST_OF_A_KIND = 20
+PROBABILITY_CLIP = 1e-6  # a text outside of a raw spectrum's span has probability 0, and logit -inf
+
+
+def logit_probability(probability: ArrayLike) -> Floats:
+    """Return log(p / (1 - p)) of Born probabilities p(y) in [0, 1], clipped to [1e-6, 1 - 1e-6] first."""
+    p = np.clip(np.asarray(probability, dtype=np.float64), PROBABILITY_CLIP, 1 - PROBABILITY_CLIP)
+    return np.asarray(np.log(p) - np.log1p(-p))
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectnessModel:
+    """P(correct) = sigmoid(intercept + sum_j weights_j (x_j - means_j) / scales_j): numbers only.
+
+    features: names of the x_j, in the order of means, scales and weights.
+    """
+
+    features: tuple[str, ...]
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+    weights: tuple[float, ...]
+    intercept: float
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the model from what `dataclasses.asdict` made of it, also by way of JSON."""
+        lists = {name: tuple(stored[name]) for name in ("features", "means", "scales", "weights")}
+        return cls(**lists, intercept=stored["intercept"])
+
+    def predict(self, columns: Columns) -> Floats:
+        """Return P(correct) (n,) in [0, 1] from columns (n,) by name; others than ours are ignored.
+
+        Higher = more likely right. Raises KeyError for a missing column.
+        """
+        rows = _table(columns, self.features)
+        standard = (rows - np.array(self.means)) / np.array(self.scales)
+        return sigmoid(standard @ np.array(self.weights) + self.intercept)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Cross-validated proper scores of one set of features (none: the base rate). Lower = better."""
+
+    features: tuple[str, ...]
+    log_loss: float
+    brier: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorrectnessFit:
+    """What the verdicts of a dev set allow.
+
+    model: fitted on all rows, or None; why_none: then the reason, else None.
+    num_right, num_wrong: verdicts; base_rate, candidates: cross-validated scores, empty where none was tried.
+    held_out: (n,) out-of-fold P(correct) of the features of least log loss, for an AUROC or a diagram; None
+    where none was tried. Its log loss is that of the best of up to four, so slightly too good.
+    """
+
+    model: CorrectnessModel | None
+    why_none: WhyNone | None
+    num_right: int
+    num_wrong: int
+    base_rate: Scores | None = None
+    candidates: tuple[Scores, ...] = ()
+    held_out: Floats | None = None
+
+
+def _table(columns: Columns, names: Sequence[str]) -> Floats:
+    """Return the named columns as a matrix (n, p)."""
+    return np.column_stack([np.asarray(columns[name], dtype=np.float64) for name in names])
+
+
+def nested_sets(available: Sequence[str] | Columns) -> list[tuple[str, ...]]:
+    """Return the sets of features to try: the first of `FEATURES` that are available, and one more each time.
+
+    >>> nested_sets(["entropy", "logit_probability"])
+    [('logit_probability',), ('logit_probability', 'entropy')]
+    """
+    names = tuple(name for name in FEATURES if name in available)
+    return [names[:size] for size in range(1, len(names) + 1)]
+
+
+def fit_model(
+    columns: Columns, labels: ArrayLike, features: Sequence[str], *, strength: float = STRENGTH
+) -> CorrectnessModel:
+    """Return the model of the named features, fitted on all rows (method, section 8; C = `strength`).
+
+    A feature that is the same in all rows gets weight 0. Raises ValueError as `fit_logistic` does.
+    """
+    rows = _table(columns, features)
+    means, spread = rows.mean(axis=0), rows.std(axis=0)
+    # The mean of equal numbers is off by their last bits; what is left of them is no spread.
+    constant = spread <= 1e-12 * np.maximum(np.abs(means), 1.0)
+    scales = np.where(constant, 1.0, spread)
+    found = fit_logistic((rows - means) / scales, labels, strength=strength)
+    return CorrectnessModel(
+        tuple(features),
+        means=tuple(means.tolist()),
+        scales=tuple(scales.tolist()),
+        weights=tuple(np.where(constant, 0.0, found.weights).tolist()),
+        intercept=found.intercept,
+    )
+
+
+def held_out_predictions(
+    columns: Columns, labels: ArrayLike, features: Sequence[str], fold: Ints, *, strength: float = STRENGTH
+) -> Floats:
+    """Return P(correct) (n,) from the model of the other folds (n,); no features: their base rate."""
+    right, found = verdicts(labels), np.empty(fold.size)
+    for number in np.unique(fold):
+        held = fold == number
+        rest = {name: np.asarray(columns[name])[~held] for name in features}
+        if features:
+            model = fit_model(rest, right[~held], features, strength=strength)
+            found[held] = model.predict({name: np.asarray(columns[name])[held] for name in features})
+        else:
+            found[held] = right[~held].mean()
+    return found
+
+
+def _checked(columns: Columns, size: int) -> dict[str, Floats]:
+    """Return the columns that are features, or raise ValueError where there are none or they are unusable."""
+    found = {one: np.asarray(columns[one], dtype=np.float64) for one in FEATURES if one in columns}
+    if not found:
+        raise ValueError("the columns hold none of the features")
+    if not all(column.shape == (size,) and np.isfinite(column).all() for column in found.values()):
+        raise ValueError("every feature needs one finite value per verdict")
+    return found
+
+
+def fit_correctness(
+    columns: Columns,
+    labels: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    folds: int = 5,
+    strength: float = STRENGTH,
+) -> CorrectnessFit:
+    """Return the model of least cross-validated log loss among nested sets of features, or none, and why.
+
+    columns: by names of `FEATURES`, (n,) each, finite; labels: (n,) verdicts, 1 = right. All sets and the
+    base rate are judged on the same stratified folds. Raises ValueError for columns that are none of
+    `FEATURES`, not finite or of other lengths.
+    """
+    right = verdicts(labels)
+    known = _checked(columns, right.size)
+    num_right, num_wrong = int(right.sum()), int((~right).sum())
+    if min(num_right, num_wrong) < LEAST_OF_A_KIND:
+        few: WhyNone = "too_few_verdicts" if min(num_right, num_wrong) else "one_kind"
+        return CorrectnessFit(None, few, num_right, num_wrong)
+    fold, sets = stratified_folds(right, folds, rng), nested_sets(known)
+    drawn = {one: held_out_predictions(known, right, one, fold, strength=strength) for one in [(), *sets]}
+    scores = {one: Scores(one, log_loss(p, right), brier(p, right)) for one, p in drawn.items()}
+    best = min(sets, key=lambda one: scores[one].log_loss)
+    beaten = scores[best].log_loss < scores[()].log_loss
+    model = fit_model(known, right, best, strength=strength) if beaten else None
+    why: WhyNone | None = None if beaten else "no_better_than_base_rate"
+    tried = tuple(scores[one] for one in sets)
+    return CorrectnessFit(model, why, num_right, num_wrong, scores[()], tried, drawn[best])

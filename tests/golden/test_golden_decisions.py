@@ -1,0 +1,79 @@
+"""P(correct) and selective answering on the recorded answers (method, section 8).
+
+Of the 400 rows the 363 whose `answer` has a recorded vector; no weights are needed.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.recorded_evidence import DEV, TEST, Recorded, recorded_splits
+from benchmarks.selective_worlds import TARGETS, naive
+from service.spectral.born import born_probabilities
+from service.spectral.correctness import auroc
+from service.spectral.correctness_model import FEATURES, fit_correctness, fit_model
+from service.spectral.maps import Identity
+from service.spectral.risk import served_lambda_max
+from service.spectral.selective import promises
+
+pytestmark = pytest.mark.shared
+SPLITS = 200
+# Three standard errors of a share of 0.1.
+ALLOWED = 0.1 + 3 * np.sqrt(0.1 * 0.9 / SPLITS)
+
+
+@pytest.fixture(scope="module")
+def data(shared_data: Path) -> Recorded:
+    assert (shared_data / f"{TEST}.jsonl").exists()
+    return Recorded(TEST, embed=False)
+
+
+def test_the_rows_judged(data: Recorded) -> None:
+    assert (data.judged.sum(), data.right[data.judged].sum()) == (363, 51)
+
+
+def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Recorded) -> None:
+    columns = data.material(3).held_out_columns(evidence=True)
+    fit = fit_correctness(columns, data.right[data.judged], rng=np.random.default_rng(1))
+    assert fit.model is not None
+    assert fit.held_out is not None
+    assert fit.base_rate is not None
+    best = min(fit.candidates, key=lambda one: one.log_loss)
+    assert best.log_loss < fit.base_rate.log_loss - 0.02
+    assert best.brier < fit.base_rate.brier
+    assert auroc(fit.held_out, data.right[data.judged]) > 0.64
+    both = fit_model(columns, data.right[data.judged], FEATURES[:2])
+    assert both.weights[0] > 0 > both.weights[1]  # the answer's own probability, and the mass that is missing
+
+
+@pytest.mark.mpnet
+@pytest.mark.parametrize(
+    ("name", "probability", "lambda_max"), [(TEST, 0.653, 0.644), (DEV, 0.637, 0.590)], ids=["test", "dev"]
+)
+def test_the_probability_of_the_answer_tells_more_than_lambda_max_of_three(
+    shared_data: Path, name: str, probability: float, lambda_max: float
+) -> None:
+    """The figures of the method, section 7; the answers without a recorded vector are embedded here."""
+    assert (shared_data / f"{name}.jsonl").exists()
+    material = Recorded(name, embed=True).material(3)
+    p = born_probabilities(Identity(), material.candidates)
+    top = served_lambda_max(Identity(), material.rows.dev)
+    assert (p <= top).all()
+    assert auroc(p, material.right) == pytest.approx(probability, abs=5e-3)
+    assert auroc(top, material.right) == pytest.approx(lambda_max, abs=1e-3)
+
+
+def test_the_promise_is_kept_on_random_splits_and_a_naive_threshold_breaks_it(data: Recorded) -> None:
+    broken = np.zeros((2, len(TARGETS)))
+    reached = np.zeros(len(TARGETS))
+    for counts, truth in recorded_splits(data, 3, SPLITS):
+        errors = dict(zip(truth.thresholds, np.divide(truth.wrong, truth.answered), strict=True))
+        for at, promise in enumerate(promises(counts, TARGETS)):
+            for row, threshold in enumerate((promise.threshold, naive(counts, promise.target_error))):
+                broken[row, at] += threshold is not None and errors[threshold] > promise.target_error
+            reached[at] += promise.threshold is not None
+    assert (broken[0] / SPLITS <= ALLOWED).all()
+    assert (broken[1] / SPLITS > 0.3).sum() >= 4
+    assert reached[-1] > 0.8 * SPLITS
+    assert reached[-2] > 0.4 * SPLITS

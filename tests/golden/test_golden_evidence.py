@@ -1,0 +1,149 @@
+"""Numbers of the `evidence` map, computed independently from recorded answers and log-probabilities."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.spectral.batch import Answers, dev_set
+from service.spectral.correctness import auroc
+from service.spectral.evidence import EvidenceSet
+from service.spectral.evidence_fit import EvidenceFit, bootstrap_evidence, fit_evidence, held_out_evidence
+from service.spectral.evidence_subsets import fit_evidence_by_num_samples
+from service.spectral.fit import DepolarizedFit, cross_validated_risks, fit_depolarized
+from service.spectral.maps import CalibrationMap
+from service.spectral.missing_mass import missing_mass
+from service.spectral.reliability import projection_brier, projection_reliability
+from service.spectral.risk import risk, served_lambda_max
+from service.spectral.rouge import correct
+
+pytestmark = pytest.mark.shared
+D = 768
+NUMBERS = ("1", "2", "3", "5", "10", "20")
+
+
+@pytest.fixture(scope="module")
+def told(shared_data: Path) -> dict[str, Any]:
+    return json.loads((shared_data / "golden_evidence.json").read_text())
+
+
+def prompts(recorded: dict[str, Any], m: int) -> tuple[list[Answers], list[list[float]]]:
+    """The first m answers of each row, and their log-probabilities."""
+    vectors, made = recorded["emb"], []
+    for drawn, reference in zip(recorded["S"][:, :m], recorded["Y"], strict=True):
+        distinct, index = np.unique(drawn, return_inverse=True)
+        made.append(Answers(vectors[distinct], index, vectors[[reference]]))
+    return made, [row["logprob"][:m] for row in recorded["rows"]]
+
+
+def rows(recorded: dict[str, Any], m: int) -> EvidenceSet:
+    made, sums = prompts(recorded, m)
+    missing = [missing_mass(one, row.index) for one, row in zip(sums, made, strict=True)]
+    return EvidenceSet(dev_set(made, D), np.array(missing))
+
+
+class Case:
+    """Fitted on rows 0-149, tested on rows 150-399, with the first m answers."""
+
+    def __init__(self, recorded: dict[str, Any], told: dict[str, Any], m: str) -> None:
+        self.m, self.told = m, told["by_first_answers"][m]
+        self.whole = rows(recorded, int(m))
+        parts = (self.whole.take(np.arange(*told[part])) for part in ("fit_rows", "test_rows"))
+        self.fit, self.test = parts
+        labels = [correct(row["answer"], [row["reference"]]) for row in recorded["rows"]]
+        self.right = labels[slice(*told["test_rows"])]
+        self.flat: DepolarizedFit = fit_depolarized(self.fit.dev)
+        self.evidence: EvidenceFit = fit_evidence(self.fit)
+
+
+@pytest.fixture(scope="module", params=NUMBERS)
+def case(request: pytest.FixtureRequest, recorded: dict[str, Any], told: dict[str, Any]) -> Case:
+    return Case(recorded, told, request.param)
+
+
+def entropies(map_: CalibrationMap, case: Case) -> np.ndarray:
+    log_p, log_q = map_.log_served(case.test.dev.log_eigenvalues, case.test.dev.rank, D)
+    p = np.exp(log_p)
+    inside = np.where(p > 0, p * np.where(p > 0, log_p, 0.0), 0.0).sum(axis=1)
+    return -inside - (D - case.test.dev.rank) * np.exp(log_q) * log_q
+
+
+def served_figures_agree(map_: CalibrationMap, case: Case, told: dict[str, Any]) -> None:
+    predicted, c1 = served_lambda_max(map_, case.test.dev), np.clip(case.test.dev.alignment[:, 0], 0, 1)
+    assert projection_brier(predicted, c1) == pytest.approx(told["projection_brier"], abs=1e-6)
+    assert auroc(predicted, case.right) == pytest.approx(told["auroc_lambda_max"], abs=1e-6)
+    # The recorded figure breaks ties of equal spectra by their last bits; here they count half.
+    assert auroc(-entropies(map_, case), case.right) == pytest.approx(told["auroc_entropy"], abs=5e-3)
+    if told["correlation"] is not None:
+        assert np.corrcoef(predicted, c1)[0, 1] == pytest.approx(told["correlation"], abs=1e-6)
+    if told["projection_ece"] is not None:
+        found = projection_reliability(predicted, c1).ece
+        assert found == pytest.approx(told["projection_ece"], abs=1e-6)
+
+
+def test_missing_masses_of_the_first_rows(case: Case) -> None:
+    found = case.whole.missing_mass[:3]
+    assert found == pytest.approx([row["missing_mass"] for row in case.told["first_rows"]], abs=1e-12)
+
+
+def test_the_depolarised_map(case: Case) -> None:
+    told, map_ = case.told["depolarized"], case.flat.map
+    g = map_.depolarization
+    if case.m != "1":  # one answer has no temperature
+        assert map_.temperature == pytest.approx(told["T"], abs=1e-6)
+    assert np.log(g / (1 - g)) == pytest.approx(told["a"], abs=1e-5)
+    assert case.flat.risk == pytest.approx(told["risk_fit"], abs=1e-9)
+    assert risk(map_, case.test.dev) == pytest.approx(told["risk_test"], abs=1e-6)
+    served_figures_agree(map_, case, told)
+
+
+def test_the_evidence_map(case: Case) -> None:
+    told, map_ = case.told["evidence"], case.evidence.map
+    assert map_.temperature == pytest.approx(told["T"], abs=1e-5)
+    assert (map_.intercept, map_.slope) == pytest.approx((told["a"], told["b"]), abs=1e-5)
+    assert case.evidence.risk == pytest.approx(told["risk_fit"], abs=1e-9)
+    over = map_.over(case.test.missing_mass)
+    assert risk(over, case.test.dev) == pytest.approx(told["risk_test"], abs=1e-6)
+    g = map_.depolarizations(case.fit.missing_mass).mean()
+    assert g == pytest.approx(told["g_mean"], abs=1e-6)
+    served_figures_agree(over, case, told)
+
+
+def test_nothing_sits_on_a_bound_and_the_fit_is_stationary(case: Case) -> None:
+    assert case.evidence.at_bound == ()
+    assert case.evidence.stationarity_gap < 1e-9
+    assert case.evidence.risk < case.flat.risk - 0.03
+
+
+def test_the_slope_is_above_zero_whichever_prompts_are_drawn(case: Case) -> None:
+    found = bootstrap_evidence(case.fit, rng=np.random.default_rng(0), resamples=100)
+    map_ = case.evidence.map
+    assert 0.1 < found.slope.low < map_.slope < found.slope.high < 1.0
+    assert found.intercept.low < map_.intercept < found.intercept.high
+    assert found.temperature.low <= map_.temperature <= found.temperature.high
+    assert (found.temperature.low == found.temperature.high) == (case.m == "1")
+
+
+@pytest.mark.parametrize("name", ["triviaqa_test_smollm2_m20", "triviaqa_dev_smollm2_m40"])
+@pytest.mark.parametrize("m", [1, 3, 20])
+def test_held_out_risk_falls_on_both_files(shared_data: Path, name: str, m: int) -> None:
+    lines = (shared_data / f"{name}.jsonl").read_text().splitlines()
+    with np.load(shared_data / f"{name}.npz") as arrays:
+        whole = rows({"rows": [json.loads(line) for line in lines], **arrays}, m)
+    others = cross_validated_risks(whole.dev, {"d": "depolarized"}, rng=np.random.default_rng(0))
+    found, _ = held_out_evidence(whole, others.fold)
+    assert found.mean() < others.risks["d"].mean() - 0.01
+
+
+def test_parameters_of_every_number_of_answers(recorded: dict[str, Any]) -> None:
+    """The mean depolarisation falls with m as the plain one does; the last entry is the fit of whole rows."""
+    made, sums = prompts(recorded, 20)
+    table = fit_evidence_by_num_samples(made[:150], sums[:150], dimension=D)
+    assert list(table) == list(range(1, 21))
+    whole = rows(recorded, 20).take(np.arange(150))
+    assert table[20] == fit_evidence(whole).map
+    at_half = [table[m].at(0.5).depolarization for m in (1, 3, 5, 10, 20)]
+    assert at_half == sorted(at_half, reverse=True)
+    assert all(0.2 < one.slope < 0.6 for one in table.values())

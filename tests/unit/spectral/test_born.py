@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.spectral.batch import Answers, dev_set
+from service.spectral.born import born_probabilities, born_probability, born_probability_of
+from service.spectral.evidence import EvidenceMap
+from service.spectral.gram import spectrum
+from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
+from tests.unit.spectral.worlds import answers, seeds, unit
+
+MAPS: list[CalibrationMap] = [
+    Identity(),
+    TemperatureMap(2.5),
+    TemperatureMap(0.05),
+    DepolarizedMap(0.9, 0.5),
+    EvidenceMap(0.7, -0.3, 0.4).at(1.0),
+]
+maps = st.sampled_from(MAPS)
+
+
+def test_inside_and_outside_of_the_span_by_hand() -> None:
+    """Answers e1, e1, e1, e2 in four dimensions, g = 0.4: served 0.55, 0.25 and 0.1 twice."""
+    vectors = np.eye(4)[:2]
+    found = spectrum(vectors, [3, 1])
+    served = DepolarizedMap(1.0, 0.4).serve(found.eigenvalues, 4)
+    assert [*served.eigenvalues, served.null_value] == pytest.approx([0.55, 0.25, 0.1])
+    for text, probability, mode, outside in (
+        ([1, 0, 0, 0], 0.55, 0, 0.0),
+        ([0, -2, 0, 0], 0.25, 1, 0.0),
+        ([0, 0, 1, 0], 0.10, None, 1.0),
+        ([1, 1, 0, 0], 0.40, 0, 0.0),  # half of each
+        ([0.6, 0, 0.8, 0], 0.36 * 0.55 + 0.64 * 0.1, None, 0.64),
+        ([0.8, 0, 0, 0.6], 0.64 * 0.55 + 0.36 * 0.1, 0, 0.36),
+    ):
+        one = born_probability_of(found, served, vectors, np.array(text, dtype=float))
+        assert one.probability == pytest.approx(probability, abs=1e-12)
+        assert one.outside == pytest.approx(outside, abs=1e-12)
+        assert one.mode == mode
+
+
+def test_what_no_answer_said_has_no_probability_in_a_raw_spectrum() -> None:
+    vectors = np.eye(3)[:2]
+    found = spectrum(vectors, [1, 1])
+    served = Identity().serve(found.eigenvalues, 3)
+    assert born_probability_of(found, served, vectors, [0.0, 0.0, 1.0]).probability == 0.0
+
+
+@settings(deadline=None)
+@given(seeds, maps)
+def test_it_is_the_quadratic_form_of_the_served_matrix(seed: int, map_: CalibrationMap) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = unit(rng, 5, 12)
+    found = spectrum(vectors, rng.integers(1, 5, 5))
+    served = map_.serve(found.eigenvalues, 12)
+    u = found.eigenvectors(vectors)
+    matrix = u.T @ np.diag(served.eigenvalues) @ u + served.null_value * (np.eye(12) - u.T @ u)
+    y = unit(rng, 1, 12)[0]
+    got = born_probability_of(found, served, vectors, y)
+    assert got.probability == pytest.approx(y @ matrix @ y, abs=1e-10)
+    assert 0 <= got.probability <= served.lambda_max
+    assert got.inside.sum() + got.outside == pytest.approx(1.0, abs=1e-12)
+
+
+@settings(deadline=None)
+@given(seeds, maps)
+def test_over_an_orthonormal_basis_the_sum_is_one(seed: int, map_: CalibrationMap) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = unit(rng, int(rng.integers(1, 6)), 12)
+    found = spectrum(vectors)
+    served = map_.serve(found.eigenvalues, 12)
+    basis = np.linalg.qr(rng.standard_normal((12, 12)))[0]
+    total = sum(born_probability_of(found, served, vectors, y).probability for y in basis)
+    assert total == pytest.approx(1.0, abs=1e-9)
+
+
+@settings(deadline=None)
+@given(seeds, maps)
+def test_an_eigenvector_has_its_eigenvalue_and_nothing_more_than_the_largest(
+    seed: int, map_: CalibrationMap
+) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = unit(rng, 4, 12)
+    found = spectrum(vectors, [4, 3, 2, 1])
+    served = map_.serve(found.eigenvalues, 12)
+    for i, u in enumerate(found.eigenvectors(vectors)):
+        one = born_probability_of(found, served, vectors, u)
+        assert one.probability == pytest.approx(served.eigenvalues[i], abs=1e-9)
+        assert one.mode == i
+    for y in [*vectors, *unit(rng, 20, 12)]:
+        assert 0 <= born_probability_of(found, served, vectors, y).probability <= served.lambda_max
+
+
+@settings(deadline=None)
+@given(seeds, maps)
+def test_many_prompts_at_once_are_each_as_alone(seed: int, map_: CalibrationMap) -> None:
+    rng = np.random.default_rng(seed)
+    made = [answers(rng, 6) for _ in range(5)]
+    whole = born_probabilities(map_, dev_set(made, 16))
+    for one, value in zip(made, whole, strict=True):
+        found = spectrum(one.vectors, np.bincount(one.index))
+        served = map_.serve(found.eigenvalues, 16)
+        alone = born_probability_of(found, served, one.vectors, one.references[0])
+        assert value == pytest.approx(alone.probability, abs=1e-9)
+    mean = [Answers(one.vectors, one.index, np.stack([one.references[0], one.vectors[0]])) for one in made]
+    alone = [Answers(one.vectors, one.index, one.vectors[:1]) for one in made]
+    expected = (whole + born_probabilities(map_, dev_set(alone, 16))) / 2
+    assert born_probabilities(map_, dev_set(mean, 16)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_rounding_never_lifts_it_above_lambda_max() -> None:
+    """Equal eigenvalues: every text in the span has just their value, give or take the last bit."""
+    rng = np.random.default_rng(0)
+    for size in (3, 5, 6, 7):
+        vectors = np.eye(size)
+        found = spectrum(vectors)
+        served = Identity().serve(found.eigenvalues, size)
+        for y in unit(rng, 50, size):
+            one = born_probability_of(found, served, vectors, y).probability
+            assert served.lambda_max - 1e-12 < one <= served.lambda_max
+
+
+def test_unusable_texts_are_refused() -> None:
+    vectors = np.eye(3)[:2]
+    found = spectrum(vectors)
+    served = Identity().serve(found.eigenvalues, 3)
+    for cosines in ([0.5], [0.5, np.nan], [[0.5, 0.5]]):
+        with pytest.raises(ValueError, match="cosine"):
+            born_probability(found, served, cosines)
+    with pytest.raises(ValueError, match="zero row"):
+        born_probability_of(found, served, vectors, np.zeros(3))

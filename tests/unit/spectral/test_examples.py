@@ -1,0 +1,24 @@
+"""The examples in the docstrings are run."""
+
+import doctest
+import importlib
+import pkgutil
+
+import numpy as np
+import pytest
+
+from service import spectral
+
+NAMES = [module.name for module in pkgutil.iter_modules(spectral.__path__)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_say_what_happens(name: str) -> None:
+    module = importlib.import_module(f"service.spectral.{name}")
+    assert doctest.testmod(module, extraglobs={"np": np}).failed == 0
+
+
+def test_there_are_examples() -> None:
+    modules = [importlib.import_module(f"service.spectral.{name}") for name in NAMES]
+    found = [one for module in modules for one in doctest.DocTestFinder().find(module) if one.examples]
+    assert len(found) >= 10

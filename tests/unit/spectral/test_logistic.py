@@ -1,0 +1,93 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import brier_score_loss
+from sklearn.metrics import log_loss as log_loss_of_scikit_learn
+
+from service.spectral.logistic import LogisticRisk, brier, fit_logistic, log_loss, log_losses, sigmoid
+from tests.unit.spectral.worlds import seeds
+
+
+def made(seed: int, size: int = 60, width: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((size, width))
+    right = rng.random(size) < sigmoid(rows @ rng.standard_normal(width) * 2 - 1)
+    right[:2] = [True, False]
+    return rows, right
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds, st.sampled_from([0.01, 1.0, 100.0]))
+def test_it_is_that_of_scikit_learn(seed: int, strength: float) -> None:
+    rows, right = made(seed)
+    theirs = LogisticRegression(C=strength, tol=1e-10, max_iter=10_000).fit(rows, right)
+    ours = fit_logistic(rows, right, strength=strength)
+    assert ours.weights == pytest.approx(theirs.coef_[0], abs=1e-4, rel=1e-4)
+    assert ours.intercept == pytest.approx(theirs.intercept_[0], abs=1e-4, rel=1e-4)
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds)
+def test_the_optimum_is_stationary_and_the_derivatives_are_those_of_the_risk(seed: int) -> None:
+    rows, right = made(seed)
+    objective = LogisticRisk(rows, right, 1.0)
+    found = fit_logistic(rows, right)
+    point = np.append(found.weights, found.intercept)
+    assert np.abs(objective(point)[1]).max() < 1e-8
+    away, step = point + 0.3, 1e-5 * np.eye(4)
+    for part in (0, 1):
+        slope = np.array([(objective(away + h)[part] - objective(away - h)[part]) / 2e-5 for h in step])
+        assert objective(away)[part + 1] == pytest.approx(slope, rel=1e-5, abs=1e-5)
+
+
+def test_an_optimum_by_hand() -> None:
+    """x = +1 right, x = -1 wrong: by symmetry b = 0, and w = 2 C sigmoid(-w) of two rows."""
+    found = fit_logistic([[1.0], [-1.0]], [1, 0])
+    [w] = found.weights
+    assert w == pytest.approx(2 / (1 + math.exp(w)), abs=1e-9)
+    assert found.intercept == pytest.approx(0.0, abs=1e-9)
+
+
+def test_rows_that_can_be_told_apart_have_finite_weights() -> None:
+    found = fit_logistic(np.arange(40.0)[:, None], np.arange(40) >= 20)
+    assert 0 < found.weights[0] < 10
+    flat = fit_logistic(np.zeros((10, 1)), [1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    assert flat.weights.tolist() == [0.0]
+    assert sigmoid(flat.intercept) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "message"),
+    [
+        ([[1.0], [2.0]], [1, 1], "one kind"),
+        ([[1.0], [2.0]], [0, 0], "one kind"),
+        ([[1.0], [math.nan]], [0, 1], "finite"),
+        ([[1.0]], [0, 1], "one row per label"),
+        ([1.0, 2.0], [0, 1], "matrix"),
+        ([[1.0], [2.0]], [0, 2], "verdicts"),
+    ],
+)
+def test_unusable_rows_are_refused(features: list, labels: list, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fit_logistic(features, labels)
+
+
+@settings(deadline=None)
+@given(seeds)
+def test_proper_scores_are_those_of_scikit_learn(seed: int) -> None:
+    _, right = made(seed)
+    p = np.random.default_rng(seed).random(right.size)
+    assert log_loss(p, right) == pytest.approx(log_loss_of_scikit_learn(right, p), abs=1e-12)
+    assert brier(p, right) == pytest.approx(brier_score_loss(right, p), abs=1e-12)
+
+
+def test_certainty_that_fails_costs_much_but_not_infinitely() -> None:
+    assert log_losses([1.0, 0.0], [0, 1]) == pytest.approx([34.539, 34.539], abs=1e-3)
+
+
+def test_the_sigmoid_does_not_overflow() -> None:
+    assert sigmoid([-1e4, 0.0, 1e4]).tolist() == [0.0, 0.5, 1.0]

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.spectral.strata import stratified_folds, stratified_split
+
+labels = st.lists(st.integers(0, 1), min_size=1, max_size=80)
+
+
+@settings(deadline=None)
+@given(labels, st.integers(2, 7), st.integers(0, 99))
+def test_folds_hold_both_kinds_as_evenly_as_can_be(right: list[int], folds: int, seed: int) -> None:
+    fold = stratified_folds(right, folds, np.random.default_rng(seed))
+    sizes = [np.bincount(fold[np.array(right) == kind], minlength=folds) for kind in (0, 1)]
+    for one in [*sizes, sizes[0] + sizes[1]]:
+        assert one.max() - one.min() <= 1
+    assert fold.tolist() == stratified_folds(right, folds, np.random.default_rng(seed)).tolist()
+
+
+@settings(deadline=None)
+@given(labels, st.floats(0.01, 0.99), st.integers(0, 99))
+def test_a_split_takes_its_share_of_both_kinds(right: list[int], share: float, seed: int) -> None:
+    taken = stratified_split(right, share, np.random.default_rng(seed))
+    for kind in (0, 1):
+        size = right.count(kind)
+        assert abs(taken[np.array(right) == kind].sum() - share * size) <= 0.5
+    assert taken.tolist() == stratified_split(right, share, np.random.default_rng(seed)).tolist()
+
+
+def test_the_seed_decides() -> None:
+    right = [1, 0] * 20
+    splits = {tuple(stratified_split(right, 0.5, np.random.default_rng(seed)).tolist()) for seed in range(5)}
+    assert len(splits) == 5
+
+
+def test_unusable_arguments_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    for bad in ([], [0, 2], [[0, 1]], [np.nan]):
+        with pytest.raises(ValueError, match="verdicts"):
+            stratified_folds(bad, 2, rng)
+    with pytest.raises(ValueError, match="two folds"):
+        stratified_folds([0, 1], 1, rng)
+    for share in (0.0, 1.0, np.nan):
+        with pytest.raises(ValueError, match="share"):
+            stratified_split([0, 1], share, rng)
