@@ -1,5 +1,6 @@
 """docs/calibrating.md says what the code does: its tables are complete, its files are accepted."""
 
+import inspect
 import io
 import re
 from pathlib import Path
@@ -12,8 +13,7 @@ from service.domain.devdata.reader import read_file
 from service.domain.devdata.row import KNOWN_FIELDS
 from service.domain.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow
 from service.domain.models import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
-from service.domain.study import reporting
-from service.domain.study.cautions import few_of_a_kind
+from service.domain.study.cautions import about_data, about_fit, about_gain, few_of_a_kind
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
 
@@ -47,9 +47,9 @@ def test_every_option_is_told() -> None:
 
 
 def test_every_warning_is_told() -> None:
-    source = Path(reporting.__file__).read_text("utf-8")
+    source = "".join(inspect.getsource(about) for about in (about_data, about_fit, about_gain))
     few = {one["code"] for one in few_of_a_kind(np.array([True, True, False]))}
-    assert table("| code |") == set(re.findall(r'_warning\(\s*"(\w+)"', source)) | few
+    assert table("| code |") == set(re.findall(r'caution\(\s*"(\w+)"', source)) | few
 
 
 def test_every_part_of_the_fingerprint_is_told() -> None:
