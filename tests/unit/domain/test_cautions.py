@@ -51,7 +51,7 @@ def test_files_that_are_alike_are_not_warned_of():
 def test_files_that_differ_are_named_by_what_differs():
     [accuracy] = differ(right=(10, 40))
     assert accuracy["code"] == "files_differ_accuracy"
-    assert "0.100 against 0.400" in accuracy["text"]
+    assert "0.100 against 0.400 (p = 1e-06)" in accuracy["text"]  # Fisher's exact test of 10:90 and 40:60
     [largest] = differ(shift=0.15)
     assert largest["code"] == "files_differ_lambda_max"
     assert codes(differ(right=(10, 40), shift=0.15)) == ["files_differ_accuracy", "files_differ_lambda_max"]
