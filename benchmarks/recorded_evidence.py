@@ -18,9 +18,9 @@ from service.spectral.fit import assign_folds, fit_depolarized
 from service.spectral.maps import CalibrationMap
 from service.spectral.missing_mass import logit_missing_mass, mean_log_probability, missing_mass
 from service.spectral.risk import DevSet
-from service.spectral.rouge import correct
 from service.spectral.selective import SelectiveCounts, selective_counts
 from service.spectral.strata import stratified_split
+from service.spectral.text_scores import correct
 
 ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"

@@ -17,7 +17,7 @@ from service.spectral.maps import CalibrationMap
 from service.spectral.missing_mass import missing_mass
 from service.spectral.reliability import projection_brier, projection_reliability
 from service.spectral.risk import risk, served_lambda_max
-from service.spectral.rouge import correct
+from service.spectral.text_scores import correct
 
 pytestmark = pytest.mark.shared
 D = 768

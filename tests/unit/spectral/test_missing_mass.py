@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.likelihood import predictive_entropy
 from service.spectral.missing_mass import (
     LEAST,
     MISSING_MASS_CLIP,
@@ -14,6 +13,7 @@ from service.spectral.missing_mass import (
     mean_log_probability,
     missing_mass,
 )
+from service.spectral.text_scores import predictive_entropy
 
 sums = st.one_of(st.floats(-60.0, 0.0), st.just(-math.inf), st.floats(0.0, 1e-3))
 draws = st.lists(st.tuples(sums, st.integers(0, 5)), min_size=1, max_size=12)
