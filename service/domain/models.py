@@ -56,11 +56,15 @@ class Draw:
     """One answer. `text` is stripped and has passed the answer regex; it may be empty.
 
     `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, where the server tells.
+    `total_logprob`: the log-probability of the whole answer in nats, the token that ended it included; None
+    where the server does not tell, or where the answer is only a part of what was drawn. `num_tokens` of it.
     """
 
     text: str
     truncated: bool = False
     logprob: float | None = None
+    total_logprob: float | None = None
+    num_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
