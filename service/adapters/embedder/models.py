@@ -133,7 +133,7 @@ def _of_hub(wanted: str) -> ModelSource:
     # A model whose modules are not known to the cache would be loaded as a bare transformer: other vectors.
     if try_to_load_from_cache(name, "modules.json", cache_dir=cache, revision=commit) is None:
         raise WeightsError(_cannot_be_had(name, why)) from why
-    logger.warning("the model hub does not answer: going on with %s as last fetched, %s", name, commit)
+    logger.warning("%s not from the model hub (%s), but as last fetched: %s", name, _one_line(why), commit)
     return ModelSource(name, name, commit, local=True, commit=commit)
 
 
@@ -169,7 +169,9 @@ def _deciding_files(folder: Path) -> list[str]:
 def _cannot_be_had(name: str, error: Exception) -> str:
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
-    if isinstance(error, RepositoryNotFoundError | HFValidationError):
+    if isinstance(error, HFValidationError):  # a path, mostly
+        why = f"There is no folder {name}, and no model of the hub has such a name."
+    elif isinstance(error, RepositoryNotFoundError):
         why = f"The model hub knows no {name}, or shows it to others only (HF_TOKEN)."
     else:
         why = f"The model hub does not answer ({_one_line(error)}), and {name} is not in its cache."

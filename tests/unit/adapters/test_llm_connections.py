@@ -88,3 +88,21 @@ def test_a_whole_answer_keeps_its_connection_for_a_while_and_no_other_does() -> 
             assert lent.number == (0, 0)
 
     asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_a_connection_taken_again_does_not_expire_while_it_is_lent() -> None:
+    async def main() -> None:
+        failed: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+        connections = Connections(httpx.AsyncClient, kept_s=0.02)
+        async with connections.one() as first:
+            pass
+        async with connections.one() as again:
+            assert again is first
+            await asyncio.sleep(0.06)  # past the time for which it would have been kept
+            assert not again.is_closed
+        assert connections.number == (0, 1)
+        await connections.close()
+        assert failed == []
+
+    asyncio.run(main())

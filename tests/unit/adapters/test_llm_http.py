@@ -527,9 +527,9 @@ def test_transient_refusals_are_tried_again_after_the_time_asked(code: int) -> N
     assert (len(generation.draws), len(bodies)) == (4, 2)
 
 
-@pytest.mark.parametrize("code", [429, 503])
-def test_lasting_refusal_is_unavailable_and_says_when(code: int) -> None:
-    error = failure(ask(), default=status(code, {}, {"Retry-After": "60"}))
+@pytest.mark.parametrize(("code", "asked"), [(429, "60"), (503, "60"), (503, "86400")])
+def test_lasting_refusal_is_unavailable_and_says_when_within_a_minute(code: int, asked: str) -> None:
+    error = failure(ask(), default=status(code, {}, {"Retry-After": asked}))
     assert isinstance(error, LLMUnavailable)
     assert error.retry_after_s == 60
 

@@ -78,6 +78,7 @@ def test_identity_names_api_model_and_regex() -> None:
         (" Paris \n", "Paris"),
         ("<think>\nlong\n</think>\n\nParis", "Paris"),
         ("it must be </think> Paris", "Paris"),
+        ("<think>a</think> The tag </think> ends it", "The tag </think> ends it"),
         ("<think>cut off", ""),
         ("", ""),
     ],

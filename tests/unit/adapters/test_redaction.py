@@ -153,3 +153,10 @@ def test_a_refused_prompt_of_a_megabyte_leaves_the_loop_alive(count: int) -> Non
         return longest
 
     assert asyncio.run(main()) < 2.0
+
+
+def test_twenty_three_characters_in_a_row_are_an_echo() -> None:
+    text = "Which river is the longest one"  # hardly longer: its parts are looked up, too
+    for start in range(len(text) - 23 + 1):
+        said = redact(f"near <{text[start : start + 23]}> too long", [text])
+        assert said == f"near <{MARK}> too long"

@@ -112,6 +112,11 @@ def test_packaged_weights_that_are_missing_name_the_command(tmp_path: Path) -> N
         with_embedder(identity_of, MPNET, tmp_path, load=TinyModel())
 
 
+def test_path_that_leads_nowhere_is_not_asked_of_the_hub(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"There is no folder .*nowhere/at all, and no model of the hub"):
+        with_embedder(identity_of, tmp_path / "nowhere/at all", tmp_path, load=TinyModel())
+
+
 def test_worker_thread_alone_runs_the_model_and_the_loop_stays_free(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
 

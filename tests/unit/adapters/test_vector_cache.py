@@ -1,6 +1,8 @@
 """Each text embedded once, vectors kept, the queue bounded."""
 
 import asyncio
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -283,3 +285,23 @@ def test_lru_keeps_what_is_read() -> None:
     assert (lru.get("a"), lru.get("b"), lru.get("c"), len(lru)) == (1, None, 3, 2)
     lru.clear()
     assert len(lru) == 0
+
+
+def test_a_vector_that_is_kept_does_not_keep_its_batch_in_memory() -> None:
+    made: list[weakref.ref[np.ndarray]] = []
+
+    async def compute(texts: list[str]) -> Made:
+        rows = np.ones((len(texts), 2), dtype=np.float32)
+        made.append(weakref.ref(rows))
+        return Made(rows, maker())
+
+    async def scenario() -> None:
+        cache = VectorCache(compute, max_entries=1, max_queue=1)
+        await cache.rows(["a", "b"])
+        await settle()
+        gc.collect()
+        assert made[0]() is None
+        assert len((await cache.rows(["b"])).vectors) == 1
+        assert len(made) == 1  # "b" had been kept
+
+    asyncio.run(scenario())
