@@ -1,4 +1,4 @@
-"""Where everything is wired: the settings are read here, and what they ask for is put together."""
+"""The application: the parts that the settings ask for, started in order, under the routes."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -137,7 +137,7 @@ def build_store(
     settings: Settings, llm: LanguageModel, embedder: Embedder, serving: Serving, live: LiveLoad
 ) -> Store:
     """Return the store and the queue of jobs that the settings ask for."""
-    from service.app.wiring import build_replica
+    from service.app.replica import build_replica
 
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     return build_replica(

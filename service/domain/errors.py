@@ -125,7 +125,7 @@ class Conflict(EigencalError):
 
 
 class DeadlineExceeded(EigencalError):
-    """Fewer than two answers came before the deadline."""
+    """The deadline, or the LLM's time limit, struck before there was enough to score (answers, vectors)."""
 
     code = "deadline_exceeded"
     retryable = True
@@ -149,7 +149,7 @@ class LLMBadResponse(LLMError):
 
 
 class LLMUnavailable(EigencalError):
-    """The LLM server cannot be reached, or refuses work for now (429, 503)."""
+    """The LLM server cannot be reached, or refuses work for now (429, 502, 503, 504)."""
 
     code = "llm_unavailable"
     retryable = True

@@ -1,4 +1,4 @@
-"""From answers to outcomes: equal answers are one, and all empty answers are one of their own.
+"""From answers to outcomes: equal answers are one outcome, and all empty answers together form another.
 
 An operator may have empty answers embedded as the text "" instead, as the paper's scripts do.
 """

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from service.domain.study.model import Results
 from service.domain.study.report_model import Report
-from service.report import page
+from service.report import calibration_page
 
 __all__ = ["render"]
 
@@ -16,4 +16,4 @@ def render(report: Mapping[str, Any] | Report) -> str:
         from service.report.evaluation.page import render_evaluation
 
         return render_evaluation(cast("Results", report))
-    return page.render(cast("Report", report))
+    return calibration_page.render(cast("Report", report))

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from service.adapters.jobs.engine import JobEngine
-from service.app.wiring import Intervals, Replica, build_replica
+from service.app.replica import Intervals, Replica, build_replica
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.setup import Setup
 from service.domain.jobs.waiting import Patience

@@ -13,7 +13,7 @@ from service.domain.devdata.reader import read_file
 from service.domain.devdata.row import KNOWN_FIELDS
 from service.domain.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow
 from service.domain.models import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
-from service.domain.study.cautions import about_data, about_fit, about_gain, few_of_a_kind
+from service.domain.study.report_warnings import about_data, about_fit, about_gain, few_of_a_kind
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
 

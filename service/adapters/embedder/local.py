@@ -33,7 +33,7 @@ from service.domain.ports import Embedded
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
-CHARACTERS_PER_SIZE = 1000  # looked through for a cut in the time that a token takes to be embedded, about
+CHARACTERS_PER_SIZE = 1000  # scanned for a cut in about the time that one token takes to be embedded
 
 
 class SentenceTransformerEmbedder:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from service.adapters.jobs.engine import JobEngine
+from service.adapters.jobs.following import JobWatch
 from service.adapters.jobs.run import JobRunner
-from service.adapters.jobs.watch import JobWatch
 from service.adapters.store import Replicas, SqlJobs
 from service.domain.calibrating.calibrator import Pipeline
 from service.domain.errors import StoreUnavailable

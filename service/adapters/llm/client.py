@@ -14,7 +14,10 @@ import httpx
 import stamina
 
 from service.adapters.http_clients import KEEPALIVE_S, TRY_AGAIN, retry_after_s, tls
-from service.adapters.llm.bodies import (
+from service.adapters.llm.connections import Connections, until
+from service.adapters.llm.errors import bad_json, error_in_stream, error_of
+from service.adapters.llm.line import Slot, Ticket, WaitingLine
+from service.adapters.llm.replies import (
     ACCEPTED,
     LIST_BYTES,
     REFUSAL_BYTES,
@@ -23,9 +26,6 @@ from service.adapters.llm.bodies import (
     read,
     read_beginning,
 )
-from service.adapters.llm.connections import Connections, until
-from service.adapters.llm.errors import bad_json, error_in_stream, error_of
-from service.adapters.llm.line import Slot, Ticket, WaitingLine
 from service.adapters.llm.wire import Completion, StreamCollector, parse_completion, prompt_texts
 from service.domain.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable
 

@@ -18,7 +18,7 @@ READ_BYTES = 256 * 1024  # of a refusal's body
 _ENGINE_DEAD = re.compile(
     r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
 )
-# Beside n: left out, what is drawn stays the same (top_k while it is 0).
+# Beside n: a call may do without them (without top_k the server takes its own: the fingerprint tells).
 OPTIONAL = frozenset({"top_k", "priority", "stream_options"})
 _REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")  # the letter as a word of its own
 

@@ -12,7 +12,9 @@ from service.domain.errors import LLMBadResponse
 from service.domain.models import GenerationRequest, Usage
 
 NO_USAGE = Usage()
-DECIDES_ANSWERS = ("top_k",)  # of the parameters that may be left out: left to the server, it draws otherwise
+DECIDES_ANSWERS = (
+    "top_k",
+)  # of the parameters that may be left out: without it the server may draw otherwise
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
 _SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known

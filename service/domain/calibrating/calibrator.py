@@ -98,7 +98,7 @@ class Calibrator:
         await self._stage(job, "reporting", 1).begin()
         report = await asyncio.to_thread(make_report, outcome)
         if self._calibrations.active(key) != active:
-            return False  # this one has to beat that
+            return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.lease.job_id
         decision = report["decision"]
         try:

@@ -58,7 +58,7 @@ class Tally:
 
 
 async def digest_of(rows: AsyncIterable[DevRow] | Iterable[DevRow], options: CalibrateOptions) -> str:
-    """Return the hash of rows and options: the same key with another is another upload."""
+    """Return the hash of rows and options: under one idempotency key, another hash is another upload."""
     tally = Tally(options)
     async for row in each(rows):
         tally.add(row)

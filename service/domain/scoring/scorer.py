@@ -20,7 +20,7 @@ from service.domain.models import (
 )
 from service.domain.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed
 from service.domain.ports import Embedded, Embedder, LanguageModel
-from service.domain.scoring.cautions import indistinct, num_indistinct, partial, truncated
+from service.domain.scoring.answer_warnings import indistinct, num_indistinct, partial, truncated
 from service.domain.scoring.choosing import choose
 from service.domain.scoring.model import Applied, Score, ScoreCommand, ScoreWarning, Stopwatch, assemble
 from service.domain.serving import LiveLoad

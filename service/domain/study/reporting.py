@@ -12,7 +12,6 @@ from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration, Method
 from service.domain.jobs.model import CalibrateOptions
 from service.domain.study.bench import Bench, HeldOut
-from service.domain.study.cautions import about_data, about_fit, about_gain
 from service.domain.study.experiments.checks import convergence
 from service.domain.study.experiments.correctness import rejection
 from service.domain.study.experiments.reliability import algorithm1_diagram, correctness, projection
@@ -32,6 +31,7 @@ from service.domain.study.report_model import (
     SamplesAt,
     TemperatureCurve,
 )
+from service.domain.study.report_warnings import about_data, about_fit, about_gain
 from service.domain.study.split import Labels, make_split
 from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from service.domain.jobs.model import FEW_ROWS
 from service.domain.study.bench import Bench
-from service.domain.study.cautions import few_of_a_kind, files_differ
 from service.domain.study.experiments.algorithm1 import sensitivity, similarity
 from service.domain.study.experiments.baselines import Likelihoods, baselines
 from service.domain.study.experiments.checks import constant, convergence
@@ -19,6 +18,7 @@ from service.domain.study.experiments.risk_curves import cominimised, depolarize
 from service.domain.study.experiments.side_by_side import embedders
 from service.domain.study.model import Experiment, Provenance, Results
 from service.domain.study.report_model import PlainWarning
+from service.domain.study.report_warnings import few_of_a_kind, files_differ
 from service.domain.study.split import describe
 from service.domain.study.verdict import verdict
 

@@ -10,7 +10,7 @@ import pytest
 from service.adapters.embedder.local import SentenceTransformerEmbedder
 from service.adapters.weights.fetch import find
 from service.adapters.weights.table import MINILM
-from service.domain.scoring.cautions import essence, num_indistinct
+from service.domain.scoring.answer_warnings import essence, num_indistinct
 from service.domain.scoring.model import Score, ScoreCommand
 from service.domain.scoring.scorer import Scorer
 from tests.support.fakes import FakeEmbedder, FakeLLM

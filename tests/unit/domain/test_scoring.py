@@ -8,7 +8,7 @@ import pytest
 
 from service.domain.calibration import Calibration, NoCalibrations, Parameters
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling, Usage
-from service.domain.scoring.cautions import num_indistinct, truncated
+from service.domain.scoring.answer_warnings import num_indistinct, truncated
 from service.domain.scoring.choosing import choose
 from service.domain.scoring.model import ScoreCommand, Stopwatch, find_modes
 from service.domain.scoring.scorer import Scorer

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.domain.study.cautions import few_of_a_kind, files_differ
+from service.domain.study.report_warnings import few_of_a_kind, files_differ
 
 
 def labels(right, size=100):

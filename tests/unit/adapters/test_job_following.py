@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.adapters.jobs.watch import JobWatch
+from service.adapters.jobs.following import JobWatch
 from service.domain.errors import StoreUnavailable
 from service.domain.jobs.model import Job
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm.bodies import most_bytes
 from service.adapters.llm.openai_server import HttpLanguageModel
+from service.adapters.llm.replies import most_bytes
 from service.domain.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable
 from service.domain.models import GenerationRequest, Sampling
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, endless, status
