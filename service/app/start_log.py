@@ -100,7 +100,8 @@ class StartLog:
     async def _why_not(self) -> str | None:
         """Return why the LLM does not answer, None when it does."""
         try:
-            await asyncio.wait_for(self._llm.check(), CHECK_TIMEOUT_S)
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
+                await self._llm.check()
         except EigencalError as error:
             return error.detail
         except TimeoutError:

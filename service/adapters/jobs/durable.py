@@ -152,8 +152,10 @@ class DurableJobs:
                 pass  # it was logged; the engine is told once the store is back
             except Exception:
                 logger.exception("the jobs could not be looked at")
+            # Not `wait_for`: Python 3.11's swallows a cancellation that comes together with the news.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), self._beat_s)
+                async with asyncio.timeout(self._beat_s):
+                    await self._news.wait()
 
     async def _settle(self) -> None:
         """Tell the engine which jobs are open and who lives; note those that none of the living can run."""

@@ -118,7 +118,8 @@ async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
 async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
     """Return "ok", or what is wrong with a component."""
     try:
-        await asyncio.wait_for(call(), CHECK_TIMEOUT_S)
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            await call()
     except EigencalError as error:
         return error.detail
     except TimeoutError:

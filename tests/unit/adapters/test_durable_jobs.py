@@ -48,14 +48,14 @@ class ScriptedPipeline:
 
 
 class Queue:
-    def __init__(self, database: Database, engine: JobEngine) -> None:
+    def __init__(self, database: Database, engine: JobEngine, beat_s: float = 0.02) -> None:
         self.database = database
         self.engine = engine
         self.store = SqlJobs(database, ActiveCalibrations(database))
         self.pipeline = ScriptedPipeline(self.store)
         self.replicas = Replicas(database, "me", self.store.setup.keys(), beat_s=0.02, lease_s=1.0)
         self.jobs = DurableJobs(
-            self.store, self.replicas, self.pipeline, engine, owner="me", beat_s=0.02, poll_s=0.01
+            self.store, self.replicas, self.pipeline, engine, owner="me", beat_s=beat_s, poll_s=0.01
         )
 
     async def submit(self) -> Job:
@@ -69,10 +69,12 @@ class Queue:
 
 
 @asynccontextmanager
-async def opened(path: Path, engine: Callable[[Database], JobEngine]) -> AsyncIterator[Queue]:
+async def opened(
+    path: Path, engine: Callable[[Database], JobEngine], beat_s: float = 0.02
+) -> AsyncIterator[Queue]:
     database = Database(f"sqlite:///{path}")
     await database.start()
-    queue = Queue(database, engine(database))
+    queue = Queue(database, engine(database), beat_s)
     await queue.jobs.start()
     try:
         yield queue
@@ -106,6 +108,17 @@ async def test_a_job_succeeds(queue: Queue) -> None:
     assert await queue.jobs.get(job.id) == states[-1]
     assert await queue.jobs.latest(limit=5) == [states[-1]]
     assert states == sorted(set(states), key=states.index)  # no state told twice
+
+
+@pytest.mark.parametrize("engine", [plain, dbos])
+async def test_a_job_that_comes_as_the_service_stops_does_not_hold_it_up(
+    tmp_path: Path, engine: Callable[[Database], JobEngine]
+) -> None:
+    async with opened(tmp_path / "store.db", engine, beat_s=60.0) as queue:
+        await queue.ended(await queue.submit())  # by now it waits for news, for a minute
+        await queue.submit()
+        async with asyncio.timeout(30):
+            await queue.jobs.stop()  # in the same step of the loop in which the news came
 
 
 async def test_a_watcher_that_goes_breaks_no_query_off(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
