@@ -76,4 +76,5 @@ def born_probabilities(map_: CalibrationMap, candidates: DevSet) -> Floats:
     inside = _bounded(candidates.alignment)
     outside = np.maximum(1.0 - inside.sum(axis=1), 0.0)
     mean = (inside * np.exp(log_p)).sum(axis=1) + outside * np.exp(log_q)
+    # As in `born_probability`: a mean of eigenvalues, above the largest by rounding only.
     return np.asarray(np.minimum(mean, np.exp(log_p[:, 0])))

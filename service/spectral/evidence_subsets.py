@@ -40,6 +40,7 @@ def with_totals(answers: Iterable[Answers], log_probabilities: Iterable[ArrayLik
 
     The vectors are forgotten. Raises ValueError for log-probabilities that are none, or too many or too few.
     """
+    # Overlaps are keys by identity (eq=False): equal prompts stay two.
     found: Totals = {}
     for one, given in zip(answers, log_probabilities, strict=True):
         values = checked_log_probabilities(given)
