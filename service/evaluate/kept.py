@@ -101,8 +101,8 @@ def set_aside(path: Path) -> None:
     number = 1
     while path.with_stem(f"{path.stem}-{number}").exists():
         number += 1
-    # The answers go first: without them what stands beside them is ignored, the other way round
-    # answers would be taken without being compared.
+    # The answers go first: what stands beside them is ignored without them, but answers without it would be
+    # taken for drawn under any set-up.
     for one in (path, path.with_suffix(".json")):
         if one.exists():
             one.rename(one.with_stem(f"{one.stem}-{number}"))

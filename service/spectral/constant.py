@@ -43,7 +43,7 @@ def constant_predictor(targets: DensityStack, dimension: int) -> ConstantPredict
     """Return the mean of n targets Y and where each target lies in it. d = `dimension`."""
     rows, starts = targets.factor(np.arange(len(targets)))
     scaled = rows.astype(np.float64) / np.sqrt(len(targets))
-    # The right singular vectors are the eigenvectors in R^d, and no d x d matrix is built.
+    # The right singular vectors are the eigenvectors in R^d: the mean itself need not be formed.
     _, singular, directions = np.linalg.svd(scaled, full_matrices=False)
     values = np.square(singular)
     keep = values > RANK_TOLERANCE

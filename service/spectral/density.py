@@ -100,7 +100,7 @@ def _shares(weights: Sequence[ArrayLike] | None, bounds: Ints) -> Floats:
     if [w.shape for w in given] != [(size,) for size in sizes]:
         raise ValueError("weights must have one entry per vector")
     flat = np.concatenate(given)
-    # For an empty segment reduceat gives its first neighbour, not 0; `of` has refused those.
+    # For an empty segment reduceat gives the next one's first value, not 0; `of` has refused those.
     totals = np.add.reduceat(flat, bounds[:-1])
     if not np.isfinite(flat).all() or flat.min() < 0 or totals.min() <= 0:
         raise ValueError("weights must be finite and not negative, with a positive sum")

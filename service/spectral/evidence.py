@@ -16,7 +16,7 @@ from service.spectral.risk import DevSet
 
 Floats = NDArray[np.float64]
 
-# sigmoid(12) is within 6e-6 of 1: a wider box would change the risk by less than 1e-5 nats.
+# sigmoid(12) is within 6e-6 of 1: at b = 0 a wider box is worth less than 1e-5 nats.
 INTERCEPT_BOUNDS = (-12.0, 12.0)
 # Not below 0: more missing mass never means more confidence.
 SLOPE_BOUNDS = (0.0, 5.0)

@@ -38,7 +38,7 @@ def evidence_subset(
 def with_totals(answers: Iterable[Answers], log_probabilities: Iterable[ArrayLike]) -> Totals:
     """Return each prompt's overlaps with the log-probabilities of its draws (m,), checked and clipped.
 
-    The vectors are forgotten. Raises ValueError unless every draw has a log-probability that is one.
+    The vectors are forgotten. Raises ValueError unless there is one valid log-probability per draw.
     """
     # Overlaps are keys by identity (eq=False): equal prompts stay two.
     found: Totals = {}

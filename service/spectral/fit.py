@@ -118,7 +118,7 @@ def _starts(dev: DevSet, bounds: tuple[float, float]) -> list[Floats]:
 
 
 def _temperature(point: Floats, bounds: tuple[float, float]) -> float:
-    return float(np.clip(np.exp(point[0]), *bounds))  # exp(log bound) may miss the bound by its last bit
+    return float(np.clip(np.exp(point[0]), *bounds))  # exp(log T) may leave them by a last bit
 
 
 def _depolarization(point: Floats) -> float:

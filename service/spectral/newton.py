@@ -1,4 +1,4 @@
-"""A damped Newton method in a box, for the one or two parameters of a calibration map."""
+"""A damped Newton method in a box, for few parameters: of a calibration map, or a logistic regression."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Objective = Callable[[Floats], tuple[float, Floats, Floats]]
 
-LONGEST_STEP = 1.5  # in log T or logit g: where the risk is nearly flat a bare Newton step overshoots
+LONGEST_STEP = 1.5  # in any parameter: where the objective is nearly flat a bare step overshoots
 MAX_STEPS = 100
 MAX_HALVINGS = 40  # 2^-40 of the longest step is 1e-12, below `tol`
 ROUNDING = 1e-13  # a rise of the value no larger than this is none
