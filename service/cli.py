@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from service import __version__
 from service.settings import PREFIX, Settings, strangers
 
+# Commands import what they need: `--help` and `weights fetch` wait for no application.
 if TYPE_CHECKING:
     import socket
 
@@ -253,7 +254,7 @@ def _evaluation_components(settings: Settings, embedders: list[str], entailment:
 
     named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
     return Components(
-        build_llm(settings, logprobs=True),
+        build_llm(settings, logprobs=True),  # the likelihood baselines need them
         [build_embedder(one) for one in named],
         serving_of(settings),
         llm_slots(settings),

@@ -143,6 +143,7 @@ def _lifespan(*components: Component) -> Callable[[FastAPI], Any]:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             for component in components:
+                # Before its start: one that fails half way through is stopped, too.
                 stack.push_async_callback(component.stop)
                 await component.start()
             yield

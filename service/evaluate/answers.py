@@ -81,6 +81,7 @@ async def draw_all(
             for place, row in enumerate(rows):
                 group.create_task(work(place, row))
     except* EigencalError as errors:
+        # A task group wraps even a single error; callers know ours, not groups.
         raise errors.exceptions[0] from None
     return [one for one in drawn if one is not None]
 

@@ -56,6 +56,7 @@ async def _evaluate(run: Run) -> Results:
                 one = await bench(run, rows, embedder)
                 identities.append(embedder.identity)
                 benches[unused_name(embedder.identity.name, benches)] = one
+                # Of the first embedder alone, the one that all experiments use.
                 if len(benches) == 1:
                     one.deep = await uncut(run, rows, embedder) or one.deep
                     baseline = await sampling_temperature(run, dev, test, rows.num_samples, embedder)

@@ -29,6 +29,7 @@ def write_results(out: Path, results: Results) -> None:
     """
     from service.report.evaluation.page import evaluation_figures, evaluation_tables, render_evaluation
 
+    # Drawn before anything is touched: should this fail, the old results are still whole.
     figures = evaluation_figures(results)
     if _of_other_files(out, results):
         _set_aside(out)

@@ -19,7 +19,7 @@ from service.evaluate.answers import check_same
 from service.evaluate.files import write_whole
 
 SHARD = 128  # texts lost at most when a run is killed
-CHUNK = 64
+CHUNK = 64  # texts between two moves of the bar
 
 
 class AnswerFile:
@@ -74,9 +74,8 @@ class AnswerFile:
         draws = [Draw(text, truncated, logprob) for text, truncated, logprob in line["draws"]]
         self._found.setdefault(line["key"], []).extend(draws)
         self.model = line["drawn_by"]["model"] or self.model
-        self.answered_as = (
-            line.get("answered_as") or self.answered_as
-        )  # lines of before it was kept have none
+        # Lines of before it was kept have none.
+        self.answered_as = line.get("answered_as") or self.answered_as
 
     def _load(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +84,7 @@ class AnswerFile:
         for line in data[:whole].splitlines():
             self._take(json.loads(line))
         if whole < len(data):
+            # Else the next batch would be appended to half a line, and neither could be read.
             with self._path.open("r+b") as file:
                 file.truncate(whole)
         if self._found and self._manifest.exists():
@@ -101,6 +101,8 @@ def set_aside(path: Path) -> None:
     number = 1
     while path.with_stem(f"{path.stem}-{number}").exists():
         number += 1
+    # The answers go first: what stands beside them is ignored without them, but answers without it would be
+    # taken for drawn under any set-up.
     for one in (path, path.with_suffix(".json")):
         if one.exists():
             one.rename(one.with_stem(f"{one.stem}-{number}"))
@@ -146,6 +148,7 @@ class KeptVectors:
         number = len(list(self._folder.glob("*.npy")))
         while (path := self._folder / f"{number:05d}.npy").exists():
             number += 1
+        # Renamed when it is whole: a shard cut by a crash could not be read.
         part = path.with_suffix(".part")
         with part.open("wb") as file:
             np.save(file, made, allow_pickle=False)
@@ -159,13 +162,14 @@ class KeptVectors:
 
     def _load(self) -> None:
         for path in sorted(self._folder.glob("*.npy")):
-            made = np.load(path, allow_pickle=False)
+            made = np.load(path, allow_pickle=False)  # data only: loading it runs no code
             if made.dtype == self._dtype:
                 self._take(made)
 
 
 def shard_type(dimension: int) -> np.dtype[np.void]:
     """Return the columns of a shard."""
+    # V, not S: numpy drops zero bytes from the end of an S16.
     return np.dtype([("key", "V16"), ("vector", "<f4", (dimension,))])
 
 

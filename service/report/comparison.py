@@ -92,4 +92,5 @@ def _best(figure: _Figure, rows: Sequence[ServedRow]) -> str | None:
     known = [value for row in rows if (value := figure.value(row)) is not None]
     if not known or not figure.better:
         return None
+    # As written: what is not shown marks nobody as best.
     return number(min(known) if figure.better == "lower" else max(known))

@@ -18,9 +18,8 @@ GREY, LIGHT = "#595959", "#dcdcdc"
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # letters stay letters: searchable, read aloud, in the fonts of the reader
     "font.family": "sans-serif",
-    "font.sans-serif": [
-        "DejaVu Sans"
-    ],  # comes with matplotlib, and is wide: what replaces it takes less room
+    # Comes with matplotlib, and is wide: what replaces it takes less room.
+    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
@@ -75,7 +74,10 @@ def draw(plot: Plot, paint: Callable[["Figure"], None]) -> str:
     from matplotlib.figure import Figure
 
     out = io.StringIO()
+    # The salt and no date: otherwise ids and bytes differ from one drawing to the next.
+    # `after_reset`: whatever a matplotlibrc of this machine says.
     with _lock, style.context([STYLE | {"svg.hashsalt": plot.name}], after_reset=True):
+        # Not by pyplot, which keeps every figure until it is closed.
         figure = Figure(figsize=plot.size, layout="constrained")
         paint(figure)
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})

@@ -58,6 +58,7 @@ def environment() -> "Environment":
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        # Exactly str: Markup, a kind of str, is HTML already and passed as it is.
         finalize=lambda value: words.visible(value) if type(value) is str else value,
     )
     found.globals["style"] = (TEMPLATES / "style.css").read_text(encoding="utf-8")

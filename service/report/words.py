@@ -47,7 +47,7 @@ def number(value: float | None, digits: int = 3) -> str:
     """Return a number with a real minus sign and never a negative zero; an em dash for None."""
     if value is None or not math.isfinite(value):
         return MISSING
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # -0.0 + 0.0 is 0.0
 
 
 def share(value: float) -> str:

@@ -100,7 +100,7 @@ class AnsweringProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _tell(self, body: dict[str, Any]) -> None:
-        """Tell the log of errors, which the application alone cannot: it sees nothing of this."""
+        """Tell the log of errors: the application, which sees nothing of this, cannot."""
         self.errors.note(body, f"a connection from {self.client[0] if self.client else 'this machine'}")
 
 
@@ -113,6 +113,7 @@ def _response(body: dict[str, Any]) -> bytes:
     """Return a problem as it goes over the wire, the last of its connection."""
     response = problem_response(body)
     own = [(b"x-request-id", body["request_id"].encode()), (b"connection", b"close")]
+    # The middleware, which adds these to all else, never sees this answer.
     headers = [*response.raw_headers, *SECURITY_HEADERS, *own]
     lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
     return STATUS_LINE[response.status_code] + lines + b"\r\n" + bytes(response.body)

@@ -140,7 +140,7 @@ class BoundedProtocol(AnsweringProtocol):
 
     def _note_owing(self) -> None:
         if self._waits_for() is _Phase.HEAD and not self.transport.is_closing():
-            self.owing.setdefault(self)
+            self.owing.setdefault(self)  # a dict keeps its order: whoever came first stays first
         else:
             self.owing.pop(self, None)
 

@@ -49,6 +49,7 @@ def _bind_all(opened: ExitStack, host: str, port: int) -> list[socket.socket]:
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     absent: OSError | None = None
+    # A name may lead to one address twice, and one socket is enough.
     for family, address in dict.fromkeys((info[0], info[4]) for info in found):
         try:
             one = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
@@ -58,6 +59,7 @@ def _bind_all(opened: ExitStack, host: str, port: int) -> list[socket.socket]:
                 raise
             absent = error
         else:
+            # Port 0 has become a number: the other addresses take the same.
             sockets.append(one)
             port = one.getsockname()[1]
     if absent is not None and not sockets:
@@ -66,8 +68,10 @@ def _bind_all(opened: ExitStack, host: str, port: int) -> list[socket.socket]:
 
 
 def _bind(one: socket.socket, address: tuple[Any, ...]) -> None:
+    # So that a restart need not wait for the last connections to time out.
     if os.name == "posix":  # elsewhere this would let two processes share a port
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Else [::] takes the port of IPv4, too, and 0.0.0.0 cannot be bound beside it.
     if one.family == socket.AF_INET6:
         one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     one.bind(address)
@@ -94,7 +98,7 @@ def run(config: uvicorn.Config, sockets: Sequence[socket.socket]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens: uvicorn does not where it is given the sockets."""
+    """Says where it listens, which uvicorn keeps to itself when it is given the sockets."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         host, listening = self.config.host, sockets or []

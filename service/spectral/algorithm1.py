@@ -68,8 +68,10 @@ def cluster_labels(cosines: Floats, num_clusters: int) -> Ints:
     """Return labels (p,) from 1: average linkage of the rows of cosines (p, p), cut at num_clusters."""
     from scipy.cluster.hierarchy import fcluster, linkage
 
+    # scipy refuses to link a single observation.
     if cosines.shape[0] == 1:
         return np.ones(1, dtype=np.intp)
+    # The rows are the points, as the paper has it: not 1 - cosine taken for a distance.
     labels = fcluster(linkage(cosines, method="average", metric="euclidean"), num_clusters, "maxclust")
     return np.asarray(labels, dtype=np.intp)
 
@@ -148,6 +150,7 @@ def _largest_of_means(block: ReferenceBlock, prompts: Ints) -> Floats:
     rows = _members(block.bounds, prompts)
     factor = block.vectors[:, rows] * np.sqrt(block.weights[rows] / prompts.size)[:, None]
     turned = factor.swapaxes(1, 2)
+    # The smaller of Gram matrix and d x d one: their non-zero eigenvalues are the same.
     small = factor @ turned if rows.size <= factor.shape[2] else turned @ factor
     return np.asarray(np.linalg.eigvalsh(small)[:, -1])
 
@@ -156,6 +159,7 @@ def block_targets(clustering: Clustering, block: ReferenceBlock) -> Floats:
     """Return `bin_targets` (worlds, B) of every world of a block."""
     missing = np.full(len(block.vectors), np.nan)
     targets = [
+        # A plain mean, whatever the sizes of the clusters: so the paper has it.
         np.mean([_largest_of_means(block, c) for c in clusters], axis=0) if clusters else missing
         for clusters in clustering.clusters
     ]
@@ -164,6 +168,7 @@ def block_targets(clustering: Clustering, block: ReferenceBlock) -> Floats:
 
 def null_of(clustering: Clustering, targets: Floats, observed: float) -> Null:
     """Return the null of an ECE from the targets (worlds, B) of many worlds, at least 20."""
+    # A bin without clusters has no target in any world; as in `algorithm1`, its mass is left out.
     usable = ~np.isnan(targets).any(axis=0)
     gaps = np.abs(targets - clustering.mean_predicted)[:, usable]
     unknown = np.full(len(targets), np.nan)
@@ -221,6 +226,7 @@ def nulls(
     """
     drawn = drawn_blocks(stack, spectra, served, rng, num_draws)
     rescaled = rescaled_blocks(stack, spectra, served, targets, rng, num_draws)
+    # Both draw lazily from one rng: the order of this loop is part of what a seed gives.
     read = [_read(clusterings, blocks) for blocks in (drawn, rescaled)]
     eces = [algorithm1(one, targets).ece for one in clusterings]
     return [

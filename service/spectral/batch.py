@@ -86,15 +86,19 @@ def overlaps(answers: Answers) -> Overlaps:
         raise ValueError("index points outside the distinct answers")
     if vectors.ndim != 2 or targets.shape != (references, vectors.shape[1]):
         raise ValueError("answers and references must be rows of one dimension")
+    # Assigned, not concatenated: float32 rows are widened while they are copied, once.
     rows = np.empty((size + references, vectors.shape[1]))
     rows[:size], rows[size:] = vectors, targets
+    # Infinities and NaN are refused just below; numpy need not warn of them first.
     with np.errstate(invalid="ignore", over="ignore"):
         cosines, squares = _dots(rows, size)
     if not (squares.min() > 0 and squares.max() < np.inf):  # false for nan, too
         raise ValueError("vectors hold a zero row or values that are not finite")
+    # Lengths are divided out of the few products, not of the long rows.
     scale = 1 / np.sqrt(squares)
     cosines *= scale
     cosines *= scale[:size, None]
+    # 1 / sqrt(t) makes a sum of squares over the references the mean that Y is.
     return Overlaps(cosines[:, :size], cosines[:, size:].T / math.sqrt(references), index)
 
 
@@ -108,6 +112,7 @@ def weighted(one: Overlaps, draws: NDArray[np.int_] | None = None) -> Weighted:
 
 def _chunks(problems: Sequence[Weighted]) -> Iterable[list[int]]:
     """Yield positions of problems of equal size, few enough for one stack."""
+    # By size: numpy's eigh takes a stack of matrices of one size only.
     groups: dict[int, list[int]] = defaultdict(list)
     for position, problem in enumerate(problems):
         groups[problem.share.size].append(position)
@@ -134,7 +139,9 @@ def _solve(problems: Sequence[Weighted], tolerance: float) -> tuple[Floats, Floa
     along = (_stack_targets(problems) * root[:, None, :]) @ columns
     positive = values > tolerance
     kept = np.where(positive, values, 0.0)
+    # Divided by 1 where null: c is 0 there already, and 0 / 0 would warn.
     c = np.where(positive, np.square(along).sum(axis=1), 0.0) / np.where(positive, values, 1.0)
+    # eigh ascends, a spectrum descends; the trace that the cut took is given back.
     return (kept / kept.sum(axis=1, keepdims=True))[:, ::-1], c[:, ::-1]
 
 
@@ -150,6 +157,7 @@ def solve(problems: Sequence[Weighted], dimension: int, *, tolerance: float = RA
     rank = np.count_nonzero(values, axis=1)
     used = int(rank.max())
     outside = np.clip(1.0 - c.sum(axis=1), 0.0, 1.0)
+    # Copies: views would keep the wider tables alive.
     return DevSet(values[:, :used].copy(), c[:, :used].copy(), outside, rank, dimension)
 
 

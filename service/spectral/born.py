@@ -47,7 +47,7 @@ def born_probability(spectrum: Spectrum, served: ServedSpectrum, cosines: ArrayL
         raise ValueError("a text needs a finite cosine to every answer")
     inside = _bounded(alignment(spectrum, given)[0])
     outside = max(1.0 - float(inside.sum()), 0.0)
-    # At most lambda_max, as a mean of eigenvalues; rounding of the weights may say otherwise.
+    # A mean of eigenvalues is at most lambda_max, but for the rounding of its weights.
     mean = float(inside @ served.eigenvalues) + outside * served.null_value
     top = int(inside.argmax())
     return BornProbability(
@@ -76,4 +76,5 @@ def born_probabilities(map_: CalibrationMap, candidates: DevSet) -> Floats:
     inside = _bounded(candidates.alignment)
     outside = np.maximum(1.0 - inside.sum(axis=1), 0.0)
     mean = (inside * np.exp(log_p)).sum(axis=1) + outside * np.exp(log_q)
+    # As in `born_probability`: a mean of eigenvalues, above the largest by rounding only.
     return np.asarray(np.minimum(mean, np.exp(log_p[:, 0])))

@@ -22,12 +22,14 @@ Ints = NDArray[np.intp]
 
 # Eigenvalues of the low-rank part of P below this are the eigensolver's rounding of zero.
 ROUNDING = 1e-14
+# Prompts whose eigenvectors are in memory at once: 4 MB with 20 answers in 768 dimensions.
 CHUNK = 32
 
 
 def _span(stack: DensityStack, references: Floats, members: Ints) -> Floats | None:
     """Return an orthonormal basis (d, s) that holds all answers and references of a cluster; None for R^d."""
     answers = int((stack.bounds[members + 1] - stack.bounds[members]).sum())
+    # As many rows as dimensions span all of R^d: no basis is smaller than the one at hand.
     if answers + references.shape[0] >= stack.dimension:
         return None
     rows = np.concatenate([stack.factor(members)[0].astype(np.float64), references])
@@ -43,6 +45,7 @@ def _mean_excess(
 ) -> Iterator[tuple[Floats, Floats]]:
     """Yield u_i (R, d) and p_i - q (R,) of chunks of members: P = q 1 + sum (p_i - q) u_i u_i^T."""
     for chunk in _chunks(members):
+        # float64 before any product: float32 leaves rounding of the size of the null values themselves.
         rows = [stack.vectors[stack.rows(i)].astype(np.float64) for i in chunk]
         vectors = [spectra[i].combination.T @ unit for i, unit in zip(chunk, rows, strict=True)]
         excess = [served[i].eigenvalues - served[i].null_value for i in chunk]
@@ -64,6 +67,7 @@ def _served_eigen(
         total += (inside * excess[:, None]).T @ inside
     values, columns = np.linalg.eigh(total / members.size)
     null = np.mean([served[i].null_value for i in members])
+    # q is added to the eigenvalues, not to the matrix: it may be smaller than the rounding of eigh.
     return np.where(values < ROUNDING, 0.0, values) + null, columns
 
 
@@ -86,7 +90,7 @@ def cluster_error(
     inside = references if basis is None else references @ basis
     along = np.square(inside @ columns).sum(axis=0)
     own = targets.mean_spectrum(members)
-    own = own[own > ROUNDING]
+    own = own[own > ROUNDING]  # 0 log 0 = 0
     return float(own @ np.log(own) - along @ np.log(values))
 
 

@@ -33,7 +33,7 @@ class ConstantPredictor:
         """
         size = self.alignment.shape[0]
         share = np.full(size, 1 / size) if weights is None else weights
-        c = np.clip(share @ self.alignment, 0.0, 1.0)
+        c = np.clip(share @ self.alignment, 0.0, 1.0)  # above 1 by rounding only
         outside = np.clip(1 - c.sum(), 0.0, 1.0)
         rank = np.array([self.eigenvalues.size])
         return DevSet(self.eigenvalues[None], c[None], np.array([outside]), rank, self.dimension)
@@ -43,6 +43,7 @@ def constant_predictor(targets: DensityStack, dimension: int) -> ConstantPredict
     """Return the mean of n targets Y and where each target lies in it. d = `dimension`."""
     rows, starts = targets.factor(np.arange(len(targets)))
     scaled = rows.astype(np.float64) / np.sqrt(len(targets))
+    # The right singular vectors are the eigenvectors in R^d: the mean itself need not be formed.
     _, singular, directions = np.linalg.svd(scaled, full_matrices=False)
     values = np.square(singular)
     keep = values > RANK_TOLERANCE
@@ -60,6 +61,7 @@ def best_temperature(
 ) -> tuple[float, Interval]:
     """Return the best temperature and its percentile interval over resamples of the prompts."""
     size = predictor.alignment.shape[0]
+    # A resample as counts, which are weights: no rows are copied.
     counts = rng.multinomial(size, np.full(size, 1 / size), size=resamples)
     found = [fit_temperature(predictor.dev_set(row / size), eps=eps).map.temperature for row in counts]
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])

@@ -108,10 +108,11 @@ def bootstrap_auroc(
     value = _auroc_of_groups(groups, right, num_groups)
     if math.isnan(value):
         return Auroc(value, value, value, value, 0)
+    # One at a time: all of them at once would be n numbers a thousand times.
     picks = (rng.integers(0, size, size) for _ in range(num_resamples))
     drawn = np.array([_auroc_of_groups(groups[pick], right[pick], num_groups) for pick in picks])
     drawn = drawn[~np.isnan(drawn)]
-    if drawn.size < 2:
+    if drawn.size < 2:  # a standard deviation needs two
         return Auroc(value, math.nan, math.nan, math.nan, drawn.size)
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return Auroc(value, float(low), float(high), float(drawn.std(ddof=1)), drawn.size)
@@ -124,6 +125,7 @@ def accuracy_rejection(scores: ArrayLike, labels: ArrayLike) -> RejectionCurve:
     Raises ValueError as `auroc` does.
     """
     values, right = _checked(scores, labels)
+    # Negated: the most certain come first, since they are kept longest.
     groups = _tie_groups(-values)
     tie_means = np.bincount(groups, weights=right) / np.bincount(groups)
     kept = np.arange(1, values.size + 1)

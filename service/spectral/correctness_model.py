@@ -49,6 +49,7 @@ class CorrectnessModel:
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
         """Return the model from what `dataclasses.asdict` made of it, also by way of JSON."""
+        # JSON has no tuples: it gives lists back.
         lists = {name: tuple(stored[name]) for name in ("features", "means", "scales", "weights")}
         return cls(**lists, intercept=stored["intercept"])
 
@@ -136,6 +137,7 @@ def held_out_predictions(
         held = fold == number
         rest = {name: np.asarray(columns[name])[~held] for name in features}
         if features:
+            # Means and scales, too, are of the other folds: nothing of a held-out row may leak in.
             model = fit_model(rest, right[~held], features, strength=strength)
             found[held] = model.predict({name: np.asarray(columns[name])[held] for name in features})
         else:
@@ -176,6 +178,7 @@ def fit_correctness(
     fold, sets = stratified_folds(right, folds, rng), nested_sets(known)
     drawn = {one: held_out_predictions(known, right, one, fold, strength=strength) for one in [(), *sets]}
     scores = {one: Scores(one, log_loss(p, right), brier(p, right)) for one, p in drawn.items()}
+    # Of equal ones the first, which is the smallest set.
     best = min(sets, key=lambda one: scores[one].log_loss)
     beaten = scores[best].log_loss < scores[()].log_loss
     model = fit_model(known, right, best, strength=strength) if beaten else None

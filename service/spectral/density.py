@@ -37,6 +37,7 @@ class DensityStack:
         """
         if len(vectors) == 0:
             raise ValueError("a stack needs at least one density matrix")
+        # A copy even of a single array: rows are scaled in place, the caller's must stay.
         rows = np.concatenate([np.atleast_2d(np.asarray(v)) for v in vectors])
         sizes = np.array([np.atleast_2d(np.asarray(v)).shape[0] for v in vectors])
         if rows.dtype != np.float32:
@@ -67,6 +68,7 @@ class DensityStack:
         sizes = self.bounds[prompts + 1] - self.bounds[prompts]
         starts = np.cumsum(sizes) - sizes
         picked = np.repeat(self.bounds[prompts] - starts, sizes) + np.arange(sizes.sum())
+        # In the type of the vectors: float64 roots would make a float64 copy of the rows.
         roots = np.sqrt(self.weights[picked]).astype(self.vectors.dtype)
         return self.vectors[picked] * roots[:, None], starts
 
@@ -98,6 +100,7 @@ def _shares(weights: Sequence[ArrayLike] | None, bounds: Ints) -> Floats:
     if [w.shape for w in given] != [(size,) for size in sizes]:
         raise ValueError("weights must have one entry per vector")
     flat = np.concatenate(given)
+    # For an empty segment reduceat gives the next one's first value, not 0; `of` has refused those.
     totals = np.add.reduceat(flat, bounds[:-1])
     if not np.isfinite(flat).all() or flat.min() < 0 or totals.min() <= 0:
         raise ValueError("weights must be finite and not negative, with a positive sum")
@@ -120,6 +123,7 @@ def _block_inner(left: tuple[Vectors, Ints], right: tuple[Vectors, Ints]) -> Flo
     products = left[0] @ right[0].T
     np.square(products, out=products)
     by_column = np.add.reduceat(products, right[1], axis=1)
+    # The last sum in float64: float32 products have rounding enough of their own.
     return np.add.reduceat(by_column.astype(np.float64), left[1], axis=0)
 
 
@@ -148,6 +152,8 @@ def frobenius_cosines(stack: DensityStack, prompts: Ints | None = None) -> Float
     """
     inner = frobenius_inner(stack, np.arange(len(stack)) if prompts is None else prompts)
     norms = np.sqrt(np.diagonal(inner))
+    # In place: of 4000 prompts the table has 128 MB.
     inner /= norms[:, None]
     inner /= norms
+    # A matrix and itself may read more than 1 by rounding.
     return np.minimum(inner, 1.0, out=inner)

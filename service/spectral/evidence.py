@@ -16,7 +16,9 @@ from service.spectral.risk import DevSet
 
 Floats = NDArray[np.float64]
 
+# sigmoid(12) is within 6e-6 of 1: at b = 0 a wider box is worth less than 1e-5 nats.
 INTERCEPT_BOUNDS = (-12.0, 12.0)
+# Not below 0: more missing mass never means more confidence.
 SLOPE_BOUNDS = (0.0, 5.0)
 # |logit g| stays within this: g in [1e-6, 1 - 1e-6], so that no reference has an infinite risk.
 LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)

@@ -72,6 +72,7 @@ def _starts(rows: EvidenceSet) -> list[Floats]:
 
 
 def _map(point: Floats) -> EvidenceMap:
+    # exp(log T) may leave the bounds by a last bit.
     temperature = float(np.clip(np.exp(point[0]), *TEMPERATURE_BOUNDS))
     return EvidenceMap(temperature, float(point[1]), float(point[2]))
 

@@ -21,6 +21,7 @@ class EvidenceRisk:
         self._parts = parts
         logits = logit_missing_mass(missing)
         self._design = np.stack([np.ones_like(logits), logits])
+        # Relative to the largest eigenvalue: no temperature makes the exponentials overflow.
         self._below = parts.logs - parts.logs[parts.first][parts.prompt]
         self._dimension = np.maximum(parts.dev.dimension, parts.dev.rank).astype(np.float64)
         self._mass = parts.sums(parts.alignment) + parts.outside

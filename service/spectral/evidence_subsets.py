@@ -38,8 +38,9 @@ def evidence_subset(
 def with_totals(answers: Iterable[Answers], log_probabilities: Iterable[ArrayLike]) -> Totals:
     """Return each prompt's overlaps with the log-probabilities of its draws (m,), checked and clipped.
 
-    The vectors are forgotten. Raises ValueError for log-probabilities that are none, or too many or too few.
+    The vectors are forgotten. Raises ValueError unless there is one valid log-probability per draw.
     """
+    # Overlaps are keys by identity (eq=False): equal prompts stay two.
     found: Totals = {}
     for one, given in zip(answers, log_probabilities, strict=True):
         values = checked_log_probabilities(given)

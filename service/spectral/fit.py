@@ -16,9 +16,11 @@ from service.spectral.risk import DevSet, mean_entropy, risk, risks
 Floats = NDArray[np.float64]
 Method = Literal["temperature", "depolarized"]
 
+# An optimum on a bound is told (`at_bound`): the data do not pin it down.
 TEMPERATURE_BOUNDS = (0.05, 50.0)
 # g = 0 would give a reference outside the span an infinite risk, so the fit stops just short of it.
 DEPOLARIZATION_BOUNDS = (1e-6, 1 - 1e-6)
+# (log T, logit g): the risk is not convex in both, so the search begins at the best of these.
 _GRID = [np.array(start) for start in product(np.log([0.3, 0.7, 1.5, 4.0]), (-3.0, -0.5, 1.5))]
 
 
@@ -116,7 +118,7 @@ def _starts(dev: DevSet, bounds: tuple[float, float]) -> list[Floats]:
 
 
 def _temperature(point: Floats, bounds: tuple[float, float]) -> float:
-    return float(np.clip(np.exp(point[0]), *bounds))
+    return float(np.clip(np.exp(point[0]), *bounds))  # exp(log T) may leave them by a last bit
 
 
 def _depolarization(point: Floats) -> float:
@@ -124,6 +126,7 @@ def _depolarization(point: Floats) -> float:
 
 
 def _on_bound(end: Minimum) -> tuple[str, ...]:
+    # A temperature alone has one coordinate, where zip stops.
     return tuple(
         name for name, bound in zip(("temperature", "depolarization"), end.bound, strict=False) if bound
     )
@@ -137,7 +140,7 @@ def fit_temperature(
     The risk is convex in 1/T, so there is one optimum. Raises ValueError for bad bounds or eps.
     """
     map_ = TemperatureMap(1.0, eps)
-    end = _search_temperature(terms(dev), eps, np.zeros(1), bounds)
+    end = _search_temperature(terms(dev), eps, np.zeros(1), bounds)  # from T = 1; any start leads there
     map_ = TemperatureMap(_temperature(end.point, bounds), eps)
     value, entropy = risk(map_, dev), mean_entropy(map_, dev)
     return TemperatureFit(map_, value, entropy, _on_bound(end), abs(entropy - value))
@@ -186,6 +189,7 @@ def bootstrap(
     start = np.array([np.log(best.temperature)])
     if isinstance(best, DepolarizedMap):
         start = np.append(start, _logit(best.depolarization))
+    # A resample as counts, which are weights: no rows are copied.
     counts = rng.multinomial(len(dev), np.full(len(dev), 1 / len(dev)), size=resamples)
     points = np.stack([_refit(dev, row / len(dev), method, eps, start) for row in counts])
     temperatures = np.exp(points[:, 0])
@@ -226,6 +230,7 @@ def cross_validated_risks(
 
     A candidate is a method, fitted on the other folds, or a fixed map, taken as it is.
     """
+    # One assignment for all candidates: their risks are compared prompt by prompt.
     fold = assign_folds(len(dev), folds, rng)
     maps = {name: _fold_maps(dev, fold, candidate, eps) for name, candidate in candidates.items()}
     found = {name: np.empty(len(dev)) for name in candidates}

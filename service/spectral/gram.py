@@ -46,6 +46,7 @@ def unit_rows(vectors: ArrayLike) -> Floats:
 
     Raises ValueError for anything but a non-empty matrix of finite, non-zero rows.
     """
+    # A float32 eigensolver would leave null eigenvalues of 7e-10, above the rank tolerance.
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or 0 in rows.shape:
         raise ValueError(f"vectors must be a non-empty matrix (k, d), got shape {rows.shape}")
@@ -102,12 +103,14 @@ def spectrum_from_gram(
     share = shares(weights, cosines.shape[0])
     root = np.sqrt(share)
     values, columns = np.linalg.eigh(root[:, None] * cosines * root)
-    keep = np.flatnonzero(values > tolerance)[::-1]
+    keep = np.flatnonzero(values > tolerance)[::-1]  # eigh ascends, a spectrum descends
     if keep.size == 0:
         raise ValueError("the Gram matrix has no eigenvalue above the rank tolerance")
     kept = values[keep]
+    # u_i = E^T v_i / sqrt(m lambda_i) (method, section 1), kept by its coefficients on the rows.
     combination = root[:, None] * _fix_signs(columns[:, keep]) / np.sqrt(kept)
     rank = int(keep.size)
+    # The coordinate of empty answers is none of the d: with it the rank may exceed d.
     return Spectrum(kept / kept.sum(), cosines @ combination, share, combination, max(dimension, rank))
 
 

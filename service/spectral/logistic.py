@@ -12,7 +12,7 @@ from service.spectral.newton import minimize
 from service.spectral.strata import verdicts
 
 Floats = NDArray[np.float64]
-STRENGTH = 1.0
+STRENGTH = 1.0  # C (method, section 8), which is scikit-learn's default, too
 LEAST_PROBABILITY = 1e-15  # a probability of exactly 0 given to what happened would cost infinitely much
 
 
@@ -29,6 +29,7 @@ class LogisticRisk:
         """Return J, its gradient (p + 1,) and Hessian (p + 1, p + 1) at (w, b)."""
         z = self._rows @ point
         p = sigmoid(z)
+        # log(1 + exp(-s z)) without overflow.
         losses = np.logaddexp(0.0, np.where(self._right, -z, z))
         value = float(self._penalty @ np.square(point)) / 2 + self._strength * float(losses.sum())
         gradient = self._penalty * point + self._strength * (self._rows.T @ (p - self._right))
@@ -63,6 +64,7 @@ def fit_logistic(features: ArrayLike, labels: ArrayLike, *, strength: float = ST
     if right.all() or not right.any():
         raise ValueError("labels of one kind only have no logistic regression")
     start = np.zeros(rows.shape[1] + 1)
+    # The best intercept without features: the search begins at the base rate.
     start[-1] = np.log(right.mean()) - np.log1p(-right.mean())
     free = np.full(start.size, np.inf)
     end = minimize(LogisticRisk(rows, right, strength), start, -free, free)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+# Stored with a calibration: the fitted temperature hangs on it (method, section 2).
 DEFAULT_EPS = 1e-10
 
 
@@ -80,6 +81,7 @@ class CalibrationMap(Protocol):
 
 def log_softmax(scores: Floats) -> Floats:
     """Return scores (n, R) minus the log of the sum of their exponentials, row by row; -inf stays -inf."""
+    # The largest becomes 0: nothing overflows, and the sum is at least 1.
     shifted: Floats = scores - scores.max(axis=-1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
@@ -153,8 +155,9 @@ class TemperatureMap:
         """Return log p (n, R), log q (n,) of the operators on the full space."""
         scores = log_eigenvalues / self.temperature
         null = np.full(rank.shape, math.log(self.eps) / self.temperature)
+        # The d - r null directions as one term of their joint weight: nothing of length d is made.
         with_null = np.concatenate([scores, (null + log_null_count(rank, dimension))[:, None]], axis=1)
-        peak = with_null.max(axis=1)
+        peak = with_null.max(axis=1)  # not always lambda_1: null directions are many
         log_z = peak + np.log(np.exp(with_null - peak[:, None]).sum(axis=1))
         return scores - log_z[:, None], null - log_z
 
@@ -187,7 +190,9 @@ class DepolarizedMap:
         """Return log p (n, R), log q (n,). d is never below the rank, so the trace stays 1."""
         shape = log_softmax(log_eigenvalues / self.temperature)
         with np.errstate(divide="ignore"):
+            # -inf for g = 0: null directions have no probability then.
             log_q = np.log(self.depolarization / np.maximum(dimension, rank))
+        # In logarithms: at a small T the smaller eigenvalues of the shape underflow to 0.
         return np.logaddexp(math.log1p(-self.depolarization) + shape, log_q[:, None]), log_q
 
     def log_fitted(

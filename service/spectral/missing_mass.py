@@ -50,6 +50,7 @@ def missing_mass(totals: ArrayLike, index: ArrayLike) -> float:
     if text.shape != values.shape or text.dtype.kind not in "iu" or text.min() < 0:
         raise ValueError("index must say which distinct text each log-probability belongs to")
     largest = np.full(int(text.max()) + 1, -np.inf)
+    # Assigning to `largest[text]` would keep the last of several sums, not the largest.
     np.maximum.at(largest, text, values)
     return float(np.clip(1 - np.exp(largest).sum(), MISSING_MASS_CLIP, 1 - MISSING_MASS_CLIP))
 
@@ -69,7 +70,7 @@ def logit_missing_mass(missing: ArrayLike) -> Floats:
 def mean_log_probability(totals: ArrayLike) -> float:
     """Return the mean log-probability of the answers drawn (m,), in [-700, 0] nats. Higher = more certain.
 
-    It is -`likelihood.predictive_entropy`, but never infinite. Raises ValueError as
+    It is -`text_scores.predictive_entropy`, but never infinite. Raises ValueError as
     `checked_log_probabilities` does.
     """
     return float(checked_log_probabilities(totals).mean())

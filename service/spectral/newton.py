@@ -1,4 +1,4 @@
-"""A damped Newton method in a box, for the one or two parameters of a calibration map."""
+"""A damped Newton method in a box, for few parameters: of a calibration map, or a logistic regression."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Objective = Callable[[Floats], tuple[float, Floats, Floats]]
 
-LONGEST_STEP = 1.5
+LONGEST_STEP = 1.5  # in any parameter: where the objective is nearly flat a bare step overshoots
 MAX_STEPS = 100
-MAX_HALVINGS = 40
+MAX_HALVINGS = 40  # 2^-40 of the longest step is 1e-12, below `tol`
 ROUNDING = 1e-13  # a rise of the value no larger than this is none
 
 
@@ -34,7 +34,7 @@ def _direction(gradient: Floats, hessian: Floats, free: NDArray[np.bool_]) -> Fl
     """Return the Newton step on the free coordinates, with |curvature| where it is not convex."""
     step = np.zeros_like(gradient)
     values, columns = np.linalg.eigh(hessian[np.ix_(free, free)])
-    curvature = np.maximum(np.abs(values), 1e-8)
+    curvature = np.maximum(np.abs(values), 1e-8)  # not 0, which a flat direction has
     step[free] = -columns @ ((columns.T @ gradient[free]) / curvature)
     return step / max(1.0, float(np.abs(step).max()) / LONGEST_STEP)
 

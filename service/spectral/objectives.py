@@ -36,6 +36,7 @@ class Terms:
 
     def sums(self, values: Floats) -> Floats:
         """Return the sum over each prompt's eigenvalues, (n,), of values (E,)."""
+        # reduceat has no empty segments: every prompt has at least one eigenvalue.
         return np.asarray(np.add.reduceat(values, self.first))
 
 
@@ -74,7 +75,9 @@ class TemperatureRisk:
         square = (parts.sums(weighted * below) + null * self._null**2) / total
         value = float(parts.weights @ (a * self._top + peak + np.log(total))) - a * self._target
         slope = float(parts.weights @ (self._top + mean)) - self._target
+        # A variance as a difference of squares may fall below 0 by rounding.
         curvature = float(parts.weights @ np.maximum(square - mean**2, 0.0))
+        # By the chain rule for a = exp(-x): R_x = -a R_a and R_xx = a^2 R_aa + a R_a.
         return value, np.array([-a * slope]), np.array([[a * a * curvature + a * slope]])
 
 

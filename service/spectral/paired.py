@@ -64,5 +64,6 @@ def figure_difference(
     """
     value = np.subtract(*figure(np.arange(size)))
     picks = (rng.integers(0, size, size) for _ in range(resamples))
+    # Both figures of each pick: that is what pairs them.
     drawn = np.array([np.subtract(*figure(pick)) for pick in picks])
     return _difference(float(value), drawn, level)

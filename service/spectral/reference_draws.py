@@ -23,7 +23,7 @@ NO_LENGTH = 1e-12  # squared length, relative to 1, that is rounding
 NEVER = 1e-9  # least share of squared length that rescaling starts from: 0 cannot be rescaled
 CLOSE = 1e-6  # of a mean share to what is expected
 MAX_STEPS = 500
-TINY = 1e-300
+TINY = 1e-300  # under a division, where a share has shrunk to 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,11 +55,13 @@ def draw_reference(
     vectors: (k, d) the answers that made the spectrum. Source: method, section 4 (ours).
     """
     basis = spectrum.combination.T @ vectors
+    # Times the total, which is 1 up to rounding. Past the last eigenvalue lie the null directions.
     drawn = np.searchsorted(np.cumsum(served.eigenvalues), rng.random(count) * served.total, side="right")
     if served.null_value == 0 or served.null_count == 0:  # rounding at the very end of the last interval
         drawn = np.minimum(drawn, len(basis) - 1)
     outside = drawn == len(basis)
     found = basis[np.where(outside, 0, drawn)]
+    # Of length 1 but for rounding, which the division by small eigenvalues magnifies.
     found /= np.linalg.norm(found, axis=1, keepdims=True)
     if outside.any():
         found[outside] = null_directions(basis, rng, int(outside.sum()))
@@ -183,6 +185,7 @@ def rescaled_blocks(
 
 def _in_three(squares: Floats) -> Floats:
     """Return shares (3,) of sum 1 of squared coordinates (r,): on u_1, in the rest of the span, outside."""
+    # What exceeds 1 is rounding: each share takes at most what those before it left.
     first, rest = min(squares[0], 1.0), squares[1:].sum()
     rest = min(rest, 1.0 - first)
     return np.array([first, rest, max(1.0 - first - rest, 0.0)])

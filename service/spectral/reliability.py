@@ -78,6 +78,7 @@ def _probabilities(values: ArrayLike, name: str) -> Floats:
 
 def bin_index(values: ArrayLike, edges: Floats) -> Ints:
     """Return the bin (n,) in 0 .. B - 1 of each value (n,) in [0, 1]; bins are closed on the right."""
+    # Inner edges alone, so that 0 and 1 fall into the outer bins; "left" closes bins on the right.
     return np.searchsorted(edges[1:-1], _probabilities(values, "values"), side="left")
 
 
@@ -93,9 +94,11 @@ def equal_mass_bins(values: ArrayLike, num_bins: int) -> Floats:
     if num_bins < 1:
         raise ValueError("num_bins must be at least 1")
     predicted = _probabilities(values, "values")
+    # Rounded as the values are: a quantile interpolates, and has last bits of its own.
     inner = np.round(np.quantile(predicted, np.linspace(0, 1, num_bins + 1)[1:-1]), TIE_DECIMALS)
     edges = np.unique(np.concatenate([[0.0], inner, [1.0]]))
     filled = np.unique(bin_index(predicted, edges))
+    # The right ends of the bins that hold something: an empty one joins the bin after it.
     return np.concatenate([[0.0], edges[filled[:-1] + 1], [1.0]])
 
 
@@ -156,6 +159,7 @@ def consistency_band(targets: Floats, eces: Floats, level: float = 0.95) -> Cons
     if eces.size < 20:
         raise ValueError("a band needs at least 20 draws")
     ends = [(1 - level) / 2, (1 + level) / 2]
+    # numpy warns of a column that is all NaN: a bin without any target stays as it is.
     usable = ~np.isnan(targets).all(axis=0)
     columns = np.full((3, targets.shape[1]), np.nan)
     if usable.any():

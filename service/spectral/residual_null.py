@@ -58,8 +58,10 @@ def neighbourhoods(lambda_max: Floats, rng: np.random.Generator, neighbours: int
     Ties stand in random order: in the order of the file, like neighbours could be alike in c_1, too.
     """
     size = lambda_max.size
+    # lexsort sorts by its last key first.
     order = np.lexsort((rng.random(size), rounded_ties(lambda_max)))
     k = min(neighbours, size)
+    # At both ends the window is shifted, not cut: everyone has k neighbours.
     first = np.clip(np.arange(size) - k // 2, 0, size - k)
     near = np.empty((size, k), dtype=np.intp)
     near[order] = order[first[:, None] + np.arange(k)]
@@ -81,6 +83,7 @@ def centred_residuals(gaps: Floats, near: Ints) -> Floats:
 def _null_gaps(residuals: Floats, bins: Ints, rng: np.random.Generator, num_draws: int) -> Floats:
     """Return the mean residual (num_draws, B) of each bin, one drawn for each prompt from its row (n, k)."""
     size, k = residuals.shape
+    # In order of bins each bin is a run, and one reduceat sums them all.
     by_bin = np.argsort(bins, kind="stable")
     starts = np.searchsorted(bins[by_bin], np.arange(bins.max() + 1))
     block = max(BLOCK_ENTRIES // size, 1)

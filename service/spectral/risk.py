@@ -63,6 +63,7 @@ def pack(spectra: Sequence[Spectrum], alignments: Sequence[tuple[Floats, float]]
 
 def _charge(mass: Floats, log_probability: Floats, least: float = 0.0) -> Floats:
     """Return -mass * log p, 0 wherever there is no mass, whatever p."""
+    # `where` computes both branches: 0 times -inf is NaN, and thrown away.
     with np.errstate(invalid="ignore"):
         return np.where(mass > least, -mass * log_probability, 0.0)
 
@@ -85,6 +86,7 @@ def risk(map_: CalibrationMap, dev: DevSet) -> float:
 def mean_entropy(map_: CalibrationMap, dev: DevSet) -> float:
     """Return the mean von Neumann entropy of the fitted operators on the full space, in nats."""
     log_p, log_q = map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension)
+    # A depolarised map gives padded columns q, too: they are no eigenvalues of the prompt.
     inside = np.arange(log_p.shape[1]) < dev.rank[:, None]
     p = np.where(inside, np.exp(log_p), 0.0)
     null = np.exp(log_q) * np.maximum(dev.dimension - dev.rank, 0)

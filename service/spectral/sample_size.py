@@ -46,6 +46,7 @@ def subset_lambda_max(
     gram, drawn = np.asarray(cosines, dtype=np.float64), np.asarray(outcomes, dtype=np.intp)
     if not 1 <= size <= drawn.size:
         raise ValueError(f"size must be in 1 .. {drawn.size}, got {size}")
+    # `permuted` shuffles every row by itself; `permutation` would shuffle the rows.
     picks = rng.permuted(np.tile(drawn, (num_subsets, 1)), axis=1)[:, :size]
     counts = (picks[:, :, None] == np.arange(gram.shape[0])).sum(axis=1)
     roots = np.sqrt(counts / size)

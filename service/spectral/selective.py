@@ -97,6 +97,7 @@ def error_bound(wrong: ArrayLike, answered: ArrayLike, confidence: float = CONFI
     if not 0 < confidence < 1:
         raise ValueError("confidence must be in (0, 1)")
     k, n = np.broadcast_arrays(np.asarray(wrong, dtype=np.float64), np.asarray(answered, dtype=np.float64))
+    # All wrong has no beta law: its bound is 1, and this 1 only keeps the call valid.
     right = np.maximum(n - k, 1.0)
     return np.asarray(np.where(k < n, betaincinv(k + 1.0, right, confidence), 1.0))
 
@@ -119,17 +120,19 @@ class _Sequence:
     def start(self, target: ArrayLike) -> Ints:
         """Return where tests begin: the fewest answered that pass if all are right; K: nowhere."""
         wanted = np.asarray(target, dtype=np.float64) + ROUNDING
+        # Negated: searchsorted wants ascending values, and `least` falls as more are answered.
         return np.maximum(np.searchsorted(-self.least, -wanted), self.fewest)
 
     def passed(self, target: float) -> int:
         """Return how many tests pass before the first that fails."""
         kept = self.bounds[int(self.start(target)) :] <= target + ROUNDING
-        return int(kept.size if kept.all() else kept.argmin())
+        return int(kept.size if kept.all() else kept.argmin())  # argmin: the first False
 
     def lowest(self, target: float) -> float | None:
         """Return the lowest error from `target` up, below 1, that passes a test; it is one of the bounds."""
         errors = np.unique(self.bounds[(self.bounds >= target) & (self.bounds < 1)])
         start = self.start(errors)
+        # A start of K is nowhere: infinity passes no test.
         bounds = np.append(self.bounds, np.inf)[start]
         reached = errors[bounds <= errors + ROUNDING]
         return float(reached[0]) if reached.size else None

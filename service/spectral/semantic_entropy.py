@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 HEAT_TIME = 0.3  # t of exp(-t L), as in the source's own experiments
-ROUNDING = 1e-12
+ROUNDING = 1e-12  # eigenvalues up to this are zeros, and some are below 0: they have no logarithm
 
 
 def semantic_classes(equivalent: ArrayLike) -> Ints:
@@ -72,7 +72,7 @@ def sample_graph(similarity: ArrayLike, index: NDArray[np.int_]) -> Floats:
     if not np.isfinite(weights).all() or weights.min(initial=0.0) < 0:
         raise ValueError("weights must be finite and not negative")
     graph = ((weights + weights.T) / 2)[np.ix_(index, index)]
-    np.fill_diagonal(graph, 0.0)
+    np.fill_diagonal(graph, 0.0)  # no loops: they would cancel in the Laplacian
     return graph
 
 

@@ -18,7 +18,7 @@ def stratified_folds(labels: ArrayLike, folds: int, rng: np.random.Generator) ->
     """Return a random fold 0 .. folds - 1 for each row (n,), both kinds spread as evenly as can be.
 
     The second kind begins where the first ended, so that folds are of equal size, too. Raises ValueError for
-    fewer than two folds, or verdicts that are none.
+    fewer than two folds, or labels that are no verdicts.
     """
     right = verdicts(labels)
     if folds < 2:
@@ -32,7 +32,7 @@ def stratified_folds(labels: ArrayLike, folds: int, rng: np.random.Generator) ->
 def stratified_split(labels: ArrayLike, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return a mask (n,): True for a random `share` in (0, 1) of the rows of either kind, rounded.
 
-    Raises ValueError for a share outside of (0, 1) or verdicts that are none.
+    Raises ValueError for a share outside of (0, 1), or labels that are no verdicts.
     """
     right = verdicts(labels)
     if not 0 < share < 1:

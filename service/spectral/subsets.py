@@ -39,6 +39,7 @@ def draw_subsets(
         size = prompt.index.size
         repeats = 0 if size < num_samples else 1 if size == num_samples else subsets_per_prompt
         if repeats:
+            # `permuted` shuffles every row by itself; `permutation` would shuffle the rows.
             order = rng.permuted(np.tile(np.arange(size), (repeats, 1)), axis=1)
             taken += [(prompt, np.sort(row[:num_samples])) for row in order]
     return taken

@@ -25,12 +25,14 @@ def words(text: str) -> list[str]:
     >>> words("Straße, CAFÉ!")
     ['strasse', 'café']
     """
+    # Twice: case folding may undo the normal form.
     return WORD.findall(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()))
 
 
 def _f_measure(prediction: list[str], reference: list[str]) -> float:
     from rapidfuzz.distance import LCSseq
 
+    # Not the package rouge-score, which drops every letter that is not ASCII.
     common = LCSseq.similarity(prediction, reference)
     return 2.0 * common / (len(prediction) + len(reference)) if common else 0.0
 

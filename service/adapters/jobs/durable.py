@@ -74,7 +74,7 @@ class DurableJobs:
             task.cancel()
             await asyncio.wait({task})
         await self._engine.stop()
-        await self._replicas.stop()
+        await self._replicas.stop()  # last: peers take over at once what is left
 
     async def submit(
         self,

@@ -103,19 +103,22 @@ class DbosEngine:
         from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
         if _Current.workflow is None:
+            # Registered once a process; no bound on recoveries, after which DBOS would give a job up.
             _Current.workflow = DBOS.workflow(name=workflows.NAME, max_recovery_attempts=None)(_workflow)
         config: DBOSConfig = {
             "name": "eigencal",
             "system_database_url": self._url,
             "dbos_system_schema": SCHEMA,
+            # Else a hash of DBOS's version and of the code: a release would orphan the workflows of the last.
             "application_version": workflows.WORKFLOW_VERSION,
             "executor_id": self._executor_id,
-            "serializer": DBOSPortableJSONSerializer(),
+            "serializer": DBOSPortableJSONSerializer(),  # not pickle, which runs code when it is read
             "sys_db_idle_transaction_timeout_sec": IDLE_S,  # as in our own tables
             "enable_otlp": False,
             "log_level": "ERROR",
         }
         DBOS(config=config)
+        # Before the launch, as DBOS demands: else jobs of other settings would be taken, too.
         DBOS.listen_queues(self._queues)
         DBOS.launch()
         for queue in self._queues:

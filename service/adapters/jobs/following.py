@@ -60,6 +60,7 @@ class _Poll:
         """Yield what one watcher has not seen yet, to the end."""
         seen: Job | None = None
         while True:
+            # Taken before the look: a change in between sets this very event, and is not slept through.
             changed = self._changed
             if self._job is not None and self._job != seen:
                 yield (seen := self._job)

@@ -49,7 +49,7 @@ class JobRunner:
     async def _work(self, job: ClaimedJob) -> None:
         """Run the job again for as long as the store is what fails it; any other error ends it.
 
-        Not before the store takes writes again: what is drawn meanwhile could not be kept.
+        It waits until the store takes writes again: what was drawn before that could not be kept.
         """
         while True:
             try:
@@ -67,6 +67,7 @@ class JobRunner:
         try:
             await self._pipeline.draw(job)
             await self._pipeline.finish(job)
+        # Before EigencalError, which StoreUnavailable is: a store that is down fails no job.
         except (StoreUnavailable, LeaseLostError):
             raise
         except EigencalError as error:

@@ -39,7 +39,7 @@ def settle(jobs: Mapping[str, str], living: Collection[str], function: Any) -> N
     """
     of_job = defaultdict(list)
     for workflow in _unfinished():
-        of_job[workflow.workflow_id.partition("-")[0]].append(workflow)
+        of_job[workflow.workflow_id.partition("-")[0]].append(workflow)  # ids of jobs hold no dash
     for job_id, lane in jobs.items():
         if job_id not in of_job:
             _enqueue(job_id, queue_of(lane), function)

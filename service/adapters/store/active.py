@@ -16,7 +16,7 @@ from service.domain.calibration import Calibration
 from service.domain.errors import StoreUnavailable
 
 logger = logging.getLogger(__name__)
-_LOCK = 0x65696766
+_LOCK = 0x65696766  # the number after the lock of the migrations
 
 
 async def make_current(connection: AsyncConnection, calibration_id: str, fingerprint_key: str) -> None:
@@ -27,6 +27,7 @@ async def make_current(connection: AsyncConnection, calibration_id: str, fingerp
     """
     await _one_at_a_time(connection)
     mine = activations.c.fingerprint_key == fingerprint_key
+    # The old one goes first: the unique index never lets two be current, not even for a statement.
     other = activations.c.calibration_id != calibration_id
     await connection.execute(
         sa.update(activations).where(mine, other, activations.c.current).values(current=False)
@@ -97,6 +98,7 @@ class ActiveCalibrations:
         """Load the active calibrations if any activation has happened since. Raises StoreUnavailable."""
         async with self._database.read() as connection:
             latest = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
+            # A file that was replaced may hold the same number: its generation tells the two apart.
             version = (self._database.generation, latest)
             if version != self._version:
                 self._by_key = {c.fingerprint.key(): c for c in await _load(connection)}

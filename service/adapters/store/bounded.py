@@ -1,4 +1,4 @@
-"""Waiting for a database no longer than so, whatever it does."""
+"""Waiting for a database for a bounded time, whatever it does."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -26,6 +26,7 @@ class Bounded:
         if task is None:
             task = self._calls[key] = asyncio.ensure_future(make())
             task.add_done_callback(lambda done: self._ended(key, done))
+        # Not wait_for, which cancels what it gives up.
         done, _ = await asyncio.wait({task}, timeout=self._answer_s)
         if not done:
             raise StoreUnavailable("The database does not answer.", retry_after_s=5.0)

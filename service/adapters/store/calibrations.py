@@ -166,6 +166,7 @@ class SqlCalibrations:
         job_id = sa.select(calibrations.c.job_id).where(calibrations.c.id == calibration_id)
         async with self._database.write() as connection:
             await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == job_id.scalar_subquery()))
+        # After the commit: the log can be emptied only once nobody writes.
         await self._database.forget()
         return await self.record(calibration_id) is not None
 

@@ -1,4 +1,4 @@
-"""Between domain objects and what the columns hold."""
+"""Domain objects to what the columns hold, and back."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

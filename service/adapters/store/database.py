@@ -80,7 +80,7 @@ class Database:
             await self._open()
 
     async def _open(self) -> None:
-        await asyncio.to_thread(migrate, self.url)
+        await asyncio.to_thread(migrate, self.url)  # Alembic blocks
         if self._file is not None:
             self._file.opened()
         self._engine = self._create()
@@ -137,7 +137,7 @@ class Database:
             with translated():
                 async with (await self._current()).begin() as connection:
                     yield connection
-                    if self._lost():
+                    if self._lost():  # before the commit, which would succeed in a deleted file
                         raise _unavailable(_GONE)
         except StoreUnavailable:
             self._probed = float("-inf")

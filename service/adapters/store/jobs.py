@@ -115,6 +115,7 @@ class SqlJobs(SqlRuns):
             changed = await connection.execute(change.values(ended | bound | {"state": "queued"}))
             if changed.rowcount != 1:
                 raise Conflict(f"The job is {found['state']}: only one that has failed can be retried.")
+            # After the update, under its lock: rows may be forgotten by a cancel until then.
             kept = sa.select(sa.func.count()).where(dev_rows.c.job_id == job_id)
             if (await connection.execute(kept)).scalar_one() != found["num_rows"]:
                 raise Conflict("The rows of this job were not kept: post them again under a new key.")

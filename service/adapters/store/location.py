@@ -15,7 +15,7 @@ _PROBE_BYTES = 64 << 10
 
 
 class DatabaseFile:
-    """A file by path. Connections go on with a deleted file as if nothing were: what they write is lost."""
+    """A file by path. Connections to a deleted file go on as if it were there: what they write is lost."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -45,7 +45,7 @@ class DatabaseFile:
         with tempfile.TemporaryFile(dir=self._path.parent) as file:
             file.write(bytes(_PROBE_BYTES))
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # a full disk may show only when it has to write
 
     def _identity(self) -> tuple[int, int] | None:
         try:
@@ -68,6 +68,7 @@ def store_url(url: str) -> URL:
     Raises ValueError for another database, or for SQLite in memory, which replicas and jobs cannot share.
     """
     try:
+        # Hosting services still hand out the old scheme, which SQLAlchemy no longer knows.
         parsed = make_url(url.replace("postgres://", "postgresql://", 1))
     except (ArgumentError, ValueError):
         raise ValueError("the database URL must begin with sqlite:/// or postgresql://") from None
@@ -98,4 +99,5 @@ def jobs_url(url: URL) -> str:
     blocking = sync_url(url)
     if blocking.get_backend_name() == "sqlite":
         blocking = blocking.set(database=f"{blocking.database}.jobs")
+    # str() of a URL has asterisks in place of the password.
     return blocking.render_as_string(hide_password=False)

@@ -95,6 +95,7 @@ class Replicas:
         for one, looks in self._still.items():
             if looks > self._looks:
                 logger.warning("replica %s stands still: peers take its jobs over", one.id)
+                # By the beat that stood still: should it beat again meanwhile, it keeps its row.
                 await self._strike(replicas.c.id == one.id, replicas.c.beat == one.beat)
 
     async def _strike(self, *which: sa.ColumnElement[bool]) -> None:

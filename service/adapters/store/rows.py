@@ -75,6 +75,7 @@ async def read_rows(
     query = sa.select(dev_rows).where(dev_rows.c.job_id == job_id).order_by(dev_rows.c.line).limit(_PAGE)
     if incomplete_only:
         query = query.where(sa.not_(dev_rows.c.complete))
+    # Pages begin after the last line seen: OFFSET would read all pages before once more.
     last = -1
     while page := await _page(database, query.where(dev_rows.c.line > last)):
         for found in page:

@@ -114,6 +114,7 @@ class SqlRuns:
                 done = {"done": jobs.c.total, "calibration_id": calibration.id}
                 await self._fenced(connection, lease, **done, **end)
                 if activate:
+                    # After the fence, whose update takes the lock that `current_id` needs on SQLite.
                     await _still(compared_with, connection, key)
                 await insert_calibration(connection, calibration, report, lease.job_id, num_rows)
                 if activate:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 metadata = sa.MetaData(
+    # Named alike on both databases, so that a migration can name what it alters.
     naming_convention={
         "pk": "pk_%(table_name)s",
         "fk": "fk_%(table_name)s_%(column_0_name)s",
@@ -37,6 +38,7 @@ jobs = sa.Table(
     sa.Column("kind", sa.String(20), nullable=False),
     sa.Column("state", sa.String(20), nullable=False, index=True),
     sa.Column("options", sa.JSON, nullable=False),
+    # SQL NULL for None: otherwise the column would hold the JSON word null, which is a value.
     sa.Column("setup", sa.JSON(none_as_null=True)),
     sa.Column("setup_key", sa.String(32)),
     sa.Column("fingerprint", sa.JSON(none_as_null=True)),
@@ -112,6 +114,7 @@ activations = sa.Table(
     sa.Column("fingerprint_key", sa.String(32), nullable=False),
     sa.Column("current", sa.Boolean, nullable=False),
     sa.Column("activated_at", UtcDateTime, nullable=False),
+    # Without it SQLite gives the largest id again once its row is gone.
     sqlite_autoincrement=True,
 )
 

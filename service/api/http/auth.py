@@ -114,7 +114,7 @@ def _bearer(request: Request) -> str:
 def _equal(sent: str, key: str) -> bool:
     # Bytes, since compare_digest refuses text that is not ASCII. Headers arrive as Latin-1.
     same = secrets.compare_digest(sent.encode("latin-1", "replace"), key.encode())
-    return same and bool(key)
+    return same and bool(key)  # an empty key is not set, and opens nothing
 
 
 def _host(host: str) -> str:
@@ -129,5 +129,6 @@ def _is_loopback(host: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host.lower() == "localhost"
+    # ::ffff:127.0.0.1: so a socket of both families names a caller by IPv4.
     mapped = getattr(address, "ipv4_mapped", None)
     return bool((mapped or address).is_loopback)

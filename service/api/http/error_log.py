@@ -20,7 +20,7 @@ LONGEST_PATH = 200
 
 @dataclass(slots=True)
 class _Window:
-    """The errors of one code since the first that had a line."""
+    """The errors of one code since the first of them was logged."""
 
     level: int
     seen: int

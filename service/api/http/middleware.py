@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 # A caller's id goes into logs and headers: printable, short, no spaces.
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 FREE_BYTES = 64 << 10  # of each body: not counted among those that are held
-UPLOAD_PATHS = ("/calibrate", "/evaluate")
+UPLOAD_PATHS = ("/calibrate", "/evaluate")  # with larger bounds of their own, see `uploads`
 
 
 def new_request_id() -> str:
@@ -63,6 +63,7 @@ class RequestContext:
         except ClientDisconnect:
             log.debug("request %s: the caller hung up while sending", request_id)
         except Exception as error:
+            # A head that was sent cannot be taken back: all that is left is to cut the answer off.
             if started:
                 log.exception("unforeseen error in request %s %r", request_id, scope["path"])
                 raise
@@ -70,7 +71,7 @@ class RequestContext:
 
 
 class PlainStart:
-    """Tells why the application cannot start in one line, where the error is one meant for the operator."""
+    """Tells in one line why the application cannot start, where the error is meant for the operator."""
 
     def __init__(self, app: ASGIApp, errors: tuple[type[Exception], ...]) -> None:
         self._app = app

@@ -47,6 +47,7 @@ STATUS: dict[str, int] = {
     "store_unavailable": 503,
     "deadline_exceeded": 504,
 }
+# What Starlette and FastAPI raise by themselves.
 _CODE_OF_STATUS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
 DEFAULT_RETRY_AFTER_S = 2.0
 LONGEST_RETRY_AFTER_S = 3600.0  # whatever another server asked for
@@ -85,7 +86,7 @@ class ProblemResponse(Response):
         headers: Mapping[str, str] | None = None,
         failure: BaseException | None = None,
     ) -> None:
-        content = json.dumps(body, ensure_ascii=True).encode()
+        content = json.dumps(body, ensure_ascii=True).encode()  # escaped, even lone surrogates encode
         super().__init__(content, body["status"], dict(headers or {}), MEDIA_TYPE)
         self._problem, self._failure = body, failure
 

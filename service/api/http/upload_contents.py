@@ -1,4 +1,4 @@
-"""What a body of dev data holds: rows that are not checked yet, and options that are."""
+"""What a body of dev data holds: rows, not yet checked, and options, checked."""
 
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -33,7 +33,7 @@ EVALUATE = Shape(("dev", "test"), ("dev", "test"), EvaluateOptionsIn)
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What was posted: rows that are not checked yet, by the names of the shape, and options that are."""
+    """What was posted: rows, not yet checked, by the names of the shape; and options, checked."""
 
     parts: tuple[UploadedPart, ...]
     names: tuple[str, ...]
@@ -46,6 +46,7 @@ class Upload:
         return found
 
     def _check(self, part: UploadedPart, name: str, limits: UploadLimits) -> DevData:
+        # Missing answers can be drawn only where it is the service that draws.
         mixed_ok = self.options.drawn_by == "service"
         try:
             if isinstance(part, list):

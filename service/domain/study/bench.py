@@ -48,6 +48,7 @@ class Bench:
     def __init__(self, dev: Split, test: Split, *, seed: int = 0, eps: float = DEFAULT_EPS) -> None:
         self.dev, self.test, self.seed, self.eps = dev, test, seed, eps
         self.deep: Material = test.material
+        # By map: the null worlds of a map are drawn from what it serves.
         self._algorithm1: dict[tuple[str, Setting], Algorithm1Reading] = {}
 
     def rng(self, stream: Stream) -> np.random.Generator:

@@ -51,8 +51,10 @@ class Evaluator:
         """Embed, run the experiments, store the results, end the job. Raises as `Calibrator.finish` does."""
         dev, test = await self._rows(job)
         facts = _facts(dev, job), _facts(test, job)
+        # One m for both files: best parameters move with m, so a fit is judged at its own.
         m = min(one.answers for one in facts)
         materials = [await self._material(job, rows, m) for rows in (dev, test)]
+        # An embedding server may change its model between the two files.
         check_made_by(*(one.made_by for one in materials))
         origin = await self._provenance(job, dev, test)
         results = await self._run(job, materials, facts, origin)

@@ -21,8 +21,10 @@ from service.spectral.residual_null import Null, projection_null
 Floats = NDArray[np.float64]
 Setting = tuple[int, int]
 
+# The paper's bins and clusters; one cluster per bin is its naive diagram.
 STANDARD: Setting = (8, 5)
 NAIVE: Setting = (8, 1)
+# Around the paper's own: how much hangs on that choice?
 GRID: tuple[Setting, ...] = tuple((b, c) for b in (6, 8, 10) for c in (3, 5, 7))
 
 

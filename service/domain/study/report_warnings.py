@@ -12,7 +12,7 @@ from service.spectral.fit import DepolarizedFit, TemperatureFit
 
 FEW_OF_A_KIND = 20
 MANY = 0.05  # share of truncated or empty answers that is worth a warning
-CONVERGED = 1e-4
+CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
 # Two tests per pair of files: at this level one pair in fifty that is alike is called different.
 DIFFERENT = 0.01
 
@@ -62,7 +62,7 @@ def _fisher(dev: Bools, test: Bools) -> float:
     from scipy.stats import fisher_exact
 
     table = np.array([[one.sum(), one.size - one.sum()] for one in (dev, test)])
-    return float(fisher_exact(table).pvalue)
+    return float(fisher_exact(table).pvalue)  # exact: right answers may be a handful
 
 
 def _welch(dev: Floats, test: Floats) -> float:
@@ -71,6 +71,7 @@ def _welch(dev: Floats, test: Floats) -> float:
 
     if min(dev.size, test.size) < 2 or np.ptp(dev) == 0 == np.ptp(test):
         return 1.0
+    # Welch: the two files need not spread alike.
     return float(ttest_ind(dev, test, equal_var=False).pvalue)
 
 

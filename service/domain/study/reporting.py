@@ -114,6 +114,7 @@ def _bins(experiment: Experiment, maps: Iterable[str]) -> dict[str, list[Bin]]:
 
 def _of_shape(shape: type[Shape], row: TableRow) -> Shape:
     """Return the columns of a row that the report has, under their names."""
+    # Experiments may gain columns: a report is a contract, and keeps to its own.
     return cast("Shape", {name: row[name] for name in shape.__annotations__})
 
 

@@ -120,6 +120,7 @@ def _steps(bench: Bench, inputs: Inputs) -> Sequence[tuple[str, Step]]:
         ("fit of the temperature", lambda: temperature(bench)),
         ("fit of the depolarised map", lambda: depolarized(bench)),
         ("projection reliability", lambda: projection(bench)),
+        # The first setting that is not the standard one brings all of them.
         ("naive diagram, and Algorithm 1 in all settings", lambda: naive(bench)),
         ("Algorithm 1", lambda: algorithm1_diagram(bench)),
         ("sensitivity of Algorithm 1", lambda: sensitivity(bench)),

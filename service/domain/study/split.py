@@ -17,7 +17,7 @@ from service.spectral.risk import DevSet
 from service.spectral.text_scores import correct
 
 Floats = NDArray[np.float64]
-TIE = 1e-9
+TIE = 1e-9  # of squared projections: equal ones differ in their last bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +66,7 @@ def make_split(material: Material, dev: DevSet | None = None) -> Split:
         DensityStack.of([a.vectors for a in chosen], counts),
         DensityStack.of([a.references for a in chosen]),
         dev,
-        np.clip(dev.alignment[:, 0], 0.0, 1.0),
+        np.clip(dev.alignment[:, 0], 0.0, 1.0),  # above 1 by rounding only, which a diagram refuses
         label(material),
     )
 
@@ -125,5 +125,6 @@ class Served:
 
 def served(name: str, spectra: Sequence[ServedSpectrum], risks: Floats) -> Served:
     """Return what is served, and what it costs on the references."""
+    # Above 1 by rounding only, which a diagram refuses.
     largest = np.clip([one.lambda_max for one in spectra], 0.0, 1.0)
     return Served(name, spectra, largest, np.array([one.entropy for one in spectra]), risks)

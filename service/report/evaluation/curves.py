@@ -38,7 +38,7 @@ def constant(experiment: Experiment) -> str:
     def paint(drawn: "Figure") -> None:
         axes = drawn.add_subplot()
         lines(axes, x, [("risk", risks, FIRST), ("entropy", entropy, SECOND)])
-        axes.set(ylabel="nats", ylim=(0, 2 * min(risks)))
+        axes.set(ylabel="nats", ylim=(0, 2 * min(risks)))  # beyond lies a wall that would flatten the rest
         log_temperature(axes, x[0], x[-1])
         axes.legend(frameon=False, loc="lower right")
         mark(axes, best, f"lowest: T = {number(best, 3)}")

@@ -33,7 +33,7 @@ def _intervals(
         axes.plot([a, b], [place, place], color=colour, linewidth=1.6)
         axes.plot(x, place, color=colour, marker="o")
     axes.set_yticks(range(len(rows)), list(names))
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_ylim(len(rows) - 0.5, -0.5)  # upside down: the first row on top
 
 
 def _told(rows: Sequence[TableRow], value: str, names: Sequence[str]) -> str:

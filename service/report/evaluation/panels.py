@@ -46,6 +46,7 @@ def _panels(
     plot = Plot(name, title, words, (2.9 * max(len(groups), 1), height))
 
     def paint(drawn: "Figure") -> None:
+        # squeeze=False: a single panel would come without its array.
         axes = drawn.subplots(1, len(groups), squeeze=False, sharey=True)[0]
         for one, (name, rows) in zip(axes, groups.items(), strict=True):
             paint_one(one, name, rows)

@@ -138,7 +138,7 @@ def _told(headline: TableRow, name: str, form: str, *keys: str) -> str:
 
 def cell(value: Value) -> str:
     """Return a value as a cell of a table."""
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # before int, which a bool is
         return "yes" if value else "no"
     if isinstance(value, str):
         return MAPS.get(value, value.replace("lambda_max", "λmax").replace("_", " "))

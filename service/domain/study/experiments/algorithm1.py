@@ -75,4 +75,5 @@ def _all_pairs(bench: Bench) -> float | None:
     if cosines is None or len(cosines) < 2:
         return None
     size = len(cosines)
+    # Without the diagonal: each matrix is equal to itself.
     return float((cosines.sum() - np.trace(cosines)) / (size * (size - 1)))

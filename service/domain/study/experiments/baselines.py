@@ -93,6 +93,7 @@ def _all(
 
 def _by_meaning(test: Split, meanings: Meanings) -> Iterator[tuple[str, str, Floats]]:
     pairs = list(zip(meanings.prompts, test.counts, test.answers, strict=True))
+    # Entropies are negated below: every score rises with certainty.
     discrete = [semantic_entropy(m.equivalent, c) for m, c, _ in pairs]
     kernel = [kernel_language_entropy(m.similarity, a.index) for m, _, a in pairs]
     yield "discrete semantic entropy", meanings.source, -np.array(discrete)

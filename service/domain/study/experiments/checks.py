@@ -1,4 +1,4 @@
-"""Checks of what all else rests on: how lambda_max settles with answers, a risk that is lowest at T = 1."""
+"""Checks of what all else rests on: lambda_max settles as answers are added, the risk is lowest at T = 1."""
 
 import numpy as np
 
@@ -18,6 +18,7 @@ CONVERGENCE_NAME, CONVERGENCE_TITLE = (
 # A mean over 500 prompts is known to a percent; thousands of them would take minutes.
 MOST_PROMPTS = 500
 CONSTANT_NAME, CONSTANT_TITLE = "constant_predictor", "Constant predictor: the check of the risk"
+# Even about 1 on the log scale, and 1 is one of them: there the risk has to be lowest.
 TEMPERATURES = np.geomspace(0.2, 5.0, 41)
 
 

@@ -37,7 +37,7 @@ def comparison(bench: Bench) -> Experiment:
 
 
 def difference(bench: Bench, figure: str, second: str, first: str) -> Difference:
-    """Return by how much a figure (a key of FIGURES) of the second map is above that of the first."""
+    """Return a figure (a key of FIGURES) of the second map minus that of the first."""
     return FIGURES[figure](bench, second, first)
 
 
@@ -45,6 +45,7 @@ def _of_means(values: Callable[[Bench, str], Floats]) -> Callable[[Bench, str, s
     """Return the difference of two means; values: (n,) of a map, one per prompt."""
 
     def found(bench: Bench, second: str, first: str) -> Difference:
+        # The stream begins anew for each pair: all differences are over the same resamples.
         return mean_difference(values(bench, second), values(bench, first), bench.rng(Stream.DIFFERENCES))
 
     return found

@@ -13,7 +13,7 @@ from service.spectral.correctness import Auroc, accuracy_rejection, bootstrap_au
 Floats = NDArray[np.float64]
 AUROC_TITLE = "AUROC of λmax and entropy, before and after"
 REJECTION_TITLE = "Accuracy of the answers kept when the least certain are rejected"
-CURVE_POINTS = 41
+CURVE_POINTS = 41  # a plot shows no more, however many prompts
 ONE_CLASS = "All answers of the test file are {}: there is nothing to tell apart."
 
 
@@ -66,6 +66,7 @@ def rejection(bench: Bench) -> Experiment:
     headline: TableRow = {"accuracy": float(right.mean())}
     for name, kind, values in scores(bench):
         curve = accuracy_rejection(values, right)
+        # Of few prompts several points are one.
         kept = np.unique(np.linspace(0, curve.rejected.size - 1, CURVE_POINTS).astype(int))
         points += [
             {

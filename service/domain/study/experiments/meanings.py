@@ -72,6 +72,7 @@ def by_entailment(
 
 def _judged(prompt: str, texts: Sequence[str], model: EntailmentModel) -> Meaning:
     size = len(texts)
+    # An answer means the same as itself; the model is asked about pairs only.
     entails, weight = np.eye(size, dtype=np.bool_), np.eye(size)
     where = [(a, b) for a in range(size) for b in range(size) if a != b]
     if where:

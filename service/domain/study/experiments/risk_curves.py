@@ -16,12 +16,14 @@ from service.spectral.risk import DevSet, mean_entropy, risk
 Floats = NDArray[np.float64]
 
 RISK_NAME, RISK_TITLE = "risk_and_entropy", "Risk and mean entropy against temperature"
-TEMPERATURES = np.geomspace(0.05, 50.0, 61)
+TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # from bound to bound of the fit
 MASS_NAME, MASS_TITLE = "depolarized_map", "Depolarised map: risk against the missing mass g"
+# Short of the ends: at g = 0 a reference outside the span has infinite risk, g = 1 is no map.
 MASSES = np.linspace(0.02, 0.98, 49)
 CLAIM_NAME, CLAIM_TITLE = "co_minimised", "Cal_S, risk and eigenvalue ECE against temperature"
+# Few: each has clusters of its own to find, and Cal_S over all prompts.
 CLAIM_TEMPERATURES = np.geomspace(0.25, 32.0, 15)
-NUM_CLUSTERS = 30
+NUM_CLUSTERS = 30  # of all prompts, for Cal_S (method, section 4)
 MEASURES = ("cal_s", "risk", "eigenvalue_ece")
 
 
@@ -96,6 +98,7 @@ def cominimised(bench: Bench) -> Experiment:
     if cosines is None:
         reason = f"Needs all pairs of prompts at once: at most {MAX_COSINES} test prompts."
         return not_run(CLAIM_NAME, CLAIM_TITLE, reason)
+    # Of the unscaled matrices, and so the same at every temperature.
     labels = cluster_labels(cosines, NUM_CLUSTERS)
     found = np.array([_figures(bench, labels, cosines, float(t)) for t in CLAIM_TEMPERATURES])
     scaled = [_scaled(column) for column in found.T]
@@ -139,4 +142,5 @@ def _lowest_at(values: Floats) -> float | None:
 def _scaled(values: Floats) -> Floats:
     known = values[np.isfinite(values)]
     span = float(np.ptp(known)) if known.size else 0.0
+    # Times the values: what is unknown stays NaN, in a flat column, too.
     return np.asarray((values - known.min()) / span if span > 0 else np.zeros_like(values) * values)

@@ -38,6 +38,7 @@ def not_drawn(reason: str) -> Experiment:
 def choose(dev: Mapping[float, Split]) -> ChosenTemperature:
     """Return the sampling temperature of least ECE; dev: the same prompts, answered at each."""
     points = [_point(t, split) for t, split in sorted(dev.items())]
+    # No ECE is above 1: 2 puts those that are unknown last.
     best = min(points, key=lambda p: p["class_share_ece"] if isinstance(p["class_share_ece"], float) else 2.0)
     return ChosenTemperature(float(best["sampling_temperature"] or 0.0), points)
 
