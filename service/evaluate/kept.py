@@ -99,11 +99,12 @@ def _named(**names: str) -> dict[str, str]:
 def set_aside(path: Path) -> None:
     """Rename kept answers, and what stands beside them, so that drawing begins anew and nothing is lost."""
     number = 1
-    while path.with_stem(f"{path.stem}-{number}").exists():
+    kept = (path, path.with_suffix(".json"))
+    while any(one.with_stem(f"{one.stem}-{number}").exists() for one in kept):
         number += 1
     # The answers go first: what stands beside them is ignored without them, but answers without it would be
     # taken for drawn under any set-up.
-    for one in (path, path.with_suffix(".json")):
+    for one in kept:
         if one.exists():
             one.rename(one.with_stem(f"{one.stem}-{number}"))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from service.spectral.evidence import INTERCEPT_BOUNDS, SLOPE_BOUNDS, EvidenceMap, EvidenceSet
 from service.spectral.evidence_risk import EvidenceRisk
-from service.spectral.fit import TEMPERATURE_BOUNDS, Interval, fit_depolarized
+from service.spectral.fit import TEMPERATURE_BOUNDS, Interval, fit_depolarized, percentile_interval
 from service.spectral.missing_mass import logit_missing_mass
 from service.spectral.newton import Minimum, minimize
 from service.spectral.objectives import terms
@@ -91,11 +91,6 @@ def fit_evidence(rows: EvidenceSet) -> EvidenceFit:
     return EvidenceFit(found, risk(over, rows.dev), mean_entropy(over, rows.dev), bound, gap)
 
 
-def _interval(values: Floats, level: float) -> Interval:
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high))
-
-
 def bootstrap_evidence(
     rows: EvidenceSet, *, rng: np.random.Generator, resamples: int = 200, level: float = 0.95
 ) -> EvidenceBootstrap:
@@ -108,7 +103,7 @@ def bootstrap_evidence(
     counts = rng.multinomial(size, np.full(size, 1 / size), size=resamples)
     points = np.stack([_refit(rows, row / size, start) for row in counts])
     points[:, 0] = np.exp(points[:, 0])
-    return EvidenceBootstrap(points, *(_interval(column, level) for column in points.T))
+    return EvidenceBootstrap(points, *(percentile_interval(column, level) for column in points.T))
 
 
 def _refit(rows: EvidenceSet, weights: Floats, start: Floats) -> Floats:

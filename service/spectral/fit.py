@@ -166,7 +166,8 @@ def fit(dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS) -> Temperature
     raise ValueError(f"unknown method: {method!r}")
 
 
-def _interval(values: Floats, level: float) -> Interval:
+def percentile_interval(values: Floats, level: float) -> Interval:
+    """Return the interval that holds the middle `level` (0..1) of bootstrapped values."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high))
 
@@ -194,9 +195,9 @@ def bootstrap(
     points = np.stack([_refit(dev, row / len(dev), method, eps, start) for row in counts])
     temperatures = np.exp(points[:, 0])
     if method == "temperature":
-        return Bootstrap(temperatures, None, _interval(temperatures, level), None)
+        return Bootstrap(temperatures, None, percentile_interval(temperatures, level), None)
     g = 1 / (1 + np.exp(-points[:, 1]))
-    return Bootstrap(temperatures, g, _interval(temperatures, level), _interval(g, level))
+    return Bootstrap(temperatures, g, percentile_interval(temperatures, level), percentile_interval(g, level))
 
 
 def _refit(dev: DevSet, weights: Floats, method: Method, eps: float, start: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The queue of jobs: takes them in, has the engine run them under a lease, sees that none is left lying."""
+"""The queue of jobs: takes them in, has the engine run them, and hands on those that nobody runs."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The engine: connections, pragmas, and one translation of whatever goes wrong."""
+"""Connections to the database, what each backend needs set, and its errors as StoreUnavailable."""
 
 import asyncio
 import logging

@@ -98,7 +98,7 @@ async def _bounded(request: Request, max_bytes: int) -> AsyncGenerator[bytes, No
     too_large = BodyTooLarge(f"The body is larger than {max_bytes} bytes.", limit_bytes=max_bytes)
     declared = request.headers.get("content-length", "0")
     # Longer numbers are not parsed: the time that takes grows with the square of their length.
-    if declared.isdigit() and (len(declared) > 18 or int(declared) > max_bytes):
+    if declared.isdecimal() and (len(declared) > 18 or int(declared) > max_bytes):
         raise too_large
     seen = 0  # counted all the same: a chunked body declares nothing, and a declared length may be wrong
     async for chunk in request.stream():

@@ -117,7 +117,7 @@ class EvaluationFile:
 def read_evaluation_file(
     file: BinaryIO, limit: int | None = None, limits: UploadLimits | None = None
 ) -> EvaluationFile:
-    """Return the first `limit` rows. Raises InvalidDevData and BodyTooLarge as `devdata.read_file` does."""
+    """Return the first `limit` rows. Raises InvalidDevData and BodyTooLarge as `read_file` does."""
     bounds = limits or UploadLimits()
     data = read_file(file, bounds)
     rows = list(islice(data.rows(), limit))

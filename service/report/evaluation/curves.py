@@ -61,7 +61,7 @@ def risk_and_entropy(experiment: Experiment) -> str:
 
 
 def depolarized(experiment: Experiment) -> str:
-    """Return risk on both files against the missing mass g."""
+    """Return risk on both files against the depolarisation g."""
     rows, best = experiment["points"], figure(experiment, "depolarization")
     x, dev, test = (column(rows, name) for name in ("depolarization", "dev_risk", "test_risk"))
 
@@ -69,7 +69,7 @@ def depolarized(experiment: Experiment) -> str:
         axes = drawn.add_subplot()
         lines(axes, x, [("risk, dev", dev, FIRST), ("risk, test", test, THIRD)])
         top = max(1.8 * min(dev), 1.1 * max(dev), 1.1 * max(test))  # nothing here is a wall
-        axes.set(xlabel="missing mass g", ylabel="nats", xlim=(0, 1), ylim=(0, top))
+        axes.set(xlabel="depolarisation g", ylabel="nats", xlim=(0, 1), ylim=(0, top))
         axes.legend(frameon=False, loc="lower left")
         mark(axes, best, f"fit: g = {number(best, 2)}")
 

@@ -29,7 +29,7 @@ READ = {
         "calibration: it shows that the search has converged. T depends on the null eigenvalue eps.",
     ),
     "depolarized_map": (
-        "Risk of our map over the missing mass g, at its fitted temperature, on both files.",
+        "Risk of our map over the depolarisation g, at its fitted temperature, on both files.",
         "T and g trade off: a curve over one of them at the other's best value looks sharper than "
         "the data are.",
     ),

@@ -1,4 +1,4 @@
-"""Risk against temperature (the paper's map) and missing mass g (ours), and what else is lowest there."""
+"""Risk against temperature (the paper's map) and depolarisation g (ours), and what else is lowest there."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 RISK_NAME, RISK_TITLE = "risk_and_entropy", "Risk and mean entropy against temperature"
 TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # from bound to bound of the fit
-MASS_NAME, MASS_TITLE = "depolarized_map", "Depolarised map: risk against the missing mass g"
+MASS_NAME, MASS_TITLE = "depolarized_map", "Depolarised map: risk against the depolarisation g"
 # Short of the ends: at g = 0 a reference outside the span has infinite risk, g = 1 is no map.
 MASSES = np.linspace(0.02, 0.98, 49)
 CLAIM_NAME, CLAIM_TITLE = "co_minimised", "Cal_S, risk and eigenvalue ECE against temperature"
