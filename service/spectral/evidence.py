@@ -30,7 +30,7 @@ def _within(value: float, bounds: tuple[float, float]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptDepolarizedMap:
-    """`DepolarizedMap` with one temperature for all prompts and one depolarization (n,) for each, in their order.
+    """`DepolarizedMap` with one temperature for all prompts and one depolarization (n,) for each, in order.
 
     It fits the n prompts that it was made for, and only them: `risk.risks(evidence.over(u), dev)`.
     """

@@ -164,7 +164,7 @@ class TemperatureMap:
 
 @dataclass(frozen=True, slots=True)
 class DepolarizedMap:
-    """h_{T,g}(D) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d: a temperature for the shape, g for the mass outside the span.
+    """h_{T,g}(D) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d: T for the shape, g for the mass outside the span.
 
     T = 1 and g = 0 is the identity. Raises ValueError unless T > 0 and 0 <= g < 1.
     """
