@@ -96,7 +96,8 @@ class DbosEngine:
                 if self._file is not None:
                     self._file.opened()
         except BaseException:
-            _Current.engine = None
+            # What DBOS has begun goes: it would refuse the next launch, a second later when there may be room.
+            await self.stop()
             raise
 
     def _launch(self) -> None:

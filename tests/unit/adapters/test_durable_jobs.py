@@ -329,6 +329,25 @@ async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
             await dbos(queue.database).start(queue.jobs._run)
 
 
+async def test_an_engine_that_could_not_be_started_is_started_later(tmp_path: Path) -> None:
+    """A disk that is full for a while, a file that is none: the next start is as the first."""
+    engine, path = dbos(Database(f"sqlite:///{tmp_path}/store.db")), tmp_path / "store.db.jobs"
+
+    async def run(job_id: str) -> None:
+        raise AssertionError(job_id)
+
+    path.write_bytes(b"no database " * 1000)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await engine.start(run)
+    path.unlink()
+    await engine.start(run)
+    try:
+        await engine.check()
+    finally:
+        await engine.stop()
+
+
 async def test_an_engine_that_lost_its_file_is_started_anew(tmp_path: Path) -> None:
     """What it kept is lost with the file; the store knows which jobs are open."""
     begun = asyncio.Event()
