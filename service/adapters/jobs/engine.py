@@ -96,7 +96,7 @@ class DbosEngine:
                 if self._file is not None:
                     self._file.opened()
         except BaseException:
-            # What DBOS has begun goes: it would refuse the next launch, a second later when there may be room.
+            # What DBOS has begun goes: it would refuse the next launch, when there may be room again.
             await self.stop()
             raise
 
