@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.models import Draw
+from service.spectral.missing_mass import checked_log_probabilities
 
 
 def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
@@ -24,6 +25,20 @@ def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
 def supplied_draws(samples: Sequence[str]) -> tuple[Draw, ...]:
     """Return answers that others drew as if drawn here: stripped as ours are, a blank one is empty."""
     return tuple(Draw(text.strip()) for text in samples)
+
+
+def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
+    """Return the log-probability of each whole answer (m,), in [-700, 0] nats.
+
+    None unless every answer has one: the LLM server does not tell, or told what is none (NaN, above 0).
+    """
+    totals = [draw.total_logprob for draw in draws if draw.total_logprob is not None]
+    if len(totals) < len(draws):
+        return None
+    try:
+        return checked_log_probabilities(totals)
+    except ValueError:
+        return None
 
 
 def counts(index: NDArray[np.int_]) -> NDArray[np.int_]:

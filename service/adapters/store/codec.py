@@ -10,6 +10,7 @@ from service.domain.calibration import Calibration, Parameters
 from service.domain.jobs.model import CalibrateOptions, DevRow, Job, JobError
 from service.domain.jobs.store import StoredRow
 from service.domain.models import OUTCOME, Draw, Fingerprint, Message
+from service.spectral.evidence import EvidenceMap
 
 
 def encode_row(row: DevRow) -> dict[str, Any]:
@@ -51,10 +52,12 @@ def decode_row(found: RowMapping) -> StoredRow:
 
 
 def encode_fingerprint(fingerprint: Fingerprint) -> dict[str, Any]:
-    """Return the JSON of a fingerprint; the default `empty_answers` is left out, as earlier releases do."""
+    """Return the JSON of a fingerprint, without what earlier releases do not know where it says nothing."""
     body = asdict(fingerprint)
     if fingerprint.empty_answers == OUTCOME:
         del body["empty_answers"]
+    if not fingerprint.evidence:
+        del body["evidence"]
     return body
 
 
@@ -91,6 +94,7 @@ def decode_job(found: RowMapping) -> Job:
 
 def encode_calibration(calibration: Calibration) -> dict[str, Any]:
     """Return the JSON of what a calibration is, other than its id and time."""
+    evidence = {str(m): asdict(found) for m, found in sorted(calibration.evidence.items())}
     return {
         "method": calibration.method,
         "fingerprint": encode_fingerprint(calibration.fingerprint),
@@ -98,6 +102,7 @@ def encode_calibration(calibration: Calibration) -> dict[str, Any]:
         "parameters": {str(m): asdict(p) for m, p in sorted(calibration.parameters.items())},
         "eps": calibration.eps,
         "name": calibration.name,
+        **({"evidence": evidence} if evidence else {}),
     }
 
 
@@ -113,4 +118,6 @@ def decode_calibration(found: RowMapping) -> Calibration:
         created_at=found["created_at"],
         eps=body["eps"],
         name=body["name"],
+        # Absent from calibrations without evidence, and from all of earlier releases.
+        evidence={int(m): EvidenceMap(**found) for m, found in body.get("evidence", {}).items()},
     )

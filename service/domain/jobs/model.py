@@ -43,11 +43,12 @@ class DevRow:
 class CalibrateOptions:
     """What the caller of a calibration may choose. `num_samples` None: the serving number.
 
+    `method`: a map; "both": the better of the two that need no log-probabilities; "auto": the best of all.
     `drawn_by`: who drew the `samples` of rows that carry them; `source_label` names a caller's own set-up.
     `dev_rows`: set for an evaluation; so many of the rows are fitted on, the rest are tested on.
     """
 
-    method: Literal["depolarized", "temperature", "both"] = "depolarized"
+    method: Literal["depolarized", "temperature", "evidence", "both", "auto"] = "auto"
     num_samples: int | None = None
     activate: Literal["if_better", "always", "never"] = "if_better"
     name: str = ""

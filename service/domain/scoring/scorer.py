@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibration import Calibration, CalibrationSource, NoCalibrations
-from service.domain.errors import DeadlineExceeded, LLMBadResponse, NotFound, TooFewSamples
+from service.domain.errors import (
+    DeadlineExceeded,
+    EigencalError,
+    LLMBadResponse,
+    NotFound,
+    TooFewSamples,
+)
 from service.domain.models import (
     EmbedderIdentity,
     Fingerprint,
@@ -21,14 +27,27 @@ from service.domain.models import (
 from service.domain.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed
 from service.domain.ports import Embedded, Embedder, LanguageModel
 from service.domain.scoring.cautions import indistinct, num_indistinct, partial, truncated
-from service.domain.scoring.choosing import choose
-from service.domain.scoring.model import Applied, Score, ScoreCommand, ScoreWarning, Stopwatch, assemble
+from service.domain.scoring.choosing import choose, one_may_do
+from service.domain.scoring.model import (
+    Applied,
+    Evidence,
+    Score,
+    ScoreCommand,
+    ScoreWarning,
+    Stopwatch,
+    assemble,
+    evidence_of,
+)
 from service.domain.serving import LiveLoad
 from service.spectral.gram import Spectrum, spectrum
 
 Counts = NDArray[np.int_]
 
 MIN_SAMPLES = 2
+TOO_FEW = (
+    "A score takes two answers. One is enough where it has a log-probability and a calibration by evidence "
+    "fits the request."
+)
 
 # Of a deadline, what is kept for embedding the answers that have come by then.
 EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
@@ -60,8 +79,9 @@ class Scorer:
     async def score(self, command: ScoreCommand) -> Score:
         """Return the score of a prompt or of supplied samples.
 
-        Raises TooFewSamples for fewer than two supplied samples; DeadlineExceeded or LLMBadResponse when
-        fewer than two answers came; NotFound for an unknown calibration; and what the LLM and the embedder
+        One answer takes a calibration by evidence that fits: without, its spectrum is 1, whatever it says.
+        Raises TooFewSamples when fewer are asked for or supplied than that; DeadlineExceeded or
+        LLMBadResponse when fewer came; NotFound for an unknown calibration; and what the LLM and the embedder
         raise.
         """
         with self._live.one():
@@ -71,7 +91,7 @@ class Scorer:
         marks = Stopwatch(command.arrived)
         chosen = await self._named_calibration(command.calibration)
         marks.lap("queue")
-        generation = await self._draw(command)
+        generation = await self._draw(command, chosen)
         marks.lap("generate")
         marks.move("generate", "queue", generation.queued_s)
         texts, index = distinct([draw.text for draw in generation.draws])
@@ -82,8 +102,9 @@ class Scorer:
         counts = np.bincount(index, minlength=len(texts))
         spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
         alike = await self._alike(texts, vectors)
-        applied, warnings = self._applied(command, chosen, generation, embedded.made_by)
-        score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by)
+        evidence = evidence_of(generation.draws, index)
+        applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
+        score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
         about_answers += indistinct(alike, len(texts))
@@ -98,18 +119,21 @@ class Scorer:
             raise NotFound("No calibration has the id given in `calibration`.")
         return found
 
-    async def _draw(self, command: ScoreCommand) -> Generation:
+    async def _draw(self, command: ScoreCommand, chosen: Calibration | None) -> Generation:
+        if command.num_samples < MIN_SAMPLES and not self._one_may_do(command, chosen):
+            raise TooFewSamples(TOO_FEW)
         if command.generation is None:
             return _supplied(command.samples or ())
         generation = await self._llm.generate(_in_time(command.generation, command.arrived))
-        came, asked = len(generation.draws), generation.requested
-        if came >= MIN_SAMPLES:
-            return generation
-        if generation.missing_reason == "deadline":
-            raise DeadlineExceeded(
-                f"Only {came} of {asked} answers came before the deadline; a score takes two."
-            )
-        raise LLMBadResponse(f"The LLM server gave only {came} of {asked} answers; a score takes two.")
+        if len(generation.draws) < MIN_SAMPLES and not self._one_may_do(command, chosen):
+            raise _too_few(generation)
+        return generation
+
+    def _one_may_do(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
+        if command.calibration == "none" or command.num_samples < 1:
+            return False
+        answered = command.generation is None or self._llm.identity(command.generation).answered
+        return one_may_do(self.fingerprint(command), chosen, self._calibrations, answered=answered)
 
     async def _embed(self, texts: Sequence[str], command: ScoreCommand, marks: Stopwatch) -> Embedded:
         """Embed in the time that the deadline leaves: under load the embedder may take minutes."""
@@ -158,12 +182,17 @@ class Scorer:
         chosen: Calibration | None,
         generation: Generation,
         made_by: EmbedderIdentity,
+        evidence: Evidence | None,
     ) -> tuple[Applied | None, list[ScoreWarning]]:
         if command.calibration == "none":
             return None, []
         # Only now: which model answered is known only once it has.
         wanted = self.fingerprint(command, generation, made_by)
-        return choose(wanted, len(generation.draws), chosen, self._calibrations)
+        count = len(generation.draws)
+        applied, warnings = choose(wanted, count, chosen, self._calibrations, evidence)
+        if count < MIN_SAMPLES and applied is None:
+            raise _too_few(generation)  # another model answered than expected, or it told no log-probability
+        return applied, warnings
 
 
 def _in_time(request: GenerationRequest, arrived: float | None) -> GenerationRequest:
@@ -175,9 +204,19 @@ def _in_time(request: GenerationRequest, arrived: float | None) -> GenerationReq
     return replace(request, deadline_s=max(request.deadline_s - gone - reserved, 0.001))
 
 
+def _too_few(generation: Generation) -> EigencalError:
+    """Return the error for a single answer that no calibration by evidence serves."""
+    came, asked = len(generation.draws), generation.requested
+    if came >= asked:
+        return TooFewSamples(TOO_FEW)
+    if generation.missing_reason == "deadline":
+        return DeadlineExceeded(
+            f"Only {came} of {asked} answers came before the deadline; a score takes two."
+        )
+    return LLMBadResponse(f"The LLM server gave only {came} of {asked} answers; a score takes two.")
+
+
 def _supplied(samples: Sequence[str]) -> Generation:
-    if len(samples) < MIN_SAMPLES:
-        raise TooFewSamples("At least two samples are needed.")
     draws = supplied_draws(samples)
     return Generation(draws, requested=len(draws), model="")
 

@@ -7,9 +7,10 @@ from typing import TypeVar, cast
 import numpy as np
 
 from service.domain.calibrating.decision import decide
+from service.domain.calibrating.evidence import EvidenceFound, why_no_evidence
 from service.domain.calibrating.fitting import Fitted
 from service.domain.calibrating.material import Material
-from service.domain.calibration import Calibration, Method
+from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrateOptions
 from service.domain.study.bench import Bench, HeldOut
 from service.domain.study.cautions import about_data, about_fit, about_gain
@@ -25,6 +26,7 @@ from service.domain.study.report_model import (
     Curves,
     DataPart,
     Estimate,
+    EvidenceAt,
     FitPart,
     ParametersAt,
     RejectionCurve,
@@ -33,7 +35,9 @@ from service.domain.study.report_model import (
     TemperatureCurve,
 )
 from service.domain.study.split import Labels, make_split
-from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit
+from service.spectral.evidence_fit import EvidenceFit
+from service.spectral.fit import Bootstrap, DepolarizedFit, Interval, TemperatureFit
+from service.spectral.fit import Method as PlainMethod
 
 Shape = TypeVar("Shape")  # of a row as a report has it
 
@@ -56,21 +60,24 @@ def make_report(outcome: FinishedFit) -> Report:
     bench = HeldOut(rows, outcome.fitted, seed=outcome.options.seed, eps=outcome.calibration.eps)
     data, calibration = _data(outcome, rows.labels), outcome.calibration
     decision = decide(calibration, outcome.active, outcome.options.activate, bench)
-    return {
+    report: Report = {
         "version": 1,
         "calibration": _calibration(calibration),
         "data": data,
-        "fits": {method: _fit(outcome.fitted, method) for method in outcome.fitted.fits},
+        "fits": _fits(outcome.fitted),
+        "unfitted": {"evidence": why} if (why := why_no_evidence(outcome.material)) else {},
         "parameters": _parameters(calibration),
         "served": side_by_side(bench),
         "decision": decision,
         "curves": curves(bench),
         "warnings": [
             *about_data(data, rows.labels.right),
-            *about_fit(outcome.fitted.fits[calibration.method]),
+            *about_fit(_found(outcome.fitted)),
             *about_gain(decision),
         ],
     }
+    table = _evidence_table(calibration)
+    return {**report, "evidence_parameters": table} if table else report
 
 
 def curves(bench: Bench) -> Curves:
@@ -127,22 +134,35 @@ def _rejection(experiment: Experiment, maps: Iterable[str]) -> list[RejectionCur
 
 
 def _calibration(calibration: Calibration) -> CalibrationPart:
-    headline = calibration.headline()
-    return {
+    headline, table = calibration.headline(), _evidence_table(calibration)
+    part: CalibrationPart = {
         "id": calibration.id,
         "name": calibration.name,
         "created_at": calibration.created_at.isoformat(),
         "method": calibration.method,
         "temperature": headline.temperature,
-        "depolarization": headline.depolarization if calibration.method == "depolarized" else None,
+        "depolarization": None if calibration.method == "temperature" else headline.depolarization,
         "eps": calibration.eps,
         "num_samples": calibration.num_samples,
-        "fingerprint": dict(calibration.fingerprint.parts()),
+        "fingerprint": dict(calibration.fingerprint.shown()),
     }
+    return {**part, "evidence": table[-1]} if table else part
+
+
+def _evidence_table(calibration: Calibration) -> list[EvidenceAt]:
+    return [
+        {
+            "num_samples": m,
+            "temperature": found.temperature,
+            "evidence_intercept": found.intercept,
+            "evidence_slope": found.slope,
+        }
+        for m, found in sorted(calibration.evidence.items())
+    ]
 
 
 def _parameters(calibration: Calibration) -> list[ParametersAt]:
-    depolarized = calibration.method == "depolarized"
+    depolarized = calibration.method != "temperature"
     return [
         {
             "num_samples": m,
@@ -172,11 +192,45 @@ def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
     }
 
 
-def _fit(fitted: Fitted, method: Method) -> FitPart:
+def _found(fitted: Fitted) -> TemperatureFit | DepolarizedFit | EvidenceFit:
+    """Return the fit of the map that was chosen."""
+    if fitted.method != "evidence":
+        return fitted.fits[fitted.method]
+    assert fitted.evidence is not None
+    return fitted.evidence.fit
+
+
+def _fits(fitted: Fitted) -> dict[str, FitPart]:
+    parts: dict[str, FitPart] = {method: _fit(fitted, method) for method in fitted.fits}
+    if fitted.evidence is not None:
+        parts["evidence"] = _evidence_fit(fitted.evidence)
+    return parts
+
+
+def _evidence_fit(evidence: EvidenceFound) -> FitPart:
+    found, spread = evidence.fit, evidence.bootstrap
+    return {
+        "temperature": _estimate(found.map.temperature, spread.temperature),
+        "depolarization": None,
+        "intercept": _estimate(found.map.intercept, spread.intercept),
+        "slope": _estimate(found.map.slope, spread.slope),
+        "risk": found.risk,
+        "cv_risk": float(evidence.risks["evidence"].mean()),
+        "mean_entropy": found.mean_entropy,
+        "at_bound": list(found.at_bound),
+        "stationarity_gap": found.stationarity_gap,
+    }
+
+
+def _estimate(value: float, spread: Interval) -> Estimate:
+    return estimate(value, spread.low, spread.high)
+
+
+def _fit(fitted: Fitted, method: PlainMethod) -> FitPart:
     found = fitted.fits[method]
     spread = fitted.bootstraps[method]
     return {
-        "temperature": estimate(found.map.temperature, spread.temperature.low, spread.temperature.high),
+        "temperature": _estimate(found.map.temperature, spread.temperature),
         "depolarization": _depolarization(found, spread),
         "risk": found.risk,
         "cv_risk": float(fitted.held_out.risks[method].mean()),
@@ -189,4 +243,4 @@ def _fit(fitted: Fitted, method: Method) -> FitPart:
 def _depolarization(found: TemperatureFit | DepolarizedFit, spread: Bootstrap) -> Estimate | None:
     if isinstance(found, TemperatureFit) or spread.depolarization is None:
         return None
-    return estimate(found.map.depolarization, spread.depolarization.low, spread.depolarization.high)
+    return _estimate(found.map.depolarization, spread.depolarization)
