@@ -30,7 +30,11 @@ class Tally:
 
     def add(self, row: DevRow) -> None:
         """Count a row."""
-        self._hash.update(json.dumps(asdict(row), sort_keys=True).encode() + b"\n")
+        content = asdict(row)
+        if row.logprobs is None:
+            # left out, so that an upload repeated under its key is the one that an earlier release took
+            del content["logprobs"]
+        self._hash.update(json.dumps(content, sort_keys=True).encode() + b"\n")
         self.rows += 1
         self.supplied += row.samples is not None
         self.usable += row.usable() and self._enough(row)

@@ -100,7 +100,7 @@ class Scorer:
 
     async def _draw(self, command: ScoreCommand) -> Generation:
         if command.generation is None:
-            return _supplied(command.samples or ())
+            return _supplied(command.samples or (), command.logprobs)
         generation = await self._llm.generate(_in_time(command.generation, command.arrived))
         came, asked = len(generation.draws), generation.requested
         if came >= MIN_SAMPLES:
@@ -175,10 +175,10 @@ def _in_time(request: GenerationRequest, arrived: float | None) -> GenerationReq
     return replace(request, deadline_s=max(request.deadline_s - gone - reserved, 0.001))
 
 
-def _supplied(samples: Sequence[str]) -> Generation:
+def _supplied(samples: Sequence[str], logprobs: Sequence[float] | None) -> Generation:
     if len(samples) < MIN_SAMPLES:
         raise TooFewSamples("At least two samples are needed.")
-    draws = supplied_draws(samples)
+    draws = supplied_draws(samples, logprobs)
     return Generation(draws, requested=len(draws), model="")
 
 
