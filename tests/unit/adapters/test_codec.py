@@ -1,12 +1,20 @@
 """What the store keeps is read back as it was, and by earlier releases where nothing is new in it."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from service.adapters.store.codec import decode_fingerprint, encode_calibration, encode_fingerprint
-from service.domain.models import EMBEDDED, OUTCOME
-from tests.support.calibrations import calibration, fingerprint
+from service.adapters.store.codec import (
+    decode_draws,
+    decode_fingerprint,
+    encode_calibration,
+    encode_draws,
+    encode_fingerprint,
+    encode_row,
+)
+from service.domain.models import EMBEDDED, OUTCOME, Draw
+from tests.support.calibrations import calibration, fingerprint, rows
 
 
 @pytest.mark.parametrize("empty_answers", [OUTCOME, EMBEDDED])
@@ -19,3 +27,17 @@ def test_the_default_way_of_empty_answers_is_not_written() -> None:
     """Replicas of an earlier release on the same database know no such part."""
     assert "empty_answers" not in encode_fingerprint(fingerprint())
     assert "empty_answers" not in encode_calibration(calibration())["fingerprint"]
+
+
+def test_answers_come_back_with_their_log_probabilities() -> None:
+    draws = (Draw("a", True, -0.5, -2.0, 4), Draw("", logprob=-1.0), Draw("b", total_logprob=0.005))
+    assert decode_draws(json.loads(json.dumps(encode_draws(draws)))) == draws
+
+
+def test_answers_of_earlier_releases_have_none() -> None:
+    assert decode_draws([["a", True, -0.5], ["", 0, None]]) == (Draw("a", True, -0.5), Draw(""))
+
+
+def test_a_row_is_kept_without_its_answers_and_what_belongs_to_them() -> None:
+    row = next(rows(samples=("a", "b"), logprobs=(-1.0, -2.0)))
+    assert not {"samples", "logprobs", "line"} & encode_row(row).keys()
