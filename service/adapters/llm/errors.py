@@ -80,11 +80,10 @@ def refused_parameter(error: EigencalError, body: dict[str, Any]) -> str | None:
     Only what may be left out without changing what was asked for: `n` (asked one by one instead), `top_k`
     while it is 0, `priority`, `stream_options` and `logprobs`.
     """
-    said = (error.extra.get("llm_message") or "").lower()
-    status = error.extra.get("llm_status")
+    said, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
     if not isinstance(error, LLMError) or status not in _REFUSING_LOGPROBS:
         return None
-    if "logprobs" in said and "logprobs" in body:
+    if "logprobs" in said.lower() and "logprobs" in body:
         return "logprobs"
     if status not in _REFUSING:
         return None

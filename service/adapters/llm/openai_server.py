@@ -232,19 +232,20 @@ class HttpLanguageModel:
         return [size] * (count // size) + ([count % size] if count % size else [])
 
     async def _call(self, request: GenerationRequest, n: int, call: int, ticket: Ticket) -> _Reply:
-        """Call for n choices, without what the server refuses and can be left out."""
+        """Call for n choices, without what the server refuses and can be left out.
+
+        Log-probabilities that are asked for and not told count as refused: they cost time for nothing.
+        """
         model, began = request.model or "", self._habits.clock()
         # A server may take on one API what it refuses on the other.
         refused_of = f"{api_of(request, self._options.api)} {model}"
         refused: set[str] = set()
         while True:
+            omitted = self._habits.omitted(refused_of, OPTIONAL | {ZERO_LOGPROBS}) | refused - {"n"}
             path, body = build_body(
                 request,
                 self._shape,
-                replace(
-                    self._options,
-                    omitted=self._habits.omitted(refused_of, OPTIONAL | {ZERO_LOGPROBS}) | refused - {"n"},
-                ),
+                replace(self._options, omitted=omitted),
                 model=model,
                 n=1 if "n" in refused else n,
                 call=call,
@@ -266,8 +267,8 @@ class HttpLanguageModel:
             taken=(OPTIONAL & body.keys() | {ZERO_LOGPROBS}) - untold,
             began=began,
         )
-        omitted = tuple(name for name in DECIDES_ANSWERS if name not in body)
-        reply = _Reply(outcome, n, outcome.completion.model or model, omitted)
+        not_sent = tuple(name for name in DECIDES_ANSWERS if name not in body)
+        reply = _Reply(outcome, n, outcome.completion.model or model, not_sent)
         if outcome.missing_reason is None and not outcome.completion.given_up:
             self._habits.saw_choices(model, asked=n, brought=reply.brought, began=began)
         return reply

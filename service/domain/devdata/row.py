@@ -31,6 +31,7 @@ Text = Annotated[str, Field(min_length=0)]
 FilledText = Annotated[str, Field(pattern=NOT_BLANK)]
 Name = Annotated[str, Field(pattern=NOT_BLANK, max_length=MAX_ID_CHARS)]
 LogProbability = Annotated[float, Field(le=POSITIVE_ROUNDING)]
+LogProbabilities = Annotated[list[LogProbability], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)]
 WholeNumber = Annotated[int, Field(ge=-(2**63), lt=2**63), BeforeValidator(_whole)]
 
 
@@ -53,9 +54,6 @@ class ExampleMessage(_Strict):
 
     role: Literal["system", "user", "assistant"] = Field(description="Who speaks.")
     content: Text = Field(description="What is said.")
-
-
-LogProbabilities = Annotated[list[LogProbability], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)]
 
 
 def _with(name: str, kind: str) -> dict[str, Any]:
@@ -99,8 +97,7 @@ class ExampleRow(_Strict):
         None, description="Answers already drawn."
     )
     logprobs: LogProbabilities | None = Field(
-        None,
-        description="The natural-log probability of each whole sample, its last token included.",
+        None, description="The natural-log probability of each whole sample, its last token included."
     )
     answer: Text | None = Field(None, description="The one answer that `correct` is about.")
     correct: bool | None = Field(None, description="Whether `answer` is right; left out: by ROUGE-L.")

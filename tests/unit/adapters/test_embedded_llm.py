@@ -115,7 +115,7 @@ def test_the_sum_is_of_the_models_own_distribution(changes: dict[str, Any]) -> N
         for token in row.tokens:  # the newline that ended the row included
             weights = [math.exp(score) for score in AFTER[last]]
             expected, last = expected + math.log(weights[token] / sum(weights)), token
-        assert row.tokens[-1] == 3
+        assert row.truncated or row.tokens[-1] == 3
         assert row.total_logprob == pytest.approx(expected, abs=1e-5)
 
 
