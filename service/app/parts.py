@@ -39,10 +39,10 @@ class Store(Component, Protocol):
         """Return when the store answers; raise StoreUnavailable when it does not."""
 
 
-def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
+def build_llm(settings: Settings) -> LanguageModel:
     """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex.
 
-    `logprobs`: ask an LLM server for the log-probability of each answer, too; the embedded one has none.
+    Either tells the log-probability of each answer, a server where it can.
     """
     from service.adapters.llm.prompting import FEW_SHOT, PromptShape
 
@@ -75,7 +75,7 @@ def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
         max_concurrency=settings.llm_slots,
         max_waiting=settings.resolved_llm_queue(),
         use_priority=settings.llm_priority,
-        logprobs=logprobs,
+        logprobs=True,
         proxies_from_env=settings.proxies_from_env,
     )
 

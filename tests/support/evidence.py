@@ -1,16 +1,15 @@
-"""A world in which log-probabilities tell what answers cannot: fakes, rows and calibrations by evidence."""
+"""A world in which log-probabilities tell what answers cannot: a fake, rows and a calibration by evidence."""
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from service.adapters.store import SqlJobs
 from service.domain.calibrating.material import Material, all_texts, assemble
 from service.domain.jobs.model import DevRow
-from service.domain.jobs.store import Lease, StoredRow
+from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw, Generation, GenerationRequest
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import calibration
@@ -78,20 +77,3 @@ def by_evidence(**parts: Any) -> Any:
     """A calibration by evidence of up to 5 answers; g = u at T = 1, but for one answer g rises with sqrt."""
     table = {m: EvidenceMap(1.0, 0.0, 0.5 if m == 1 else 1.0) for m in range(1, 6)}
     return replace(calibration(), method="evidence", evidence=table, **parts)
-
-
-class KeepingJobs(SqlJobs):
-    """A store whose draws keep the log-probabilities of whole answers."""
-
-    def __init__(self, *parts: Any, **more: Any) -> None:
-        super().__init__(*parts, **more)
-        self._kept: dict[tuple[str, int], Sequence[Draw]] = {}
-
-    async def keep_draws(self, lease: Lease, line: int, draws: Sequence[Draw], *, complete: bool) -> None:
-        await super().keep_draws(lease, line, draws, complete=complete)
-        self._kept[lease.job_id, line] = draws
-
-    async def stored_rows(self, job_id: str, *, incomplete_only: bool = False) -> AsyncIterator[StoredRow]:
-        async for one in super().stored_rows(job_id, incomplete_only=incomplete_only):
-            kept = self._kept.get((job_id, one.row.line), one.draws)
-            yield replace(one, draws=tuple(kept))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from service.api.http.bodies import RequestModel
+from service.domain.devdata.row import LogProbability
 from service.domain.models import GenerationRequest, Message, Sampling
 from service.domain.scoring.model import ScoreCommand
 from service.domain.serving import Serving
@@ -57,6 +58,7 @@ _EITHER: dict[str, Any] = {
     "not": _with("prompt", "messages"),
     "dependentSchemas": {
         "samples": {"type": "object", "not": {"type": "object", "anyOf": [_with(name) for name in _DRAWING]}},
+        "logprobs": _with("samples"),
         "source_label": _with("samples"),
     },
 }
@@ -78,6 +80,13 @@ class ScoreRequest(RequestModel):
         min_length=2,
         max_length=MAX_ITEMS,
         description="Answers already drawn; the LLM is not called. Empty ones count as one outcome.",
+    )
+    logprobs: list[LogProbability] | None = Field(
+        None,
+        min_length=2,
+        max_length=MAX_ITEMS,
+        description="The natural-log probability of each whole sample, the token that ended it included: as "
+        "many as `samples`. Where a sample is only a part of what was drawn, leave this out.",
     )
     source_label: str | None = Field(
         None, max_length=200, description="Who drew `samples`: a calibration fits only its own label."
@@ -115,6 +124,20 @@ class ScoreRequest(RequestModel):
             raise ValueError("`source_label` goes with `samples`")
         return self
 
+    @model_validator(mode="after")
+    def a_log_probability_per_sample(self) -> Self:
+        """Refuse log-probabilities without samples, or another number of them."""
+        if self.logprobs is None:
+            return self
+        if self.samples is None:
+            raise ValueError("`logprobs` goes with `samples`: those drawn here come with their own")
+        if len(self.logprobs) != len(self.samples):
+            raise ValueError(
+                f"`logprobs` must hold one number for each of the {len(self.samples)} samples, "
+                f"not {len(self.logprobs)}"
+            )
+        return self
+
     def _refuse_drawing(self) -> None:
         for name in _DRAWING:
             if getattr(self, name) is not None:
@@ -144,6 +167,7 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
     if body.samples is not None:
         return ScoreCommand(
             samples=tuple(body.samples),
+            logprobs=None if body.logprobs is None else tuple(body.logprobs),
             source_label=body.source_label or "",
             calibration=body.calibration,
             arrived=arrived,

@@ -22,6 +22,7 @@ class DevRow:
     """One labelled row. Exactly one of `prompt` and `messages` is set, unless `samples` came without either.
 
     `samples`: the answers already drawn, in order, empty ones included; None: the service draws them.
+    `logprobs`: of each whole sample, in nats; None: not known.
     `answer`: the one answer that `correct` (right or wrong, as the data says) is about.
     """
 
@@ -31,6 +32,7 @@ class DevRow:
     prompt: str | None = None
     messages: tuple[Message, ...] | None = None
     samples: tuple[str, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
     answer: str | None = None
     correct: bool | None = None
 

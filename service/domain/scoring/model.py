@@ -23,11 +23,13 @@ MAX_MODES = 5
 class ScoreCommand:
     """What to score: a prompt for the LLM (`generation`), or `samples` that the caller has drawn.
 
+    `logprobs`: of each whole sample, in nats; None: not known.
     `calibration`: "active", "none", or the id of a stored one.
     """
 
     generation: GenerationRequest | None = None
     samples: tuple[str, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
     source_label: str = ""
     calibration: str = "active"
     arrived: float | None = None  # time.perf_counter() when the request came in

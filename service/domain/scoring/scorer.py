@@ -123,7 +123,7 @@ class Scorer:
         if command.num_samples < MIN_SAMPLES and not self._one_may_do(command, chosen):
             raise TooFewSamples(TOO_FEW)
         if command.generation is None:
-            return _supplied(command.samples or ())
+            return _supplied(command.samples or (), command.logprobs)
         generation = await self._llm.generate(_in_time(command.generation, command.arrived))
         if len(generation.draws) < MIN_SAMPLES and not self._one_may_do(command, chosen):
             raise _too_few(generation)
@@ -216,8 +216,8 @@ def _too_few(generation: Generation) -> EigencalError:
     return LLMBadResponse(f"The LLM server gave only {came} of {asked} answers; a score takes two.")
 
 
-def _supplied(samples: Sequence[str]) -> Generation:
-    draws = supplied_draws(samples)
+def _supplied(samples: Sequence[str], logprobs: Sequence[float] | None) -> Generation:
+    draws = supplied_draws(samples, logprobs)
     return Generation(draws, requested=len(draws), model="")
 
 

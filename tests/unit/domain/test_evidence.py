@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
+from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
 from service.domain.calibrating.calibrator import Calibrator
 from service.domain.calibrating.evidence import why_no_evidence
 from service.domain.calibrating.fitting import Fitted, fit_all
@@ -25,7 +25,7 @@ from service.domain.models import Draw, Sampling
 from service.domain.outcomes import log_probabilities
 from service.domain.serving import Serving
 from service.spectral.evidence import EvidenceMap
-from tests.support.evidence import SAMPLES, KeepingJobs, TellingLLM, by_evidence, drawn, material, rows
+from tests.support.evidence import SAMPLES, TellingLLM, by_evidence, drawn, material, rows
 from tests.support.fakes import FakeEmbedder
 from tests.support.reports import small_material
 
@@ -168,11 +168,13 @@ class Bench:
 
     def __init__(self, database: Database) -> None:
         active = ActiveCalibrations(database)
-        self.jobs, self.calibrations = KeepingJobs(database, active), SqlCalibrations(database, active)
+        self.jobs, self.calibrations = SqlJobs(database, active), SqlCalibrations(database, active)
         self.llm = TellingLLM()
 
-    async def run(self, options: CalibrateOptions) -> tuple[Calibration, dict[str, Any]]:
-        job, _ = await self.jobs.submit(rows(), options)
+    async def run(
+        self, options: CalibrateOptions, sent: Sequence[DevRow] | None = None
+    ) -> tuple[Calibration, dict[str, Any]]:
+        job, _ = await self.jobs.submit(sent or rows(), options)
         claimed = await self.jobs.claim(job.id, "me")
         assert claimed is not None
         quick = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30)
@@ -248,3 +250,35 @@ async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench)
     assert bench.calibrations.active(first.fingerprint.key()) == first
     forced, _ = await bench.run(CalibrateOptions(activate="always"))
     assert bench.calibrations.active(first.fingerprint.key()) == forced
+
+
+def supplied(*, tells: bool = True) -> list[DevRow]:
+    """The rows with answers and log-probabilities of a caller."""
+    return [
+        replace(
+            one.row,
+            samples=tuple(draw.text for draw in one.draws),
+            logprobs=tuple(draw.total_logprob or 0.0 for draw in one.draws) if tells else None,
+        )
+        for one in drawn()
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_callers_log_probabilities_make_a_calibration_by_evidence_too(bench: Bench) -> None:
+    found, _ = await bench.run(CalibrateOptions(method="evidence"), supplied())
+    assert (found.fingerprint.source, found.fingerprint.evidence) == ("caller", "supplied")
+    vouched, _ = await bench.run(CalibrateOptions(drawn_by="service"), supplied())
+    assert (vouched.fingerprint.source, vouched.fingerprint.evidence) == ("service", "token_sums")
+
+
+@pytest.mark.anyio
+async def test_an_upload_without_log_probabilities_is_refused_where_evidence_is_asked_for(
+    bench: Bench,
+) -> None:
+    some = [*supplied()[:70], *supplied(tells=False)[70:]]
+    with pytest.raises(InvalidDevData, match="10 of 80 rows with samples lack `logprobs`"):
+        await bench.jobs.submit(some, CalibrateOptions(method="evidence"))
+    assert await bench.jobs.latest() == []
+    found, _ = await bench.run(CalibrateOptions(), some)
+    assert found.method in ("depolarized", "temperature")

@@ -122,6 +122,13 @@ async def test_supplied_answers_have_no_usage() -> None:
     assert isinstance(drawn.usage, Usage)
 
 
+@pytest.mark.anyio
+async def test_supplied_log_probabilities_go_with_their_answers() -> None:
+    command = ScoreCommand(samples=("a ", "b"), logprobs=(-1.0, -2.0))
+    generation = await Scorer(FakeLLM(), FakeEmbedder())._draw(command)
+    assert [(draw.text, draw.total_logprob) for draw in generation.draws] == [("a", -1.0), ("b", -2.0)]
+
+
 def test_time_moves_between_stages_but_never_below_zero() -> None:
     watch = Stopwatch(time.perf_counter() - 5.0)
     watch.lap("first")
