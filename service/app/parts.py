@@ -10,7 +10,7 @@ from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.jobs.setup import Setup
 from service.domain.models import Message, Sampling, service_fingerprint, shape_hash
 from service.domain.ports import Embedder, LanguageModel
-from service.domain.serving import LiveLoad, Serving
+from service.domain.serving import Efforts, LiveLoad, Serving
 from service.settings import Settings
 
 
@@ -121,7 +121,8 @@ def serving_of(settings: Settings) -> Serving:
         max_tokens=settings.default_max_tokens(messages=True),
         stop=settings.default_stop(messages=True),
     )
-    return Serving(settings.num_samples, sampling, messages_sampling)
+    efforts = Efforts(settings.effort_low, settings.effort_medium, settings.effort_high)
+    return Serving(settings.num_samples, sampling, messages_sampling, efforts)
 
 
 def upload_limits(settings: Settings) -> UploadLimits:

@@ -1,10 +1,12 @@
 """Bad input gets its 4xx and a body that says what is wrong."""
 
 import json
+from typing import Any
 
 import pytest
 
 from tests.api.conftest import Client
+from tests.support.fakes import FakeLLM
 
 pytestmark = pytest.mark.anyio
 
@@ -13,8 +15,11 @@ BAD = {
     "both": ({"prompt": "a", "messages": [{"role": "user", "content": "b"}]}, "not both"),
     "blank prompt": ({"prompt": " \n"}, "prompt"),
     "null": ({"prompt": None}, "must not be null"),
-    "one sample": ({"samples": ["a"]}, "at least 2"),
-    "one to draw": ({"prompt": "a", "num_samples": 1}, "greater than or equal to 2"),
+    "no sample": ({"samples": []}, "at least 1"),
+    "none to draw": ({"prompt": "a", "num_samples": 0}, "greater than or equal to 1"),
+    "number and effort": ({"prompt": "a", "num_samples": 3, "effort": "low"}, "not both"),
+    "no effort": ({"prompt": "a", "effort": "most"}, "effort"),
+    "effort with samples": ({"samples": ["a", "b"], "effort": "low"}, "`effort` is about drawing"),
     "a billion to draw": ({"prompt": "a", "num_samples": 10**9}, "less than or equal to 256"),
     "a float to draw": ({"prompt": "a", "num_samples": 2.5}, "valid integer"),
     "text for a number": ({"prompt": "a", "num_samples": "20"}, "valid integer"),
@@ -48,6 +53,19 @@ async def test_says_what_is_wrong(client: Client, name: str) -> None:
     assert response.status_code == 422, response.text
     assert said in response.json()["detail"]
     assert response.json()["errors"][0]["msg"]
+
+
+@pytest.mark.parametrize(
+    "sent", [{"samples": ["a"]}, {"samples": ["a"], "logprobs": [-1.0]}, {"prompt": "a", "num_samples": 1}]
+)
+async def test_one_answer_is_too_few_where_no_calibration_serves_it(
+    client: Client, llm: FakeLLM, sent: dict[str, Any]
+) -> None:
+    async with client() as http:
+        response = await http.post("/score", json=sent)
+    assert (response.status_code, response.json()["code"]) == (422, "too_few_samples")
+    assert "two answers" in response.json()["detail"]
+    assert llm.requests == []
 
 
 @pytest.mark.parametrize(
