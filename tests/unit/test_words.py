@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from service.api.routes.score_view import ScoreResponse
-from service.app import DESCRIPTION
+from service.app.factory import DESCRIPTION
 from service.spectral.maps import DepolarizedMap, Identity
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

@@ -1,7 +1,6 @@
 """The main use case: draw answers, embed them, take the spectrum, serve it calibrated."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,25 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibration import Calibration, CalibrationSource, NoCalibrations
-from service.domain.errors import (
-    DeadlineExceeded,
-    EigencalError,
-    LLMBadResponse,
-    NotFound,
-    TooFewSamples,
-)
+from service.domain.errors import DeadlineExceeded, NotFound, TooFewSamples
 from service.domain.models import (
     EmbedderIdentity,
     Fingerprint,
     Generation,
-    GenerationRequest,
     caller_fingerprint,
     service_fingerprint,
 )
-from service.domain.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed
+from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
 from service.domain.ports import Embedded, Embedder, LanguageModel
 from service.domain.scoring.cautions import indistinct, num_indistinct, partial, truncated
 from service.domain.scoring.choosing import choose, one_may_do
+from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
 from service.domain.scoring.model import (
     Applied,
     Evidence,
@@ -43,14 +36,6 @@ from service.spectral.gram import Spectrum, spectrum
 
 Counts = NDArray[np.int_]
 
-MIN_SAMPLES = 2
-TOO_FEW = (
-    "A score takes two answers. One is enough where it has a log-probability and a calibration by evidence "
-    "fits the request."
-)
-
-# Of a deadline, what is kept for embedding the answers that have come by then.
-EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
 LATE_S = 1.0  # by which a score may miss its deadline: better a little late than not at all
 
 # An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
@@ -123,10 +108,10 @@ class Scorer:
         if command.num_samples < MIN_SAMPLES and not self._one_may_do(command, chosen):
             raise TooFewSamples(TOO_FEW)
         if command.generation is None:
-            return _supplied(command.samples or (), command.logprobs)
-        generation = await self._llm.generate(_in_time(command.generation, command.arrived))
+            return supplied(command.samples or (), command.logprobs)
+        generation = await self._llm.generate(in_time(command.generation, command.arrived))
         if len(generation.draws) < MIN_SAMPLES and not self._one_may_do(command, chosen):
-            raise _too_few(generation)
+            raise too_few(generation)
         return generation
 
     def _one_may_do(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
@@ -191,34 +176,8 @@ class Scorer:
         count = len(generation.draws)
         applied, warnings = choose(wanted, count, chosen, self._calibrations, evidence)
         if count < MIN_SAMPLES and applied is None:
-            raise _too_few(generation)  # another model answered than expected, or it told no log-probability
+            raise too_few(generation)  # another model answered than expected, or it told no log-probability
         return applied, warnings
-
-
-def _in_time(request: GenerationRequest, arrived: float | None) -> GenerationRequest:
-    """Return the request with the deadline that leaves time to embed what has come by then."""
-    if request.deadline_s is None:
-        return request
-    gone = 0.0 if arrived is None else time.perf_counter() - arrived
-    reserved = min(EMBED_SHARE * request.deadline_s, EMBED_RESERVE_S)
-    return replace(request, deadline_s=max(request.deadline_s - gone - reserved, 0.001))
-
-
-def _too_few(generation: Generation) -> EigencalError:
-    """Return the error for a single answer that no calibration by evidence serves."""
-    came, asked = len(generation.draws), generation.requested
-    if came >= asked:
-        return TooFewSamples(TOO_FEW)
-    if generation.missing_reason == "deadline":
-        return DeadlineExceeded(
-            f"Only {came} of {asked} answers came before the deadline; a score takes two."
-        )
-    return LLMBadResponse(f"The LLM server gave only {came} of {asked} answers; a score takes two.")
-
-
-def _supplied(samples: Sequence[str], logprobs: Sequence[float] | None) -> Generation:
-    draws = supplied_draws(samples, logprobs)
-    return Generation(draws, requested=len(draws), model="")
 
 
 def _much(texts: Sequence[str]) -> bool:

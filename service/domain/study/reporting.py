@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from service.domain.calibrating.decision import decide
-from service.domain.calibrating.evidence import EvidenceFound, why_no_evidence
+from service.domain.calibrating.evidence import why_no_evidence
 from service.domain.calibrating.fitting import Fitted
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration
@@ -19,25 +19,24 @@ from service.domain.study.experiments.correctness import rejection
 from service.domain.study.experiments.reliability import algorithm1_diagram, correctness, projection
 from service.domain.study.experiments.risk_curves import temperature
 from service.domain.study.experiments.side_by_side import side_by_side
-from service.domain.study.model import Experiment, TableRow, estimate
+from service.domain.study.fit_parts import (
+    calibration_part,
+    chosen_fit,
+    evidence_table,
+    fit_parts,
+    parameters_part,
+)
+from service.domain.study.model import Experiment, TableRow
 from service.domain.study.report_model import (
     Bin,
-    CalibrationPart,
     Curves,
     DataPart,
-    Estimate,
-    EvidenceAt,
-    FitPart,
-    ParametersAt,
     RejectionCurve,
     Report,
     SamplesAt,
     TemperatureCurve,
 )
 from service.domain.study.split import Labels, make_split
-from service.spectral.evidence_fit import EvidenceFit
-from service.spectral.fit import Bootstrap, DepolarizedFit, Interval, TemperatureFit
-from service.spectral.fit import Method as PlainMethod
 
 Shape = TypeVar("Shape")  # of a row as a report has it
 
@@ -62,21 +61,21 @@ def make_report(outcome: FinishedFit) -> Report:
     decision = decide(calibration, outcome.active, outcome.options.activate, bench)
     report: Report = {
         "version": 1,
-        "calibration": _calibration(calibration),
+        "calibration": calibration_part(calibration),
         "data": data,
-        "fits": _fits(outcome.fitted),
+        "fits": fit_parts(outcome.fitted),
         "unfitted": {"evidence": why} if (why := why_no_evidence(outcome.material)) else {},
-        "parameters": _parameters(calibration),
+        "parameters": parameters_part(calibration),
         "served": side_by_side(bench),
         "decision": decision,
         "curves": curves(bench),
         "warnings": [
             *about_data(data, rows.labels.right),
-            *about_fit(_found(outcome.fitted)),
+            *about_fit(chosen_fit(outcome.fitted)),
             *about_gain(decision),
         ],
     }
-    table = _evidence_table(calibration)
+    table = evidence_table(calibration)
     return {**report, "evidence_parameters": table} if table else report
 
 
@@ -133,46 +132,6 @@ def _rejection(experiment: Experiment, maps: Iterable[str]) -> list[RejectionCur
     ]
 
 
-def _calibration(calibration: Calibration) -> CalibrationPart:
-    headline, table = calibration.headline(), _evidence_table(calibration)
-    part: CalibrationPart = {
-        "id": calibration.id,
-        "name": calibration.name,
-        "created_at": calibration.created_at.isoformat(),
-        "method": calibration.method,
-        "temperature": headline.temperature,
-        "depolarization": None if calibration.method == "temperature" else headline.depolarization,
-        "eps": calibration.eps,
-        "num_samples": calibration.num_samples,
-        "fingerprint": dict(calibration.fingerprint.shown()),
-    }
-    return {**part, "evidence": table[-1]} if table else part
-
-
-def _evidence_table(calibration: Calibration) -> list[EvidenceAt]:
-    return [
-        {
-            "num_samples": m,
-            "temperature": found.temperature,
-            "evidence_intercept": found.intercept,
-            "evidence_slope": found.slope,
-        }
-        for m, found in sorted(calibration.evidence.items())
-    ]
-
-
-def _parameters(calibration: Calibration) -> list[ParametersAt]:
-    depolarized = calibration.method != "temperature"
-    return [
-        {
-            "num_samples": m,
-            "temperature": p.temperature,
-            "depolarization": p.depolarization if depolarized else None,
-        }
-        for m, p in sorted(calibration.parameters.items())
-    ]
-
-
 def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
     material = outcome.material
     draws = [draw for row in material.rows for draw in row.draws]
@@ -190,57 +149,3 @@ def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
         "correct_from": labels.source,
         "accuracy": float(labels.right.mean()),
     }
-
-
-def _found(fitted: Fitted) -> TemperatureFit | DepolarizedFit | EvidenceFit:
-    """Return the fit of the map that was chosen."""
-    if fitted.method != "evidence":
-        return fitted.fits[fitted.method]
-    assert fitted.evidence is not None
-    return fitted.evidence.fit
-
-
-def _fits(fitted: Fitted) -> dict[str, FitPart]:
-    parts: dict[str, FitPart] = {method: _fit(fitted, method) for method in fitted.fits}
-    if fitted.evidence is not None:
-        parts["evidence"] = _evidence_fit(fitted.evidence)
-    return parts
-
-
-def _evidence_fit(evidence: EvidenceFound) -> FitPart:
-    found, spread = evidence.fit, evidence.bootstrap
-    return {
-        "temperature": _estimate(found.map.temperature, spread.temperature),
-        "depolarization": None,
-        "intercept": _estimate(found.map.intercept, spread.intercept),
-        "slope": _estimate(found.map.slope, spread.slope),
-        "risk": found.risk,
-        "cv_risk": float(evidence.risks["evidence"].mean()),
-        "mean_entropy": found.mean_entropy,
-        "at_bound": list(found.at_bound),
-        "stationarity_gap": found.stationarity_gap,
-    }
-
-
-def _estimate(value: float, spread: Interval) -> Estimate:
-    return estimate(value, spread.low, spread.high)
-
-
-def _fit(fitted: Fitted, method: PlainMethod) -> FitPart:
-    found = fitted.fits[method]
-    spread = fitted.bootstraps[method]
-    return {
-        "temperature": _estimate(found.map.temperature, spread.temperature),
-        "depolarization": _depolarization(found, spread),
-        "risk": found.risk,
-        "cv_risk": float(fitted.held_out.risks[method].mean()),
-        "mean_entropy": found.mean_entropy,
-        "at_bound": list(found.at_bound),
-        "stationarity_gap": found.stationarity_gap,
-    }
-
-
-def _depolarization(found: TemperatureFit | DepolarizedFit, spread: Bootstrap) -> Estimate | None:
-    if isinstance(found, TemperatureFit) or spread.depolarization is None:
-        return None
-    return _estimate(found.map.depolarization, spread.depolarization)
