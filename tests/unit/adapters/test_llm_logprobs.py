@@ -12,7 +12,16 @@ from service.adapters.llm.openai_server import HttpLanguageModel
 from service.adapters.llm.prompting import PromptShape
 from service.domain.errors import LLMError
 from service.domain.models import Draw, GenerationRequest, Message, Sampling
-from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, status
+from tests.support.openai_server import (
+    MODEL,
+    Behaviour,
+    Exchange,
+    OpenAIServer,
+    answers,
+    drop,
+    status,
+    stream,
+)
 
 APIS = pytest.mark.parametrize("api", ["chat", "completions"])
 STREAMED = pytest.mark.parametrize("deadline_s", [None, 10.0], ids=["whole", "streamed"])
@@ -328,6 +337,15 @@ def test_empty_answers_are_no_sign() -> None:
         assert asked(server) == [True] * 4
 
     played(scenario, default=answers(""))
+
+
+def test_a_stream_that_broke_off_is_no_sign() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        for _ in range(3):
+            assert (await llm.generate(ask(deadline_s=10.0))).missing_reason == "error"
+        assert asked(server) == [True] * 3
+
+    played(scenario, default=stream("Paris", then=drop))
 
 
 def test_what_one_api_refuses_the_other_may_take() -> None:
