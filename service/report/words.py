@@ -38,7 +38,7 @@ PARTS = {
     "sampling.top_k": "Sampling top_k (0: no limit)",
     "sampling.max_tokens": "Sampling max_tokens",
     "sampling.stop": "Sampling stops at",
-    "evidence": "Log-probabilities",
+    "evidence": "Log-probabilities (not compared)",
     "embedder": "Embedder",
     "embedder_revision": "Embedder revision",
     "embedder_precision": "Embedder precision",

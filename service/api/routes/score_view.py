@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from service.api.routes.score_schemas import ScorePart
-from service.domain.scoring.model import Applied, Evidence, Score
+from service.domain.scoring.evidence import Evidence
+from service.domain.scoring.model import Applied, Score
 from service.spectral.maps import DepolarizedMap
 
 

@@ -2,7 +2,8 @@
 
 from service.domain.calibration import Calibration, CalibrationSource
 from service.domain.models import Fingerprint
-from service.domain.scoring.model import Applied, Evidence, ScoreWarning
+from service.domain.scoring.evidence import Evidence
+from service.domain.scoring.model import Applied, ScoreWarning
 
 NO_EVIDENCE = ScoreWarning(
     "evidence_missing",

@@ -21,15 +21,14 @@ from service.domain.ports import Embedded, Embedder, LanguageModel
 from service.domain.scoring.cautions import indistinct, num_indistinct, partial, truncated
 from service.domain.scoring.choosing import choose, one_may_do
 from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
+from service.domain.scoring.evidence import Evidence, evidence_of
 from service.domain.scoring.model import (
     Applied,
-    Evidence,
     Score,
     ScoreCommand,
     ScoreWarning,
     Stopwatch,
     assemble,
-    evidence_of,
 )
 from service.domain.serving import LiveLoad
 from service.spectral.gram import Spectrum, spectrum
