@@ -254,7 +254,7 @@ def _evaluation_components(settings: Settings, embedders: list[str], entailment:
 
     named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
     return Components(
-        build_llm(settings, logprobs=True),  # the likelihood baselines need them
+        build_llm(settings),
         [build_embedder(one) for one in named],
         serving_of(settings),
         llm_slots(settings),

@@ -90,6 +90,9 @@ class Settings(BaseSettings):
     )
 
     num_samples: int = Field(20, ge=2, le=256, description="Answers drawn for a score by default.")
+    effort_low: int = Field(3, ge=1, le=256, description="Answers drawn for a score of `effort` `low`.")
+    effort_medium: int = Field(8, ge=1, le=256, description="Answers drawn for `effort` `medium`.")
+    effort_high: int = Field(20, ge=1, le=256, description="Answers drawn for `effort` `high`.")
     sampling_temperature: float = Field(0.5, ge=0, le=2, description="Sampling temperature of the LLM.")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling: probability mass kept.")
     top_k: int = Field(0, ge=0, description="Most likely tokens kept; 0: all.")

@@ -10,7 +10,7 @@ from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.jobs.setup import Setup
 from service.domain.models import Message, Sampling, service_fingerprint, shape_hash
 from service.domain.ports import Embedder, LanguageModel
-from service.domain.serving import LiveLoad, Serving
+from service.domain.serving import Efforts, LiveLoad, Serving
 from service.settings import Settings
 
 
@@ -39,10 +39,10 @@ class Store(Component, Protocol):
         """Return when the store answers; raise StoreUnavailable when it does not."""
 
 
-def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
+def build_llm(settings: Settings) -> LanguageModel:
     """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex.
 
-    `logprobs`: ask an LLM server for the log-probability of each answer, too; the embedded one has none.
+    Either tells the log-probability of each answer, a server where it can.
     """
     from service.adapters.llm.prompting import FEW_SHOT, PromptShape
 
@@ -75,7 +75,7 @@ def build_llm(settings: Settings, *, logprobs: bool = False) -> LanguageModel:
         max_concurrency=settings.llm_slots,
         max_waiting=settings.resolved_llm_queue(),
         use_priority=settings.llm_priority,
-        logprobs=logprobs,
+        logprobs=True,
         proxies_from_env=settings.proxies_from_env,
     )
 
@@ -121,7 +121,8 @@ def serving_of(settings: Settings) -> Serving:
         max_tokens=settings.default_max_tokens(messages=True),
         stop=settings.default_stop(messages=True),
     )
-    return Serving(settings.num_samples, sampling, messages_sampling)
+    efforts = Efforts(settings.effort_low, settings.effort_medium, settings.effort_high)
+    return Serving(settings.num_samples, sampling, messages_sampling, efforts)
 
 
 def upload_limits(settings: Settings) -> UploadLimits:

@@ -130,6 +130,9 @@ def show_gain(console: Console, report: dict[str, Any]) -> None:
 
 
 def _parameters(made: dict[str, Any]) -> str:
+    if by := made.get("evidence"):
+        a, b = by["evidence_intercept"], by["evidence_slope"]
+        return f"Fitted: temperature T = {by['temperature']:.2f}, evidence a = {a:.2f}, b = {b:.2f}"
     depolarization = made["depolarization"]
     g = "" if depolarization is None else f", depolarisation g = {depolarization:.2f}"
     return f"Fitted: temperature T = {made['temperature']:.2f}{g}"

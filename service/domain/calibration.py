@@ -1,14 +1,15 @@
 """A calibration: immutable numbers, what they were fitted with, and whether they fit a request."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
 from service.domain.models import Fingerprint
+from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 
-Method = Literal["depolarized", "temperature"]
+Method = Literal["depolarized", "temperature", "evidence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,9 @@ class Calibration:
     `parameters` holds an entry for every number of answers from 2 to `num_samples`, the number drawn when
     fitting; the entry of `num_samples` is the headline. `eps` is the null eigenvalue that the `temperature`
     map was fitted with (it does not act when serving, but T means nothing without it).
+
+    `evidence`, for the method "evidence" alone, holds a map for every number of answers from 1 to
+    `num_samples`; `parameters` are then those of `depolarized`, for answers without log-probabilities.
     """
 
     id: str
@@ -36,13 +40,20 @@ class Calibration:
     created_at: datetime
     eps: float = 1e-10
     name: str = ""
+    evidence: Mapping[int, EvidenceMap] = field(default_factory=dict)
 
     def headline(self) -> Parameters:
         """Return the parameters of the full number of answers."""
         return self.parameters[self.num_samples]
 
-    def map_for(self, num_samples: int) -> DepolarizedMap | TemperatureMap:
-        """Return the map for this many answers; KeyError when more than were drawn for the fit."""
+    def map_for(self, num_samples: int, missing_mass: float | None = None) -> DepolarizedMap | TemperatureMap:
+        """Return the map for this many answers; KeyError for more than were drawn for the fit.
+
+        missing_mass: u of the answers, in [0, 1]; None where there are no log-probabilities: then a single
+        answer is a KeyError, too.
+        """
+        if self.evidence and missing_mass is not None:
+            return self.evidence[num_samples].at(missing_mass)
         chosen = self.parameters[num_samples]
         if self.method == "temperature":
             return TemperatureMap(chosen.temperature, self.eps)

@@ -53,7 +53,7 @@ class InvalidRequest(EigencalError):
 
 
 class TooFewSamples(InvalidRequest):
-    """Fewer than two answers were supplied."""
+    """Fewer answers were asked for, or supplied, than a score takes: two, or one by evidence."""
 
     code = "too_few_samples"
 

@@ -147,6 +147,8 @@ class Fingerprint:
 
     For answers supplied by a caller the LLM parts are unknown and empty; `source_label` stands for them.
     The number of answers is no part: a calibration holds parameters for each number up to its own.
+    `evidence`: whose log-probabilities a calibration by evidence was fitted with: "token_sums" (of the LLM
+    server) or "supplied" (by the caller); "" where it uses none.
     """
 
     source: str
@@ -161,15 +163,22 @@ class Fingerprint:
     answer_regex: str = ""
     empty_answers: str = OUTCOME
     sampling: dict[str, Any] = field(default_factory=dict)
+    evidence: Literal["", "token_sums", "supplied"] = ""
 
     def parts(self) -> dict[str, Any]:
         """Return the parts by name, sampling parameters flattened to `sampling.temperature` etc."""
         flat = asdict(self)
         sampling = flat.pop("sampling")
+        # No part: else a server that tells log-probabilities no more would lose its plain parameters, too.
+        del flat["evidence"]
         if self.empty_answers == OUTCOME:
             # left out, so that calibrations older than this part keep their keys
             del flat["empty_answers"]
         return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
+
+    def shown(self) -> dict[str, Any]:
+        """Return the parts, and `evidence` where it was used: what people are told."""
+        return self.parts() | ({"evidence": self.evidence} if self.evidence else {})
 
     def differs(self, other: "Fingerprint") -> list[str]:
         """Return the sorted names of the parts in which the two differ; empty when they fit."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.models import Draw
+from service.spectral.missing_mass import checked_log_probabilities
 
 
 def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
@@ -21,9 +22,31 @@ def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
     return list(order), np.asarray(index, dtype=np.int_)
 
 
-def supplied_draws(samples: Sequence[str]) -> tuple[Draw, ...]:
-    """Return answers that others drew as if drawn here: stripped as ours are, a blank one is empty."""
-    return tuple(Draw(text.strip()) for text in samples)
+def supplied_draws(samples: Sequence[str], logprobs: Sequence[float] | None = None) -> tuple[Draw, ...]:
+    """Return answers that others drew as if drawn here: stripped as ours are, a blank one is empty.
+
+    logprobs: of each whole answer, in nats. Raises ValueError when there are not as many as answers.
+    """
+    totals = [None] * len(samples) if logprobs is None else logprobs
+    return tuple(Draw(text.strip(), total_logprob=one) for text, one in zip(samples, totals, strict=True))
+
+
+def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:
+    """Return the log-probability of each whole answer in nats; None when one lacks its own, or for none."""
+    found = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
+    return found if draws and len(found) == len(draws) else None
+
+
+def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
+    """Return the log-probability of each whole answer (m,), in [-700, 0] nats.
+
+    None unless every answer has one: the LLM server does not tell, or told what is none (NaN, above 0).
+    """
+    found = totals(draws)
+    try:
+        return None if found is None else checked_log_probabilities(found)
+    except ValueError:
+        return None
 
 
 def counts(index: NDArray[np.int_]) -> NDArray[np.int_]:

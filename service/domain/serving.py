@@ -3,8 +3,24 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from service.domain.models import GenerationRequest, Message, Sampling
+
+Effort = Literal["low", "medium", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Efforts:
+    """How many answers are drawn for each effort that a request may name."""
+
+    low: int = 3
+    medium: int = 8
+    high: int = 20
+
+    def num_samples(self, effort: Effort) -> int:
+        """Return the number of answers."""
+        return {"low": self.low, "medium": self.medium, "high": self.high}[effort]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +30,7 @@ class Serving:
     num_samples: int
     sampling: Sampling
     messages_sampling: Sampling
+    efforts: Efforts = Efforts()
 
     def request(
         self,

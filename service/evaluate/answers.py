@@ -57,7 +57,7 @@ class AnswerSource:
 
 def supplied(rows: Sequence[DevRow]) -> list[StoredRow]:
     """Return rows that came with their answers."""
-    return [StoredRow(row, supplied_draws(row.samples or ()), complete=True) for row in rows]
+    return [StoredRow(row, supplied_draws(row.samples or (), row.logprobs), complete=True) for row in rows]
 
 
 async def draw_all(

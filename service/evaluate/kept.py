@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.adapters.embedder.vector_cache import Vectors
+from service.adapters.store.codec import decode_draws, encode_draws
 from service.domain.calibrating.material import check_made_by
 from service.domain.models import Draw, EmbedderIdentity
 from service.domain.ports import Embedder
@@ -59,8 +60,8 @@ class AnswerFile:
             _named(model=self.model, answered_as=self.answered_as),
             _named(model=drawn_by["model"], answered_as=answered_as),
         )
-        said = [[d.text, d.truncated, d.logprob] for d in draws]
-        line = {"key": key, "drawn_by": dict(drawn_by), "answered_as": answered_as, "draws": said}
+        said = {"answered_as": answered_as, "draws": encode_draws(draws)}
+        line = {"key": key, "drawn_by": dict(drawn_by), **said}
         self._append(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
         self._take(line)
 
@@ -71,8 +72,7 @@ class AnswerFile:
             os.fsync(file.fileno())
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        draws = [Draw(text, truncated, logprob) for text, truncated, logprob in line["draws"]]
-        self._found.setdefault(line["key"], []).extend(draws)
+        self._found.setdefault(line["key"], []).extend(decode_draws(line["draws"]))
         self.model = line["drawn_by"]["model"] or self.model
         # Lines of before it was kept have none.
         self.answered_as = line.get("answered_as") or self.answered_as

@@ -25,6 +25,7 @@ def _context(report: Report) -> dict[str, Any]:
     return {
         **report,
         "job_id": report.get("job_id"),
+        "unfitted": report.get("unfitted", {}),
         "title": calibration["name"].strip() or calibration["id"],
         "maps": words.MAPS,
         "origins": words.ORIGINS,
@@ -112,7 +113,7 @@ def _plots(report: Report) -> dict[str, Any]:
         "rejection": plots.rejection(curves["rejection"], report["data"]["rows_full"]),
         "temperature": plots.temperature(curves["temperature"]),
         "samples": plots.samples(curves["samples"]),
-        "parameters": plots.parameters(report["parameters"]),
+        "parameters": plots.parameters(plots.parameter_columns(report)),
     }
     many: dict[_ByMap, Callable[[Report, ServedRow], str]] = {
         "projection": _projection,

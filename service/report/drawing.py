@@ -48,6 +48,7 @@ LOOKS = {
     "raw": Look("#000000", "s", (0, (1, 1.2))),
     "temperature": Look("#D55E00", "^", (0, (5, 1.8))),
     "depolarized": Look("#0072B2", "o", "solid"),
+    "evidence": Look("#CC79A7", "v", (0, (3, 1, 1, 1))),
     "active": Look("#009E73", "D", (0, (6, 1.5, 1, 1.5))),
 }
 

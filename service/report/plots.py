@@ -9,6 +9,7 @@ from service.domain.study.report_model import (
     NullPart,
     ParametersAt,
     RejectionCurve,
+    Report,
     SamplesAt,
     ServedRow,
     TemperatureCurve,
@@ -116,21 +117,20 @@ def samples(sizes: Sequence[SamplesAt]) -> str:
     return draw(plot, lambda figure: diagrams.samples(figure.add_subplot(), sizes))
 
 
-def parameters(table: Sequence[ParametersAt]) -> str:
-    """Return T and, where the map has one, g by number of answers."""
-    columns = _columns(table)
-    first, last = table[0], table[-1]
-    told = f"From {first['num_samples']} to {last['num_samples']} answers: "
+def parameters(table: Mapping[str, Sequence[float]]) -> str:
+    """Return what `parameter_columns` returned, by number of answers."""
+    x, columns = table["num_samples"], {name: y for name, y in table.items() if name != "num_samples"}
+    told = f"From {x[0]} to {x[-1]} answers: "
     told += "; ".join(f"{name} from {number(y[0], 2)} to {number(y[-1], 2)}" for name, y in columns.items())
     plot = Plot("parameters", "Parameters by number of answers", f"{told}.", (WIDE[0], 1.9 * len(columns)))
 
     def paint(figure: "Figure") -> None:
         drawn = figure.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
-        looks = (LOOKS["temperature"], LOOKS["depolarized"])
+        looks = (LOOKS["temperature"], LOOKS["depolarized"], LOOKS["evidence"])
         for axes, (name, y), look in zip(drawn, columns.items(), looks, strict=False):
-            x = [p["num_samples"] for p in table]
             axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, markersize=4.5)
-            axes.set_ylim(0, 1.25 * max(y) or 1)
+            low, high = 1.25 * min(0, *y), 1.25 * max(0, *y)  # of these, a alone may be below 0
+            axes.set_ylim(low, high if high > low else 1)
             beside(axes, x[-1], y[-1], number(y[-1], 2))
             axes.set_ylabel(name, rotation=0, weight="bold", labelpad=12)
             axes.set_xlim(min(x) - 0.5, max(x) * 1.1 + 0.3)
@@ -140,7 +140,20 @@ def parameters(table: Sequence[ParametersAt]) -> str:
     return draw(plot, paint)
 
 
-def _columns(table: Sequence[ParametersAt]) -> Mapping[str, list[float]]:
-    found = {"T": [p["temperature"] for p in table]}
+def parameter_columns(report: Report) -> Mapping[str, Sequence[float]]:
+    """Return the number of answers and T, with g where the map has one, and a and b of the evidence map."""
+    if table := report.get("evidence_parameters"):
+        return {
+            "num_samples": [p["num_samples"] for p in table],
+            "T": [p["temperature"] for p in table],
+            "a": [p["evidence_intercept"] for p in table],
+            "b": [p["evidence_slope"] for p in table],
+        }
+    return _plain_columns(report["parameters"])
+
+
+def _plain_columns(table: Sequence[ParametersAt]) -> Mapping[str, Sequence[float]]:
+    sizes: Sequence[float] = [p["num_samples"] for p in table]
+    found = {"num_samples": sizes, "T": [p["temperature"] for p in table]}
     missing = [p["depolarization"] for p in table if p["depolarization"] is not None]
     return found | {"g": missing} if len(missing) == len(table) else found

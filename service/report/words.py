@@ -11,11 +11,18 @@ from service.domain.study.report_model import Band, Estimate, NullPart, ServedRo
 
 LEVEL = 0.05
 MISSING = "—"
-MAPS = {"raw": "Raw", "temperature": "Temperature", "depolarized": "Depolarized", "active": "Active before"}
+MAPS = {
+    "raw": "Raw",
+    "temperature": "Temperature",
+    "depolarized": "Depolarized",
+    "evidence": "Evidence",
+    "active": "Active before",
+}
 ORIGINS = {
     "raw": "no calibration",
     "temperature": "the paper's map",
     "depolarized": "ours",
+    "evidence": "ours, by log-probabilities",
     "active": "what it would replace",
 }
 PARTS = {
@@ -31,6 +38,7 @@ PARTS = {
     "sampling.top_k": "Sampling top_k (0: no limit)",
     "sampling.max_tokens": "Sampling max_tokens",
     "sampling.stop": "Sampling stops at",
+    "evidence": "Log-probabilities (not compared)",
     "embedder": "Embedder",
     "embedder_revision": "Embedder revision",
     "embedder_precision": "Embedder precision",

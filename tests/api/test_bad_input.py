@@ -1,10 +1,12 @@
 """Bad input gets its 4xx and a body that says what is wrong."""
 
 import json
+from typing import Any
 
 import pytest
 
 from tests.api.conftest import Client
+from tests.support.fakes import FakeLLM
 
 pytestmark = pytest.mark.anyio
 
@@ -13,8 +15,11 @@ BAD = {
     "both": ({"prompt": "a", "messages": [{"role": "user", "content": "b"}]}, "not both"),
     "blank prompt": ({"prompt": " \n"}, "prompt"),
     "null": ({"prompt": None}, "must not be null"),
-    "one sample": ({"samples": ["a"]}, "at least 2"),
-    "one to draw": ({"prompt": "a", "num_samples": 1}, "greater than or equal to 2"),
+    "no sample": ({"samples": []}, "at least 1"),
+    "none to draw": ({"prompt": "a", "num_samples": 0}, "greater than or equal to 1"),
+    "number and effort": ({"prompt": "a", "num_samples": 3, "effort": "low"}, "not both"),
+    "no effort": ({"prompt": "a", "effort": "most"}, "effort"),
+    "effort with samples": ({"samples": ["a", "b"], "effort": "low"}, "`effort` is about drawing"),
     "a billion to draw": ({"prompt": "a", "num_samples": 10**9}, "less than or equal to 256"),
     "a float to draw": ({"prompt": "a", "num_samples": 2.5}, "valid integer"),
     "text for a number": ({"prompt": "a", "num_samples": "20"}, "valid integer"),
@@ -23,6 +28,16 @@ BAD = {
     "hot": ({"prompt": "a", "sampling": {"temperature": 3}}, "sampling.temperature"),
     "drawing with samples": ({"samples": ["a", "b"], "num_samples": 2}, "`num_samples` is about drawing"),
     "label alone": ({"prompt": "a", "source_label": "x"}, "goes with `samples`"),
+    "log-probabilities alone": ({"prompt": "a", "logprobs": [-1.0, -2.0]}, "`logprobs` goes with `samples`"),
+    "a log-probability too few": (
+        {"samples": ["a", "b", "c"], "logprobs": [-1.0, -2.0]},
+        "one number for each of the 3 samples, not 2",
+    ),
+    "one log-probability": ({"samples": ["a", "b"], "logprobs": [-1.0]}, "logprobs"),
+    "a probability": ({"samples": ["a", "b"], "logprobs": [-1.0, 0.5]}, "less than or equal to 0.01"),
+    "no log-probability": ({"samples": ["a", "b"], "logprobs": [-1.0, None]}, "logprobs.1"),
+    "text for log-probabilities": ({"samples": ["a", "b"], "logprobs": ["-1", "-2"]}, "logprobs.0"),
+    "null for log-probabilities": ({"samples": ["a", "b"], "logprobs": None}, "must not be null"),
     "bad role": ({"messages": [{"role": "root", "content": "a"}]}, "messages.0.role"),
     "no calibration id": ({"prompt": "a", "calibration": "latest"}, "calibration"),
     "a list": ([], "object"),
@@ -41,10 +56,25 @@ async def test_says_what_is_wrong(client: Client, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "sent", [{"samples": ["a"]}, {"samples": ["a"], "logprobs": [-1.0]}, {"prompt": "a", "num_samples": 1}]
+)
+async def test_one_answer_is_too_few_where_no_calibration_serves_it(
+    client: Client, llm: FakeLLM, sent: dict[str, Any]
+) -> None:
+    async with client() as http:
+        response = await http.post("/score", json=sent)
+    assert (response.status_code, response.json()["code"]) == (422, "too_few_samples")
+    assert "two answers" in response.json()["detail"]
+    assert llm.requests == []
+
+
+@pytest.mark.parametrize(
     ("raw", "said"),
     [
         (b'{"prompt":"a","sampling":{"temperature":NaN}}', "temperature"),
         (b'{"prompt":"a","sampling":{"temperature":Infinity}}', "temperature"),
+        (b'{"samples":["a","b"],"logprobs":[-1,NaN]}', "logprobs.1"),
+        (b'{"samples":["a","b"],"logprobs":[-1,-1e999]}', "logprobs.1"),
         (b'{"prompt":"\xff\xfe"}', "unicode"),
         (b'{"prompt":"\\ud800"}', "not valid JSON"),
         (b'{"prompt":"a"', "not valid JSON"),

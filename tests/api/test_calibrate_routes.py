@@ -486,8 +486,11 @@ class TestCalibrations:
             response = await client.request(method, f"/calibrations/{calibration_id}{rest}")
             problem(response, 404, "not_found")
 
-    async def test_data_can_be_posted_again_and_forgotten(self, world: World) -> None:
-        made, kept = calibration(), list(rows(samples=("a", "")))
+    @pytest.mark.parametrize("logprobs", [None, (-1.25, 0.005)])
+    async def test_data_can_be_posted_again_and_forgotten(
+        self, world: World, logprobs: tuple[float, ...] | None
+    ) -> None:
+        made, kept = calibration(), list(rows(samples=("a", ""), logprobs=logprobs))
         await world.calibrations.add(made, {}, rows=kept)
         path = f"/calibrations/{made.id}/data"
         async with world.client() as client:

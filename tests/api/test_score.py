@@ -65,6 +65,13 @@ async def test_four_equal_answers_are_certain(client: Client) -> None:
     assert (body["num_samples"], body["num_distinct"], body["answer"]) == (4, 1, "a")
 
 
+async def test_log_probabilities_are_taken_with_samples(client: Client) -> None:
+    async with client() as http:
+        response = await http.post("/score", json={"samples": ["a"] * 4, "logprobs": [-1, -2.5, 0, 0.005]})
+    assert response.status_code == 200, response.text
+    assert response.json()["lambda_max"] == pytest.approx(1.0, abs=1e-12)
+
+
 async def test_four_orthogonal_answers_are_as_uncertain_as_can_be(client: Client) -> None:
     async with client() as http:
         body = (await http.post("/score", json={"samples": list("abcd")})).json()

@@ -150,6 +150,19 @@ async def test_a_parameter_that_was_not_sent_is_part_of_what_a_calibration_is_bo
             assert asked["code"] == "llm_error"
 
 
+@pytest.mark.parametrize("code", [400, 403])
+async def test_a_server_without_log_probabilities_still_scores(opened: Opened, code: int) -> None:
+    refusal = status(code, {"error": {"message": "You are not allowed to request logprobs."}})
+
+    async def refusing(exchange: Exchange) -> None:
+        await (refusal if "logprobs" in exchange.body else answers())(exchange)
+
+    async with OpenAIServer(default=refusing) as server, opened(server) as post:
+        for _ in range(3):
+            assert (await post()).status_code == 200
+        assert [body.get("logprobs") for body in server.bodies] == [True, None, True, None, None]
+
+
 # What no server should say
 
 

@@ -6,10 +6,16 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from service.domain.devdata.row import MAX_MESSAGES, MAX_REFERENCES, MAX_SAMPLES
+from service.domain.devdata.row import (
+    LOGPROB_FIELDS,
+    MAX_MESSAGES,
+    MAX_REFERENCES,
+    MAX_SAMPLES,
+    misfit_logprobs,
+)
 from service.domain.devdata.row_check import RowError, check_row
 
 CONTRACT = Path(__file__).parents[2] / "clients" / "openapi.json"
@@ -59,8 +65,11 @@ ACCEPTED = [
     good(samples=["a"] * MAX_SAMPLES),
     good(answer=""),
     good(correct=False),
-    good(logprob=[-1.0, -2.5], tokens=[3, 4]),
-    good(logprob="of another kind", tokens={"a": 1}),
+    good(samples=["a", "b"], logprob=[-1.0, -2.5], tokens=[3, 4]),
+    good(samples=["a", "b"], logprobs=[0, 0.01]),
+    good(samples=["a", "b"], logprobs=[-1e300, -9999], logprob=None),
+    good(samples=["a", "b"], logprobs=None, logprob=[-1, -2]),
+    good(tokens={"a": 1}),
     good(prompt="\ufeff"),
     talk(TURN),
     talk(TURN) | {"prompt": None},
@@ -114,6 +123,19 @@ REFUSED = [
     good(samples=["a", None]),
     good(samples=["a", "\ud800"]),
     good(samples="a"),
+    good(logprobs=[-1.0, -2.0]),
+    good(logprob=[-1.0, -2.0], samples=None),
+    good(samples=["a", "b"], logprobs=[-1.0, -2.0], logprob=[-1.0, -2.0]),
+    good(samples=["a", "b"], logprobs=[-1.0, 0.02]),
+    good(samples=["a", "b"], logprobs=[-1.0, None]),
+    good(samples=["a", "b"], logprobs=[-1.0, "-1"]),
+    good(samples=["a", "b"], logprobs=[-1.0, True]),
+    good(samples=["a", "b"], logprob=[False, -1.0]),
+    good(samples=["a", "b"], logprobs=[-1.0]),
+    good(samples=["a", "b"], logprobs=[]),
+    good(samples=["a", "b"], logprobs={"a": -1.0}),
+    good(samples=["a", "b"], logprob="of another kind"),
+    good(samples=["a"] * MAX_SAMPLES, logprobs=[-1.0] * (MAX_SAMPLES + 1)),
     good(answer=True),
     good(answer="\ud800"),
     good(correct="true"),
@@ -145,11 +167,18 @@ def test_both_refuse(row: object) -> None:
 scalars = st.none() | st.booleans() | st.integers() | st.floats(-1e300, 1e300) | st.text(max_size=3)
 turns = st.fixed_dictionaries({"role": st.sampled_from(["user", "bot"]) | scalars, "content": scalars})
 values = scalars | st.lists(scalars | turns, max_size=3)
-NAMES = ("prompt", "messages", "reference", "id", "samples", "answer", "correct", "logprob", "other")
+NAMES = ("prompt", "messages", "reference", "id", "samples", "answer", "correct", "other", *LOGPROB_FIELDS)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, values)), st.booleans())
 def test_they_agree_about_any_row(row: dict[str, Any], from_good: bool) -> None:
     row = GOOD | row if from_good else row
+    misfit = misfit_logprobs(row.get("samples"), row.get("logprobs"), row.get("logprob"))
+    assume(misfit is None or "one number for each" not in misfit[1])  # beyond what a schema can say
     assert fits_contract(row) == fits_reader(row)
+
+
+def test_as_many_log_probabilities_as_samples_is_beyond_the_contract() -> None:
+    row = good(samples=["a", "b"], logprobs=[-1.0, -2.0, -3.0])
+    assert (fits_contract(row), fits_reader(row)) == (True, False)

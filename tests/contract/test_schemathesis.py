@@ -13,6 +13,8 @@ KEY = "of-the-test"
 REFUSALS = ["400", "401", "403", "404", "405", "409", "413", "415", "422"]
 # What a file holds is nothing that a schema can say: a well-formed upload may still have no usable row.
 UPLOAD_ANSWERS = ["2xx", "401", "403", "404", "409", "413", "422"]
+# Whether one answer is enough for a score depends on the calibrations that are active, none of which is here.
+SCORE_ANSWERS = ["2xx", "401", "403", "404", "409", "422"]
 config = schemathesis.Config.from_dict(
     {
         "checks": {"negative_data_rejection": {"expected-statuses": REFUSALS}},
@@ -22,6 +24,12 @@ config = schemathesis.Config.from_dict(
                 "checks": {"positive_data_acceptance": {"expected-statuses": UPLOAD_ANSWERS}},
             }
             for path in ("/calibrate", "/evaluate")
+        ]
+        + [
+            {
+                "include-path": "/score",
+                "checks": {"positive_data_acceptance": {"expected-statuses": SCORE_ANSWERS}},
+            }
         ],
     }
 )

@@ -81,7 +81,7 @@ async def test_both_maps_and_what_they_serve(
 ) -> None:
     first, last = golden["fit_rows"]
     rows = recorded["rows"][first:last]
-    ours = await calibrated(http, rows, source_label="paper", activate="always")
+    ours = await calibrated(http, rows, source_label="paper", method="depolarized", activate="always")
     theirs = await calibrated(http, rows, source_label="paper", method="temperature", activate="never")
     assert ours["temperature"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
     assert ours["depolarization"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
@@ -112,6 +112,21 @@ async def test_both_maps_and_what_they_serve(
     )
     theirs_golden = golden["temperature"]["served_on_sample_spectrum"]["projection_ece"]
     assert figures["temperature"] == pytest.approx(theirs_golden, abs=5e-3)
+
+
+async def test_evidence(http: httpx.AsyncClient, recorded: dict[str, Any], shared_data: Path) -> None:
+    """By default, from the log-probabilities that the recorded rows have."""
+    told = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
+    found = await calibrated(http, recorded["rows"][:150], source_label="recorded", activate="always")
+    assert (found["method"], found["fingerprint"]["evidence"]) == ("evidence", "supplied")
+    assert [one["num_samples"] for one in found["evidence"]] == list(range(1, 21))
+    last = [found["evidence"][-1][name] for name in ("temperature", "evidence_intercept", "evidence_slope")]
+    assert last == pytest.approx([told["evidence"][name] for name in ("T", "a", "b")], abs=1e-3)
+    for row, expected in zip(recorded["rows"], told["first_rows"], strict=False):
+        body = {"samples": row["samples"], "logprobs": row["logprob"], "source_label": "recorded"}
+        score = (await http.post("/score", json=body)).json()
+        assert score["calibration"]["method"] == "evidence"
+        assert score["evidence"]["missing_mass"] == pytest.approx(expected["missing_mass"], abs=1e-9)
 
 
 def first_alignment(recorded: dict[str, Any], row: int) -> float:

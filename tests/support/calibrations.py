@@ -1,6 +1,7 @@
 """Small rows, calibrations and reports for tests of jobs and stores."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -27,10 +28,16 @@ def calibration(model: str = "m", *, temperature: float = 2.0, source: str = "se
     )
 
 
-def rows(number: int = 40, *, samples: tuple[str, ...] | None = None) -> Iterator[DevRow]:
+def rows(
+    number: int = 40,
+    *,
+    samples: tuple[str, ...] | None = None,
+    logprobs: tuple[float, ...] | None = None,
+) -> Iterator[DevRow]:
     for i in range(number):
         if i % 2:
-            yield DevRow(i + 1, f"r{i}", (f"reference {i}", NASTY), prompt=f"{NASTY} {i}", samples=samples)
+            asked = DevRow(i + 1, f"r{i}", (f"reference {i}", NASTY), prompt=f"{NASTY} {i}")
         else:
             turns = (Message("system", "Be brief."), Message("user", f"question {i}"))
-            yield DevRow(i + 1, None, ("a",), messages=turns, samples=samples, answer="a", correct=i % 4 == 0)
+            asked = DevRow(i + 1, None, ("a",), messages=turns, answer="a", correct=i % 4 == 0)
+        yield replace(asked, samples=samples, logprobs=logprobs)

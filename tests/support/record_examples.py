@@ -12,7 +12,7 @@ import httpx
 TARGET = Path(__file__).parents[2] / "service" / "api" / "routes" / "examples.json"
 REQUESTS = {
     "prompt": {"prompt": "What is the capital of France?", "num_samples": 10},
-    "unsure": {"prompt": "What is the name of my neighbour's dog?", "num_samples": 10},
+    "unsure": {"prompt": "What is the name of my neighbour's dog?", "effort": "low"},
     "samples": {
         "samples": ["Winston Churchill", "Winston Churchill", "Churchill", "Clement Attlee"],
         "source_label": "my-chatbot",

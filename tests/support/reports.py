@@ -2,6 +2,7 @@
 
 import copy
 import functools
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from service.domain.models import (
 from service.domain.study.report_model import Report
 from service.domain.study.reporting import FinishedFit, make_report
 from service.spectral.batch import Answers
+from tests.support import evidence
 
 ROWS, SAMPLES, DIMENSION, MEANINGS = 120, 6, 16, 4
 
@@ -32,6 +34,24 @@ def small_report(
 ) -> Report:
     """Return a report of its own. right: the label of every answer; None: right and wrong ones."""
     return copy.deepcopy(_report(method, with_active, right))
+
+
+def evidence_report(*, tells: bool = True) -> Report:
+    """Return a report of its own, of a world where the evidence map is the best. tells: whether rows do."""
+    return copy.deepcopy(_evidence_report(tells))
+
+
+@functools.cache
+def _evidence_report(tells: bool) -> Report:
+    told = evidence.material(evidence.drawn(tells=tells))
+    fitted = fit_all(told, "auto")
+    made = replace(
+        _calibration(fitted),
+        num_samples=evidence.SAMPLES,
+        evidence=fitted.evidence_table,
+        fingerprint=replace(_fingerprint(), evidence="token_sums" if tells else ""),
+    )
+    return make_report(FinishedFit(made, CalibrateOptions(), told, fitted, None, evidence.ROWS))
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,7 +147,7 @@ class EmbeddedLanguageModel:
             raise LLMUnavailable("The embedded LLM is stopping.")
         if not ended:
             raise DeadlineExceeded("No answer came before the deadline.")
-        draws = tuple(Draw(self._shape.answer(row.text), row.truncated) for row in ended)
+        draws = tuple(self._drawn(row) for row in ended)
         return Generation(
             draws=draws * job.request.num_samples if greedy else draws,
             requested=job.request.num_samples,
@@ -156,6 +156,13 @@ class EmbeddedLanguageModel:
             missing_reason=None if len(ended) == len(rows) else "deadline" if job.late() else "error",
             queued_s=queued_s,
         )
+
+    def _drawn(self, row: Continuation) -> Draw:
+        total, tokens = row.total_logprob, len(row.tokens)
+        draw = Draw(self._shape.answer(row.text), row.truncated, total / tokens)
+        if not self._shape.is_whole(row.text):
+            return draw
+        return replace(draw, total_logprob=total, num_tokens=tokens)
 
     def _draw(self, prompt: list[int], rows: list[Continuation], job: _Job) -> None:
         sampling = job.request.sampling

@@ -18,9 +18,14 @@ class StoppedError(Exception):
 
 @dataclass(slots=True)
 class Continuation:
-    """One continuation. `text` is set, and cut before a stop string, once the row has ended."""
+    """One continuation. `text` is set, and cut before a stop string, once the row has ended.
+
+    `total_logprob`: the log-probability of all `tokens` under the model itself, in nats: before sampling
+    temperature, top_k and top_p, as vLLM tells it.
+    """
 
     tokens: list[int] = field(default_factory=list)
+    total_logprob: float = 0.0
     text: str = ""
     ended: bool = False
     truncated: bool = False
@@ -95,7 +100,9 @@ class Sampler:
     ) -> None:
         while True:
             tokens = self._choose(logits, decoding, generator)
-            for row, token in zip(active, tokens, strict=True):
+            logprobs = self._logprobs(logits, tokens)
+            for row, token, logprob in zip(active, tokens, logprobs, strict=True):
+                row.total_logprob += logprob
                 self._append(row, token, decoding)
             kept = [i for i, row in enumerate(active) if not row.ended]
             if not kept:
@@ -118,6 +125,12 @@ class Sampler:
         weights = self._torch.softmax(self._kept(logits / decoding.temperature, decoding), dim=-1)
         chosen: list[int] = self._torch.multinomial(weights, 1, generator=generator).squeeze(1).tolist()
         return chosen
+
+    def _logprobs(self, logits: Any, tokens: list[int]) -> list[float]:
+        # A token's logit less the log of the normaliser: a log_softmax would make a whole vocabulary a row.
+        chosen = logits.gather(1, self._torch.tensor(tokens)[:, None]).squeeze(1)
+        values: list[float] = (chosen - logits.logsumexp(dim=-1)).tolist()
+        return values
 
     def _kept(self, scores: Any, decoding: Decoding) -> Any:
         """Return the scores with those outside top_k, then outside the nucleus, at minus infinity."""

@@ -19,7 +19,10 @@ _ENGINE_DEAD = re.compile(
     r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
 )
 # Beside n: a call may do without them (without top_k the server takes its own: the fingerprint tells).
-OPTIONAL = frozenset({"top_k", "priority", "stream_options"})
+OPTIONAL = frozenset({"top_k", "priority", "stream_options", "logprobs"})
+_REFUSING = frozenset({400, 422})
+# Some services forbid log-probabilities for some models (403), and some servers fail on them (500, 501).
+_REFUSING_LOGPROBS = _REFUSING | {403, 500, 501}
 _REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")  # the letter as a word of its own
 
 
@@ -75,10 +78,14 @@ def refused_parameter(error: EigencalError, body: dict[str, Any]) -> str | None:
     """Return the name of the optional parameter that the server refused, or None.
 
     Only what may be left out without changing what was asked for: `n` (asked one by one instead), `top_k`
-    while it is 0, `priority` and `stream_options`.
+    while it is 0, `priority`, `stream_options` and `logprobs`.
     """
-    said = error.extra.get("llm_message") or ""
-    if not isinstance(error, LLMError) or error.extra.get("llm_status") not in (400, 422):
+    said, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
+    if not isinstance(error, LLMError) or status not in _REFUSING_LOGPROBS:
+        return None
+    if "logprobs" in said.lower() and "logprobs" in body:
+        return "logprobs"
+    if status not in _REFUSING:
         return None
     for name in OPTIONAL:
         if name in said and name in body and not (name == "top_k" and body["top_k"]):

@@ -5,7 +5,7 @@ One call asks for all n answers. What differs is learnt from the server's answer
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,8 +15,15 @@ from service.adapters.llm.client import CallResult, CompletionClient
 from service.adapters.llm.errors import OPTIONAL, refused_parameter
 from service.adapters.llm.habits import Habits
 from service.adapters.llm.line import Ticket
-from service.adapters.llm.prompting import PromptShape
-from service.adapters.llm.wire import DECIDES_ANSWERS, Choice, WireOptions, build_body, model_name
+from service.adapters.llm.logprobs import ZERO_LOGPROBS
+from service.adapters.llm.prompting import PromptShape, api_of
+from service.adapters.llm.wire import (
+    DECIDES_ANSWERS,
+    Choice,
+    WireOptions,
+    build_body,
+    model_name,
+)
 from service.adapters.lru import LRU
 from service.adapters.shared_check import SharedCheck
 from service.domain.errors import (
@@ -225,14 +232,20 @@ class HttpLanguageModel:
         return [size] * (count // size) + ([count % size] if count % size else [])
 
     async def _call(self, request: GenerationRequest, n: int, call: int, ticket: Ticket) -> _Reply:
-        """Call for n choices, without what the server refuses and can be left out."""
+        """Call for n choices, without what the server refuses and can be left out.
+
+        Log-probabilities that are asked for and not told count as refused: they cost time for nothing.
+        """
         model, began = request.model or "", self._habits.clock()
+        # A server may take on one API what it refuses on the other.
+        refused_of = f"{api_of(request, self._options.api)} {model}"
         refused: set[str] = set()
         while True:
+            omitted = self._habits.omitted(refused_of, OPTIONAL | {ZERO_LOGPROBS}) | refused - {"n"}
             path, body = build_body(
                 request,
                 self._shape,
-                replace(self._options, omitted=self._habits.omitted(model, OPTIONAL) | refused - {"n"}),
+                replace(self._options, omitted=omitted),
                 model=model,
                 n=1 if "n" in refused else n,
                 call=call,
@@ -247,9 +260,15 @@ class HttpLanguageModel:
                     raise
                 refused.add(name)
         # Only now: an error that merely names a parameter must not cost later requests theirs.
-        self._habits.saw_parameters(model, refused=refused - {"n"}, taken=OPTIONAL & body.keys(), began=began)
-        omitted = tuple(name for name in DECIDES_ANSWERS if name not in body)
-        reply = _Reply(outcome, n, outcome.completion.model or model, omitted)
+        untold = _untold(outcome, body)
+        self._habits.saw_parameters(
+            refused_of,
+            refused=(refused - {"n"}) | untold,
+            taken=(OPTIONAL & body.keys() | {ZERO_LOGPROBS}) - untold,
+            began=began,
+        )
+        not_sent = tuple(name for name in DECIDES_ANSWERS if name not in body)
+        reply = _Reply(outcome, n, outcome.completion.model or model, not_sent)
         if outcome.missing_reason is None and not outcome.completion.given_up:
             self._habits.saw_choices(model, asked=n, brought=reply.brought, began=began)
         return reply
@@ -281,7 +300,25 @@ class HttpLanguageModel:
 
     async def _read(self, choices: list[Choice]) -> tuple[Draw, ...]:
         answers = await self._shape.answers([choice.output for choice in choices])
-        return tuple(Draw(a, c.truncated, c.logprob) for a, c in zip(answers, choices, strict=True))
+        return tuple(self._drawn(a, c) for a, c in zip(answers, choices, strict=True))
+
+    def _drawn(self, answer: str, choice: Choice) -> Draw:
+        draw = Draw(answer, choice.truncated, choice.logprob)
+        if not self._shape.is_whole(choice.output):
+            return draw
+        return replace(draw, total_logprob=choice.total_logprob, num_tokens=choice.num_tokens)
+
+
+def _untold(outcome: CallResult, body: Mapping[str, Any]) -> set[str]:
+    """Return what brought nothing: log-probabilities that were asked for, and not one was told.
+
+    A reply without any text is no sign: some servers leave out the token that ends an answer.
+    """
+    choices = outcome.completion.choices
+    asked = "logprobs" in body and outcome.missing_reason is None
+    if not asked or any(c.logprob is not None for c in choices) or not any(c.output for c in choices):
+        return set()
+    return {"logprobs"} if body["logprobs"] else {ZERO_LOGPROBS}
 
 
 def _reason_of(failure: EigencalError | None) -> set[str | None]:

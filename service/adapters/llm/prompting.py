@@ -113,6 +113,13 @@ class PromptShape:
             return text
         return extract(self.answer_regex, text, longest_s=longest_s).strip()
 
+    def is_whole(self, output: str) -> bool:
+        """Tell whether the answer is all of the output, but for white space around it.
+
+        Only then is the log-probability of what was drawn that of the answer.
+        """
+        return not self.answer_regex and strip_reasoning(output) == output
+
     async def answers(self, outputs: Sequence[str]) -> list[str]:
         """Return the answer in each output, the regex kept off the event loop.
 

@@ -27,7 +27,7 @@ TOO_LONG = "The LLM server's answer is longer than what was asked for can be."
 def most_bytes(body: Mapping[str, Any]) -> int:
     """Return how many bytes, unpacked, the answer to a request's body may have."""
     token = TOKEN_BYTES + (EVENT_BYTES if body.get("stream") else 0)
-    token += LOGPROB_BYTES if body.get("logprobs") else 0
+    token += LOGPROB_BYTES if "logprobs" in body else 0  # 0 asks for them, too: without alternatives
     return ANY_BYTES + int(body.get("n", 1)) * (CHOICE_BYTES + int(body["max_tokens"]) * token)
 
 

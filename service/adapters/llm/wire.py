@@ -2,11 +2,17 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from service.adapters.llm.logprobs import (
+    ZERO_LOGPROBS,
+    is_beside_answer,
+    mean_logprob,
+    token_logprobs,
+    total_logprob,
+)
 from service.adapters.llm.prompting import PromptShape, api_of, whole_text
 from service.domain.errors import LLMBadResponse
 from service.domain.models import GenerationRequest, Usage
@@ -26,11 +32,17 @@ NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, Recu
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One raw output. `logprob`: mean per token in nats, where it was asked for and told."""
+    """One raw output. `logprob`: mean per token in nats, where it was asked for and told.
+
+    `total_logprob`: their sum, and `num_tokens` their number; None where a token's was not told, or where
+    tokens were drawn that are not in the output (reasoning, say).
+    """
 
     output: str
     truncated: bool
     logprob: float | None = None
+    total_logprob: float | None = None
+    num_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +124,8 @@ def _optional(request: GenerationRequest, options: WireOptions, api: str, call: 
     if request.sampling.seed is not None:  # else none: any seed stops vLLM's engine on a CPU
         extra["seed"] = spread_seed(request.sampling.seed, call)
     if options.logprobs:
-        extra["logprobs"] = True if api == "chat" else 1  # a flag there, a number of alternatives here
+        # A flag there, a number of alternatives here.
+        extra["logprobs"] = True if api == "chat" else int(ZERO_LOGPROBS in options.omitted)
     if options.use_priority and request.priority:
         extra["priority"] = request.priority
     return extra
@@ -127,7 +140,7 @@ def parse_completion(payload: dict[str, Any]) -> Completion:
     """Return the choices of a whole answer of either API; raises LLMBadResponse when it is none."""
     try:
         usable = [choice for choice in payload["choices"] if choice.get("finish_reason") not in FAILED]
-        choices = tuple(Choice(_output(choice), _cut(choice), _logprob(choice)) for choice in usable)
+        choices = tuple(_choice(choice) for choice in usable)
         model, usage = model_name(payload.get("model")), parse_usage(payload.get("usage"))
         given_up = len(payload["choices"]) - len(choices)
     except NONSENSE:
@@ -161,9 +174,11 @@ def _count(told: object) -> int:
     return int(told)
 
 
-def _output(choice: Mapping[str, Any]) -> str:
+def _choice(choice: Mapping[str, Any]) -> Choice:
     text = choice["message"].get("content") if "message" in choice else choice["text"]
-    return "" if text is None else _text(text)  # none: all of it was reasoning, or a refusal
+    output = "" if text is None else _text(text)  # none: all of it was reasoning, or a refusal
+    told, whole = token_logprobs(choice), text is not None and not is_beside_answer(choice)
+    return Choice(output, _cut(choice), mean_logprob(told), *total_logprob(told, whole=whole))
 
 
 def _text(value: object) -> str:
@@ -176,26 +191,6 @@ def _cut(choice: Mapping[str, Any]) -> bool:
     return choice.get("finish_reason") == "length"
 
 
-def token_logprobs(choice: Mapping[str, Any]) -> list[float]:
-    """Return the log-probabilities of a choice's (or chunk's) tokens in nats; empty when not told."""
-    told = choice.get("logprobs")
-    if not told:
-        return []
-    if told.get("content"):
-        return [float(token["logprob"]) for token in told["content"]]
-    return [float(value) for value in told.get("token_logprobs") or () if value is not None]
-
-
-def _logprob(choice: Mapping[str, Any]) -> float | None:
-    return _mean(token_logprobs(choice))
-
-
-def _mean(values: list[float]) -> float | None:
-    """Return the mean; None for none, and where a token's log-probability is no number."""
-    mean = sum(values) / len(values) if values else math.nan
-    return mean if math.isfinite(mean) else None
-
-
 class StreamCollector:
     """Gathers server-sent chunks into choices, so that those finished survive a deadline or a broken line."""
 
@@ -204,7 +199,8 @@ class StreamCollector:
         self.usage = Usage()
         self.done = False
         self._texts: dict[int, list[str]] = {}
-        self._logprobs: dict[int, list[float]] = {}
+        self._logprobs: dict[int, list[float | None]] = {}
+        self._beside: set[int] = set()
         self._finished: dict[int, str] = {}
 
     def feed(self, line: str) -> dict[str, Any] | None:
@@ -241,10 +237,18 @@ class StreamCollector:
             index = int(choice.get("index") or 0)  # left out by servers that give one choice
             piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
             self._texts.setdefault(index, []).append("" if piece is None else _text(piece))
-            self._logprobs.setdefault(index, []).extend(token_logprobs(choice))
+            self._take_logprobs(index, choice, told_text=bool(piece))
             if choice.get("finish_reason"):
                 self._finished[index] = _text(choice["finish_reason"])
 
+    def _take_logprobs(self, index: int, choice: Mapping[str, Any], *, told_text: bool) -> None:
+        # A chunk may hold tokens without text (a stop string held back), or neither, but not text alone.
+        values = token_logprobs(choice)
+        self._logprobs.setdefault(index, []).extend(values)
+        if is_beside_answer(choice) or (told_text and not values):
+            self._beside.add(index)
+
     def _choice(self, index: int) -> Choice:
-        text = "".join(self._texts[index])
-        return Choice(text, self._finished[index] == "length", _mean(self._logprobs[index]))
+        text, told = "".join(self._texts[index]), self._logprobs[index]
+        cut = self._finished[index] == "length"
+        return Choice(text, cut, mean_logprob(told), *total_logprob(told, whole=index not in self._beside))

@@ -19,6 +19,7 @@ from service.domain.calibration import Calibration
 from service.domain.errors import Conflict
 from service.domain.jobs.model import CalibrationRecord, DevRow
 from service.domain.models import SERVICE
+from service.domain.outcomes import totals
 
 _REMEMBERED = 256
 
@@ -155,11 +156,12 @@ class SqlCalibrations:
         return found
 
     async def rows(self, calibration_id: str) -> AsyncIterator[DevRow]:
-        """Yield the rows it was fitted on, `samples` filled with the answers drawn; none once forgotten."""
+        """Yield the rows it was fitted on, answers and `logprobs` as drawn; none once forgotten."""
         record = await self.record(calibration_id)
         if record is not None and record.job_id is not None:
             async for stored in read_rows(self._database, record.job_id):
-                yield replace(stored.row, samples=tuple(d.text for d in stored.draws))
+                texts = tuple(d.text for d in stored.draws)
+                yield replace(stored.row, samples=texts, logprobs=totals(stored.draws))
 
     async def forget_data(self, calibration_id: str) -> bool:
         """Delete its rows (prompts, references, answers) for good; False if there is no such calibration."""

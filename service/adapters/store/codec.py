@@ -10,23 +10,25 @@ from service.domain.calibration import Calibration, Parameters
 from service.domain.jobs.model import CalibrateOptions, DevRow, Job, JobError
 from service.domain.jobs.store import StoredRow
 from service.domain.models import OUTCOME, Draw, Fingerprint, Message
+from service.domain.outcomes import totals
+from service.spectral.evidence import EvidenceMap
 
 
 def encode_row(row: DevRow) -> dict[str, Any]:
     """Return the JSON of a row, without the answers, which have a column of their own."""
     content = asdict(row)
-    del content["samples"], content["line"]
+    del content["samples"], content["logprobs"], content["line"]
     return content | {"supplied": row.samples is not None}
 
 
 def encode_draws(draws: Sequence[Draw]) -> list[list[Any]]:
     """Return the JSON of answers in order."""
-    return [[d.text, d.truncated, d.logprob] for d in draws]
+    return [[d.text, d.truncated, d.logprob, d.total_logprob, d.num_tokens] for d in draws]
 
 
 def decode_draws(values: list[list[Any]]) -> tuple[Draw, ...]:
-    """Return the answers."""
-    return tuple(Draw(text, bool(truncated), logprob) for text, truncated, logprob in values)
+    """Return the answers; those kept by earlier releases have three values, and no total."""
+    return tuple(Draw(text, bool(truncated), *more) for text, truncated, *more in values)
 
 
 def _messages(values: list[dict[str, Any]] | None) -> tuple[Message, ...] | None:
@@ -44,6 +46,7 @@ def decode_row(found: RowMapping) -> StoredRow:
         prompt=content["prompt"],
         messages=_messages(content["messages"]),
         samples=tuple(d.text for d in draws) if content["supplied"] else None,
+        logprobs=totals(draws) if content["supplied"] else None,
         answer=content["answer"],
         correct=content["correct"],
     )
@@ -51,10 +54,12 @@ def decode_row(found: RowMapping) -> StoredRow:
 
 
 def encode_fingerprint(fingerprint: Fingerprint) -> dict[str, Any]:
-    """Return the JSON of a fingerprint; the default `empty_answers` is left out, as earlier releases do."""
+    """Return the JSON of a fingerprint, without what earlier releases do not know where it says nothing."""
     body = asdict(fingerprint)
     if fingerprint.empty_answers == OUTCOME:
         del body["empty_answers"]
+    if not fingerprint.evidence:
+        del body["evidence"]
     return body
 
 
@@ -91,6 +96,7 @@ def decode_job(found: RowMapping) -> Job:
 
 def encode_calibration(calibration: Calibration) -> dict[str, Any]:
     """Return the JSON of what a calibration is, other than its id and time."""
+    evidence = {str(m): asdict(found) for m, found in sorted(calibration.evidence.items())}
     return {
         "method": calibration.method,
         "fingerprint": encode_fingerprint(calibration.fingerprint),
@@ -98,6 +104,7 @@ def encode_calibration(calibration: Calibration) -> dict[str, Any]:
         "parameters": {str(m): asdict(p) for m, p in sorted(calibration.parameters.items())},
         "eps": calibration.eps,
         "name": calibration.name,
+        **({"evidence": evidence} if evidence else {}),
     }
 
 
@@ -113,4 +120,6 @@ def decode_calibration(found: RowMapping) -> Calibration:
         created_at=found["created_at"],
         eps=body["eps"],
         name=body["name"],
+        # Absent from calibrations without evidence, and from all of earlier releases.
+        evidence={int(m): EvidenceMap(**found) for m, found in body.get("evidence", {}).items()},
     )

@@ -63,7 +63,7 @@ def _encoded(job_id: str, row: DevRow) -> dict[str, Any]:
         "job_id": job_id,
         "line": row.line,
         "content": encode_row(row),
-        "draws": encode_draws(supplied_draws(row.samples or ())),
+        "draws": encode_draws(supplied_draws(row.samples or (), row.logprobs)),
         "complete": row.samples is not None,
     }
 

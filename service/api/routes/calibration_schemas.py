@@ -5,18 +5,23 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrationRecord
 
 CALIBRATION: dict[str, Any] = {
     "id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
     "name": "TriviaQA, November",
-    "method": "depolarized",
+    "method": "evidence",
     "temperature": 0.92,
     "depolarization": 0.56,
     "num_samples": 20,
     "parameters": [
         {"num_samples": 2, "temperature": 0.55, "depolarization": 0.7},
         {"num_samples": 20, "temperature": 0.92, "depolarization": 0.56},
+    ],
+    "evidence": [
+        {"num_samples": 1, "temperature": 1.0, "evidence_intercept": -0.09, "evidence_slope": 0.35},
+        {"num_samples": 20, "temperature": 0.92, "evidence_intercept": -0.62, "evidence_slope": 0.41},
     ],
     "eps": 1e-10,
     "fingerprint": {
@@ -35,6 +40,7 @@ CALIBRATION: dict[str, Any] = {
         "sampling.top_k": 0,
         "sampling.max_tokens": 64,
         "sampling.stop": ["\n"],
+        "evidence": "token_sums",
     },
     "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
     "created_at": "2026-11-21T07:08:00Z",
@@ -61,16 +67,34 @@ class ParametersOut(BaseModel):
     depolarization: float = Field(description="Depolarisation g, 0 for `temperature`.")
 
 
+class EvidenceParametersOut(BaseModel):
+    """The evidence map served with this number of answers: g = sigmoid(a + b logit u), u the missing mass."""
+
+    num_samples: int = Field(description="Number of answers.")
+    temperature: float = Field(description="Matrix temperature T.")
+    evidence_intercept: float = Field(description="Intercept a.")
+    evidence_slope: float = Field(description="Slope b, 0 or more; 0: the evidence says nothing.")
+
+
 class CalibrationOut(BaseModel):
     """A calibration: immutable but for `active`, `activated_at` and `data_kept`."""
 
     id: str = Field(description="Id of the calibration.")
     name: str = Field(description="The name given to it.")
-    method: Literal["depolarized", "temperature"] = Field(description="Its map.")
-    temperature: float = Field(description="Matrix temperature T at the full number of answers.")
+    method: Literal["depolarized", "temperature", "evidence"] = Field(description="Its map.")
+    temperature: float = Field(
+        description="Matrix temperature T at the full number of answers; for `evidence`, without "
+        "log-probabilities."
+    )
     depolarization: float = Field(description="Depolarisation g there, 0 for `temperature`.")
     num_samples: int = Field(description="The full number of answers: those drawn per prompt.")
-    parameters: list[ParametersOut] = Field(description="For every number of answers from 2 on.")
+    parameters: list[ParametersOut] = Field(
+        description="For every number of answers from 2 on; for `evidence`, those of answers without "
+        "log-probabilities."
+    )
+    evidence: list[EvidenceParametersOut] | None = Field(
+        description="For `evidence`, of every number of answers from 1 on; null for the others."
+    )
     eps: float = Field(description="Null eigenvalue with which `temperature` was fitted.")
     fingerprint: dict[str, Any] = Field(description="What it is bound to, part by part.")
     fingerprint_key: str = Field(description="Short hash of the fingerprint; one is active per key.")
@@ -98,6 +122,18 @@ def state_now(record: CalibrationRecord) -> dict[str, Any]:
     return {"active": record.active, "activated_at": since.isoformat() if since else None}
 
 
+def _evidence(calibration: Calibration) -> list[EvidenceParametersOut] | None:
+    return [
+        EvidenceParametersOut(
+            num_samples=m,
+            temperature=found.temperature,
+            evidence_intercept=found.intercept,
+            evidence_slope=found.slope,
+        )
+        for m, found in sorted(calibration.evidence.items())
+    ] or None
+
+
 def calibration_view(record: CalibrationRecord) -> CalibrationOut:
     """Return a calibration as it is sent."""
     calibration = record.calibration
@@ -114,8 +150,9 @@ def calibration_view(record: CalibrationRecord) -> CalibrationOut:
         depolarization=headline.depolarization,
         num_samples=calibration.num_samples,
         parameters=parameters,
+        evidence=_evidence(calibration),
         eps=calibration.eps,
-        fingerprint=calibration.fingerprint.parts(),
+        fingerprint=calibration.fingerprint.shown(),
         fingerprint_key=calibration.fingerprint.key(),
         created_at=calibration.created_at,
         active=record.active,

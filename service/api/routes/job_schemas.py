@@ -35,8 +35,10 @@ JOB: dict[str, Any] = {
 class OptionsIn(RequestModel):
     """How to calibrate. All are optional."""
 
-    method: Literal["depolarized", "temperature", "both"] = Field(
-        "depolarized", description="Map to fit; `both`: the one of lower cross-validated risk is served."
+    method: Literal["depolarized", "temperature", "evidence", "both", "auto"] = Field(
+        "auto",
+        description="Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them "
+        "where every answer has a log-probability; `both`: the better of the other two.",
     )
     num_samples: int | None = Field(
         None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."

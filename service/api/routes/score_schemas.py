@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from service.api.http.bodies import RequestModel
+from service.domain.devdata.row import LogProbability
 from service.domain.models import GenerationRequest, Message, Sampling
 from service.domain.scoring.model import ScoreCommand
-from service.domain.serving import Serving
+from service.domain.serving import Effort, Serving
 
 ScorePart = Literal["samples", "modes", "spectrum"]
 PromptText = Annotated[str, Field(max_length=1_000_000)]
@@ -45,7 +46,7 @@ class SamplingIn(RequestModel):
 
 # What the validator below enforces, said in JSON Schema too. Every part names its type: Swagger UI takes a
 # `not` without one for "not anything", and shows the whole as "never".
-_DRAWING = ("num_samples", "sampling", "model", "deadline_ms")
+_DRAWING = ("num_samples", "effort", "sampling", "model", "deadline_ms")
 
 
 def _with(*names: str) -> dict[str, Any]:
@@ -57,7 +58,9 @@ _EITHER: dict[str, Any] = {
     "not": _with("prompt", "messages"),
     "dependentSchemas": {
         "samples": {"type": "object", "not": {"type": "object", "anyOf": [_with(name) for name in _DRAWING]}},
+        "logprobs": _with("samples"),
         "source_label": _with("samples"),
+        "effort": {"type": "object", "not": _with("num_samples")},
     },
 }
 
@@ -75,14 +78,30 @@ class ScoreRequest(RequestModel):
     )
     samples: list[Answer] | None = Field(
         None,
-        min_length=2,
+        min_length=1,
         max_length=MAX_ITEMS,
-        description="Answers already drawn; the LLM is not called. Empty ones count as one outcome.",
+        description="Answers already drawn; the LLM is not called. Empty ones count as one outcome. One is "
+        "enough with its log-probability where a calibration by evidence fits, else two.",
+    )
+    logprobs: list[LogProbability] | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_ITEMS,
+        description="The natural-log probability of each whole sample, the token that ended it included: as "
+        "many as `samples`. Where a sample is only a part of what was drawn, leave this out.",
     )
     source_label: str | None = Field(
         None, max_length=200, description="Who drew `samples`: a calibration fits only its own label."
     )
-    num_samples: int | None = Field(None, ge=2, le=MAX_ITEMS, description="Answers to draw.")
+    num_samples: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_ITEMS,
+        description="Answers to draw. One is enough where a calibration by evidence fits, else two.",
+    )
+    effort: Effort | None = Field(
+        None, description="Instead of `num_samples`: so many as the settings have for it (3, 8, 20)."
+    )
     sampling: SamplingIn | None = Field(None, description="How to draw them.")
     model: str | None = Field(
         None, min_length=1, max_length=256, description="Model to ask the LLM server for."
@@ -99,7 +118,8 @@ class ScoreRequest(RequestModel):
         None,
         ge=1,
         le=3_600_000,
-        description="Time for the answers to come; what has come by then is scored (two at least).",
+        description="Time for the answers to come; what has come by then is scored (two at least, one by "
+        "evidence).",
     )
 
     @model_validator(mode="after")
@@ -107,12 +127,28 @@ class ScoreRequest(RequestModel):
         """Refuse no source of answers, or two."""
         if self.prompt is not None and self.messages is not None:
             raise ValueError("send `prompt` or `messages`, not both")
+        if self.effort is not None and self.num_samples is not None:
+            raise ValueError("send `num_samples` or `effort`, not both")
         if self.prompt is None and self.messages is None and self.samples is None:
             raise ValueError("send `prompt`, `messages` or `samples`")
         if self.samples is not None:
             self._refuse_drawing()
         elif self.source_label is not None:
             raise ValueError("`source_label` goes with `samples`")
+        return self
+
+    @model_validator(mode="after")
+    def a_log_probability_per_sample(self) -> Self:
+        """Refuse log-probabilities without samples, or another number of them."""
+        if self.logprobs is None:
+            return self
+        if self.samples is None:
+            raise ValueError("`logprobs` goes with `samples`: those drawn here come with their own")
+        if len(self.logprobs) != len(self.samples):
+            raise ValueError(
+                f"`logprobs` must hold one number for each of the {len(self.samples)} samples, "
+                f"not {len(self.logprobs)}"
+            )
         return self
 
     def _refuse_drawing(self) -> None:
@@ -144,11 +180,19 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
     if body.samples is not None:
         return ScoreCommand(
             samples=tuple(body.samples),
+            logprobs=None if body.logprobs is None else tuple(body.logprobs),
             source_label=body.source_label or "",
             calibration=body.calibration,
             arrived=arrived,
         )
     return ScoreCommand(_generation(body, serving), calibration=body.calibration, arrived=arrived)
+
+
+def _number(body: ScoreRequest, serving: Serving) -> int:
+    """Return how many answers are drawn."""
+    if body.effort is not None:
+        return serving.efforts.num_samples(body.effort)
+    return body.num_samples or serving.num_samples
 
 
 def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
@@ -158,7 +202,7 @@ def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
         base = serving.messages_sampling
         messages = tuple(Message(turn.role, turn.content) for turn in body.messages)
     return GenerationRequest(
-        num_samples=body.num_samples or serving.num_samples,
+        num_samples=_number(body, serving),
         sampling=to_sampling(body.sampling, base),
         prompt=body.prompt,
         messages=messages,

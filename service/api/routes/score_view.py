@@ -7,7 +7,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from service.api.routes.score_schemas import ScorePart
+from service.domain.scoring.evidence import Evidence
 from service.domain.scoring.model import Applied, Score
+from service.spectral.maps import DepolarizedMap
 
 
 class SpectrumValues(BaseModel):
@@ -21,18 +23,35 @@ class CalibrationUsed(BaseModel):
     """The calibration that the score used, with the parameters for its number of answers."""
 
     id: str = Field(description="Id of the calibration.")
-    method: Literal["depolarized", "temperature"] = Field(description="Its map.")
+    method: Literal["depolarized", "temperature", "evidence"] = Field(description="The map applied.")
     temperature: float = Field(description="Matrix temperature T applied.")
-    depolarization: float = Field(description="Depolarisation g applied, 0 for `temperature`.")
+    depolarization: float = Field(
+        description="Depolarisation g applied, 0 for `temperature`; with `evidence`, that of this very score."
+    )
+    evidence_intercept: float | None = Field(
+        None, description="With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."
+    )
+    evidence_slope: float | None = Field(None, description="With `evidence`: b.")
     created_at: datetime = Field(description="When it was fitted.")
+
+
+class EvidenceOut(BaseModel):
+    """What the log-probabilities of the answers say."""
+
+    missing_mass: float = Field(
+        description="Mass that the LLM gives to none of the answers, 0..1. Higher = less certain."
+    )
+    mean_logprob: float = Field(
+        description="Mean log-probability of the whole answers, nats. Higher = more certain."
+    )
 
 
 class WarningOut(BaseModel):
     """Something the caller should know."""
 
     code: str = Field(
-        description="calibration_missing, calibration_mismatch, partial_samples, truncated_samples or "
-        "indistinct_answers."
+        description="calibration_missing, calibration_mismatch, evidence_missing, partial_samples, "
+        "truncated_samples or indistinct_answers."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
@@ -86,6 +105,9 @@ class ScoreResponse(BaseModel):
     calibrated: bool = Field(description="Whether a calibration that fits was applied.")
     uncalibrated: SpectrumValues = Field(description="The same two numbers without calibration.")
     calibration: CalibrationUsed | None = Field(description="The calibration used; null: none.")
+    evidence: EvidenceOut | None = Field(
+        description="What the log-probabilities say; null unless every answer has one."
+    )
     warnings: list[WarningOut] = Field(description="What to know about this score.")
     model: str | None = Field(description="Model that answered; null for supplied samples.")
     embedder: str = Field(description="Embedder of the answers.")
@@ -125,6 +147,7 @@ def view(score: Score, parts: Collection[ScorePart]) -> ScoreResponse:
             lambda_max=score.raw.lambda_max, entropy=score.raw.entropy
         ),
         calibration=_calibration(score.applied) if score.applied else None,
+        evidence=_evidence(score.evidence),
         warnings=[
             WarningOut.model_construct(code=w.code, message=w.message, **_differs(w.differs))
             for w in score.warnings
@@ -161,12 +184,28 @@ def _milliseconds(score: Score) -> dict[str, Any]:
 
 
 def _calibration(applied: Applied) -> CalibrationUsed:
+    # Any: the plugin that types model_construct does not follow unpacked dictionaries.
+    by_evidence: dict[str, Any] = {}
+    if applied.evidence is not None:
+        by_evidence = {
+            "evidence_intercept": applied.evidence.intercept,
+            "evidence_slope": applied.evidence.slope,
+        }
     return CalibrationUsed.model_construct(
         id=applied.calibration.id,
-        method=applied.calibration.method,
-        temperature=applied.parameters.temperature,
-        depolarization=applied.parameters.depolarization,
+        method=applied.method,
+        temperature=applied.map.temperature,
+        depolarization=applied.map.depolarization if isinstance(applied.map, DepolarizedMap) else 0.0,
         created_at=applied.calibration.created_at,
+        **by_evidence,
+    )
+
+
+def _evidence(found: Evidence | None) -> EvidenceOut | None:
+    if found is None:
+        return None
+    return EvidenceOut.model_construct(
+        missing_mass=found.missing_mass, mean_logprob=found.mean_log_probability
     )
 
 

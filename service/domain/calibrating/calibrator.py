@@ -4,7 +4,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
@@ -18,7 +18,7 @@ from service.domain.jobs.model import JobStage
 from service.domain.jobs.progress import Progress, in_thread
 from service.domain.jobs.setup import check_same
 from service.domain.jobs.store import ActiveChangedError, ClaimedJob, JobStore, StoredRow
-from service.domain.models import Fingerprint, caller_fingerprint, with_embedder
+from service.domain.models import CALLER, Fingerprint, caller_fingerprint, with_embedder
 from service.domain.study.reporting import FinishedFit, make_report
 from service.spectral.subsets import OnDone, fitted_sizes
 
@@ -156,12 +156,17 @@ class Calibrator:
         return await in_thread(work, functools.partial(self._stage, job, "fitting"))
 
     def _calibration(self, job: ClaimedJob, loaded: _Loaded, fitted: Fitted) -> Calibration:
+        fingerprint = loaded.fingerprint
+        if fitted.method == "evidence":
+            supplied = fingerprint.source == CALLER
+            fingerprint = replace(fingerprint, evidence="supplied" if supplied else "token_sums")
         return Calibration(
             id=new_id("cal"),
             method=fitted.method,
-            fingerprint=loaded.fingerprint,
+            fingerprint=fingerprint,
             num_samples=loaded.num_samples,
             parameters=fitted.parameters,
             created_at=self._now(),
             name=job.options.name,
+            evidence=fitted.evidence_table,
         )

@@ -13,6 +13,11 @@ _FEWER = (
     "served raw."
 )
 
+_BLIND = (
+    "Not activated because the active calibration uses log-probabilities, and not all of these rows have "
+    "them to judge it by."
+)
+
 
 def decide(calibration: Calibration, active: Calibration | None, asked: Asked, bench: Bench) -> Decision:
     """Return whether to activate. asked: "if_better", "always" or "never"; bench: the rows, held out.
@@ -24,15 +29,25 @@ def decide(calibration: Calibration, active: Calibration | None, asked: Asked, b
     risk = _difference(bench, "cv_risk", calibration.method, rival)
     brier = _difference(bench, "projection_brier", calibration.method, rival)
     worse = not_better(deciding(risk, brier, active.id if active else None))
-    fewer = active is not None and calibration.num_samples < active.num_samples
+    loss = _loss(calibration, active, bench)
     return {
         "asked": asked,
-        "activated": asked == "always" or (asked == "if_better" and not worse and not fewer),
+        "activated": asked == "always" or (asked == "if_better" and not worse and not loss),
         "against": active.id if active else None,
         "brier_difference": brier,
         "difference": risk,
-        "reason": _FEWER if fewer and asked == "if_better" else _reason(asked, worse, active),
+        "reason": loss if loss and asked == "if_better" else _reason(asked, worse, active),
     }
+
+
+def _loss(calibration: Calibration, active: Calibration | None, bench: Bench) -> str:
+    """Return what would be lost whatever the figures say, as a reason not to activate; "" for nothing."""
+    if active is None:
+        return ""
+    if calibration.num_samples < active.num_samples:
+        return _FEWER
+    # Judged without log-probabilities, it is not the map that is served where there are some.
+    return _BLIND if active.evidence and "evidence" not in bench.held_out.risks else ""
 
 
 def _difference(bench: Bench, figure: str, ours: str, rival: str) -> Estimate:

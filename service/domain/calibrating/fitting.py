@@ -1,15 +1,23 @@
-"""The fit: both maps, their uncertainty, their cross-validated risk, and the parameters of every m'."""
+"""The fit: the maps, their uncertainty, their cross-validated risk, and the parameters of every m'."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import numpy as np
 
+from service.domain.calibrating.evidence import (
+    EvidenceFound,
+    evidence_table,
+    find_evidence,
+    why_no_evidence,
+)
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration, Method, Parameters
+from service.domain.errors import InvalidDevData
 from service.domain.jobs.model import MIN_USABLE_ROWS
 from service.spectral.batch import dev_set
+from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import (
     Bootstrap,
     CrossValidation,
@@ -19,11 +27,12 @@ from service.spectral.fit import (
     cross_validated_risks,
     fit,
 )
+from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.risk import DevSet
-from service.spectral.subsets import OnDone, fit_by_num_samples
+from service.spectral.subsets import OnDone, fit_by_num_samples, fitted_sizes
 
-METHODS: tuple[Method, ...] = ("temperature", "depolarized")
+METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
 RESAMPLES = 200
 
 
@@ -31,20 +40,32 @@ RESAMPLES = 200
 class Fitted:
     """What a fit found.
 
-    dev: the full rows. fits, bootstraps: by method. held_out: out-of-fold risks and maps of "raw", both
-    methods, and "active" where there is one. method: the one chosen; parameters: of every m' for it.
+    dev: the full rows. fits, bootstraps: by method. held_out: out-of-fold risks of "raw", both methods,
+    "evidence" where it was fitted, "active" where there is one; and the maps of those that need no
+    log-probabilities. method: the one chosen; parameters: of every m' for it, those of "depolarized" for
+    "evidence", whose own are in evidence_table. evidence: None where rows lack log-probabilities.
     """
 
     dev: DevSet
-    fits: Mapping[Method, TemperatureFit | DepolarizedFit]
-    bootstraps: Mapping[Method, Bootstrap]
+    fits: Mapping[PlainMethod, TemperatureFit | DepolarizedFit]
+    bootstraps: Mapping[PlainMethod, Bootstrap]
     held_out: CrossValidation
     method: Method
     parameters: Mapping[int, Parameters]
+    evidence: EvidenceFound | None = None
+    evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
+
+    def maps_of(self, name: str) -> list[CalibrationMap]:
+        """Return the map that serves each of the n prompts, fitted without its fold."""
+        fold = self.held_out.fold
+        if self.evidence is None or name not in self.evidence.maps:
+            return [self.held_out.maps[name][k] for k in fold]
+        maps = self.evidence.maps[name]
+        return [maps[k].at(u) for k, u in zip(fold, self.evidence.missing_mass, strict=True)]
 
 
 def map_of(calibration: Calibration, num_samples: int) -> CalibrationMap:
-    """Return what a calibration would serve so many answers with; its headline for more than it knows."""
+    """Return what serves so many answers without log-probabilities; the headline for more than it knows."""
     return calibration.map_for(min(num_samples, calibration.num_samples))
 
 
@@ -57,16 +78,22 @@ def fit_all(
     eps: float = DEFAULT_EPS,
     progress: OnDone | None = None,
 ) -> Fitted:
-    """Fit both maps on the full rows, and the table of the chosen one on all. `asked`: a method or "both".
+    """Fit the maps on the full rows, and the tables of the chosen one on all.
 
-    Blocking: seconds to minutes of linear algebra. Equal seeds give equal results.
+    asked: a method; "both": the better of the two that need no log-probabilities; "auto": the best of all.
+    Blocking: seconds to minutes of linear algebra. Equal seeds give equal results. Raises InvalidDevData
+    where "evidence" is asked for and rows lack log-probabilities.
     """
+    if asked == "evidence" and (why := why_no_evidence(material)):
+        raise InvalidDevData(why)
     dev = dev_set([material.answers[i] for i in material.full], material.dimension)
     rivals = {} if active is None else {"active": map_of(active, material.num_samples)}
     found, risks = fits(dev, eps), held_out(dev, seed, eps, rivals)
+    evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), RESAMPLES)
+    risks = _with_evidence(risks, evidence)
     method = _chosen(asked, risks)
-    table = _table(material, method, seed, eps, progress)
-    return Fitted(dev, found, bootstraps(dev, seed, eps), risks, method, table)
+    tables = _tables(material, method, seed, eps, progress)
+    return Fitted(dev, found, bootstraps(dev, seed, eps), risks, method, tables[0], evidence, tables[1])
 
 
 class Stream(IntEnum):
@@ -89,12 +116,12 @@ def rng(seed: int, stream: Stream) -> np.random.Generator:
     return np.random.default_rng([seed, stream])
 
 
-def fits(dev: DevSet, eps: float) -> Mapping[Method, TemperatureFit | DepolarizedFit]:
+def fits(dev: DevSet, eps: float) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
     """Return both maps, fitted."""
     return {method: fit(dev, method, eps=eps) for method in METHODS}
 
 
-def bootstraps(dev: DevSet, seed: int, eps: float) -> Mapping[Method, Bootstrap]:
+def bootstraps(dev: DevSet, seed: int, eps: float) -> Mapping[PlainMethod, Bootstrap]:
     """Return the uncertainty of both fits over the prompts."""
     return {
         m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=RESAMPLES, eps=eps) for m in METHODS
@@ -105,18 +132,50 @@ def held_out(
     dev: DevSet, seed: int, eps: float, rivals: Mapping[str, CalibrationMap] | None = None
 ) -> CrossValidation:
     """Return out-of-fold risks and maps of "raw", both methods, and rivals (maps fitted elsewhere)."""
-    candidates: dict[str, Method | CalibrationMap] = {"raw": Identity(eps), **{m: m for m in METHODS}}
+    candidates: dict[str, PlainMethod | CalibrationMap] = {"raw": Identity(eps), **{m: m for m in METHODS}}
     return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
 
 
+def _with_evidence(found: CrossValidation, evidence: EvidenceFound | None) -> CrossValidation:
+    """Return the risks with those by evidence among them, "active" last."""
+    if evidence is None:
+        return found
+    merged = {**found.risks, **evidence.risks}
+    last = {"active": merged.pop("active")} if "active" in merged else {}
+    return replace(found, risks={**merged, **last})
+
+
 def _chosen(asked: str, found: CrossValidation) -> Method:
-    if asked != "both":
-        return "temperature" if asked == "temperature" else "depolarized"
-    return min(METHODS, key=lambda method: float(found.risks[method].mean()))
+    every: tuple[Method, ...] = (*METHODS, "evidence")
+    candidates = {"both": METHODS, "auto": every}.get(asked)
+    if candidates is None:
+        return next(method for method in every if method == asked)
+    known = [method for method in candidates if method in found.risks]
+    return min(known, key=lambda method: float(found.risks[method].mean()))
+
+
+def _tables(
+    material: Material, method: Method, seed: int, eps: float, progress: OnDone | None
+) -> tuple[dict[int, Parameters], dict[int, EvidenceMap]]:
+    """Return the parameters of every m' without log-probabilities, and with them for "evidence"."""
+    plain: PlainMethod = "temperature" if method == "temperature" else "depolarized"
+    if method != "evidence":
+        return _table(material, plain, seed, eps, progress), {}
+    sizes = len(fitted_sizes(material.num_samples))
+    first = _table(material, plain, seed, eps, _half(progress, 0, sizes))
+    return first, evidence_table(material, seed, _half(progress, sizes, sizes))
+
+
+def _half(progress: OnDone | None, before: int, total: int) -> OnDone | None:
+    """Return the progress of one of two tables, each of which counts for half of the `total` announced.
+
+    It was announced before it was known which map is chosen, and so how many tables there are.
+    """
+    return progress and (lambda done, _: progress((before + done) // 2, total))
 
 
 def _table(
-    material: Material, method: Method, seed: int, eps: float, progress: OnDone | None
+    material: Material, method: PlainMethod, seed: int, eps: float, progress: OnDone | None
 ) -> dict[int, Parameters]:
     found = fit_by_num_samples(
         material.answers,

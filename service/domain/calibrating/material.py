@@ -13,7 +13,7 @@ from service.domain.jobs.progress import Progress
 from service.domain.jobs.store import StoredRow
 from service.domain.jobs.waiting import LiveFirst, Patience
 from service.domain.models import EmbedderIdentity
-from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
+from service.domain.outcomes import distinct, log_probabilities, outcome_vectors, texts_to_embed
 from service.domain.ports import Embedded, Embedder
 from service.spectral.batch import Answers
 
@@ -29,7 +29,8 @@ class Material:
     answers: one per row; full: positions of the rows that have `num_samples` answers; texts: the distinct
     answers of each row, in the order of its vectors; rows: as stored, answers cut to `num_samples`.
     dimension: d of the embedder; vectors have one more coordinate where any answer is empty. made_by: the
-    embedder of every vector, where it is known.
+    embedder of every vector, where it is known. totals: by row, the log-probability of each whole answer in
+    nats, None for a row in which one has none.
     """
 
     rows: Sequence[StoredRow]
@@ -39,6 +40,7 @@ class Material:
     num_samples: int
     dimension: int
     made_by: EmbedderIdentity | None = None
+    totals: Sequence[NDArray[np.float64] | None] = ()
 
 
 def full_number(sizes: Sequence[int], asked: int | None) -> int:
@@ -151,7 +153,8 @@ def assemble(
         answers.append(Answers(_rows_at(vectors, [place[text] for text in found]), index, references))
         texts.append(found)
     full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
-    return Material(rows, answers, texts, full, num_samples, dimension)
+    totals = [log_probabilities(one.draws) for one in rows]
+    return Material(rows, answers, texts, full, num_samples, dimension, totals=totals)
 
 
 def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.float32]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 from service.domain.devdata.bytes import Line, encoding_problem, whole_file
-from service.domain.devdata.row import ROW_FIELDS
+from service.domain.devdata.row import LOGPROB_FIELDS, ROW_FIELDS
 from service.domain.devdata.row_check import RowError, printable
 
 MAX_FIELDS = 64  # no header names as many
@@ -151,7 +151,7 @@ def _row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
 
 
 def _cell(name: str, cell: str) -> object:
-    if name in ("samples", "messages"):
+    if name in ("samples", "messages", *LOGPROB_FIELDS):
         return parse_json(cell)
     if name == "reference":
         return _reference(cell)

@@ -7,7 +7,7 @@ row, to find an id given twice.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from service.domain.devdata.bytes import Line, NumberedLines, UploadLimits, encoding_problem
 from service.domain.devdata.file_check import FileCheck, TextCount
@@ -101,7 +101,7 @@ class Recorded:
 class EvaluationFile:
     """rows: checked; total: rows in the file.
 
-    recorded: by line, one number per answer: `logprob` of the whole answer in nats, `tokens` in it.
+    recorded: by line, one number per answer: `logprobs` of the whole answer in nats, `tokens` in it.
     """
 
     rows: Sequence[DevRow]
@@ -121,29 +121,29 @@ def read_evaluation_file(
     bounds = limits or UploadLimits()
     data = read_file(file, bounds)
     rows = list(islice(data.rows(), limit))
-    return EvaluationFile(rows, _recorded(file, bounds, {row.line for row in rows}), data.num_rows)
+    tokens = _tokens(file, bounds, {row.line for row in rows})
+    recorded = {row.line: Recorded(_at_most_0(row.logprobs), tokens.get(row.line, ())) for row in rows}
+    return EvaluationFile(rows, recorded, data.num_rows)
 
 
-def _recorded(file: BinaryIO, limits: UploadLimits, wanted: set[int]) -> dict[int, Recorded]:
-    """Return the `logprob` and `tokens` lists of JSONL rows; a CSV file has none."""
+def _at_most_0(logprobs: Sequence[float] | None) -> tuple[float, ...]:
+    """Return log-probabilities without what rounding put above 0."""
+    return tuple(min(one, 0.0) for one in logprobs or ())
+
+
+def _tokens(file: BinaryIO, limits: UploadLimits, wanted: set[int]) -> dict[int, Sequence[float]]:
+    """Return the `tokens` lists of JSONL rows; a CSV file has none."""
     lines = NumberedLines(file, limits)
     if lines.head.lstrip()[:1] != b"{":
         return {}
     parsed = ((line.number, line.data) for line in lines if line.data and line.number in wanted)
     rows = ((number, parse_json(data.decode())) for number, data in parsed if data.strip())
-    return {number: _of_row(row) for number, row in rows if isinstance(row, dict)}
+    return {number: _counts(row.get("tokens")) for number, row in rows if isinstance(row, dict)}
 
 
-def _of_row(row: Mapping[str, Any]) -> Recorded:
-    return Recorded(
-        _numbers(row.get("logprob"), lambda value: value <= 0),
-        _numbers(row.get("tokens"), lambda value: value >= 1),
-    )
-
-
-def _numbers(values: object, fits: Callable[[float], bool]) -> Sequence[float]:
-    """Return a list of numbers; nothing unless every one is a number that fits."""
+def _counts(values: object) -> Sequence[float]:
+    """Return a list of numbers from 1 on; nothing unless every one is."""
     if not isinstance(values, list):
         return ()
-    good = all(isinstance(v, int | float) and not isinstance(v, bool) and fits(v) for v in values)
+    good = all(isinstance(v, int | float) and not isinstance(v, bool) and v >= 1 for v in values)
     return tuple(float(v) for v in values) if good else ()

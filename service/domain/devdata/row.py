@@ -5,8 +5,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-# Recorded beside the answers, one number for each: the command `evaluate` reads them, a calibration does not.
-IGNORED_FIELDS = ("logprob", "tokens")
+from service.spectral.missing_mass import POSITIVE_ROUNDING
+
+# Recorded beside the answers, one number for each: the command `evaluate` reads it, a calibration does not.
+IGNORED_FIELDS = ("tokens",)
+LOGPROB_FIELDS = ("logprobs", "logprob")
 MIN_SAMPLES, MAX_SAMPLES = 2, 256
 MAX_REFERENCES = 64
 MAX_MESSAGES = 1024
@@ -27,6 +30,8 @@ def _whole(value: object) -> object:
 Text = Annotated[str, Field(min_length=0)]
 FilledText = Annotated[str, Field(pattern=NOT_BLANK)]
 Name = Annotated[str, Field(pattern=NOT_BLANK, max_length=MAX_ID_CHARS)]
+LogProbability = Annotated[float, Field(le=POSITIVE_ROUNDING)]
+LogProbabilities = Annotated[list[LogProbability], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)]
 WholeNumber = Annotated[int, Field(ge=-(2**63), lt=2**63), BeforeValidator(_whole)]
 
 
@@ -62,8 +67,15 @@ def _with(name: str, kind: str) -> dict[str, Any]:
 
 
 def _row_schema(schema: dict[str, Any]) -> None:
-    """Say that a row is asked one way; leave out defaults, which would tell clients to send nulls."""
+    """Say that a row is asked one way, and its log-probabilities go with samples, under one name.
+
+    Leaves out defaults, which would tell clients to send nulls. That there are as many as samples is beyond
+    JSON Schema.
+    """
     schema["oneOf"] = [_with("prompt", "string"), _with("messages", "array")]
+    own, samples = [_with(name, "array") for name in LOGPROB_FIELDS], _with("samples", "array")
+    one_name = {"type": "object", "not": {"type": "object", "allOf": own}}
+    schema["allOf"] = [one_name, *({"type": "object", "if": each, "then": samples} for each in own)]
     for field in schema["properties"].values():
         field.pop("default", None)
 
@@ -84,11 +96,12 @@ class ExampleRow(_Strict):
     samples: Annotated[list[Text], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)] | None = Field(
         None, description="Answers already drawn."
     )
+    logprobs: LogProbabilities | None = Field(
+        None, description="The natural-log probability of each whole sample, its last token included."
+    )
     answer: Text | None = Field(None, description="The one answer that `correct` is about.")
     correct: bool | None = Field(None, description="Whether `answer` is right; left out: by ROUGE-L.")
-    logprob: Any = Field(
-        None, description="Recorded log-probabilities; only the command `evaluate` reads them."
-    )
+    logprob: LogProbabilities | None = Field(None, description="Another name of `logprobs`.")
     tokens: Any = Field(None, description="Recorded token counts; only the command `evaluate` reads them.")
 
     @model_validator(mode="after")
@@ -97,6 +110,27 @@ class ExampleRow(_Strict):
         if problem := asked_twice_or_not_at_all(self.prompt, self.messages):
             raise PydanticCustomError("prompt_or_messages", "{problem}", {"problem": problem})
         return self
+
+    @model_validator(mode="after")
+    def has_a_log_probability_per_sample(self) -> Self:
+        """Refuse log-probabilities without samples, another number of them, or under both names."""
+        if problem := misfit_logprobs(self.samples, self.logprobs, self.logprob):
+            raise PydanticCustomError("misfit_logprobs", "{problem}", {"problem": problem[1]})
+        return self
+
+
+def misfit_logprobs(samples: object, logprobs: object, logprob: object) -> tuple[str, str] | None:
+    """Return the field, and what is wrong unless there is one number for each sample, under one name."""
+    if logprobs is not None and logprob is not None:
+        return "logprob", "is another name of logprobs; give one of the two"
+    name, told = ("logprobs", logprobs) if logprob is None else ("logprob", logprob)
+    if not isinstance(told, list):
+        return None
+    if not isinstance(samples, list):
+        return name, "goes with samples, which the row lacks"
+    if len(told) == len(samples):
+        return None
+    return name, f"must hold one number for each of the {len(samples)} samples, not {len(told)}"
 
 
 def asked_twice_or_not_at_all(prompt: object, messages: object) -> str | None:

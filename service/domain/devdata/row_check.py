@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from service.domain.devdata.row import (
     KNOWN_FIELDS,
+    LOGPROB_FIELDS,
     MAX_ID_CHARS,
     MAX_MESSAGES,
     MAX_REFERENCES,
@@ -19,6 +20,7 @@ from service.domain.devdata.row import (
     ROW_FIELDS,
     ExampleRow,
     asked_twice_or_not_at_all,
+    misfit_logprobs,
 )
 from service.domain.jobs.model import DevRow
 from service.domain.models import Message
@@ -72,6 +74,7 @@ def _dev_row(line: int, row: ExampleRow) -> DevRow:
         messages=None if row.messages is None else tuple(Message(m.role, m.content) for m in row.messages),
         references=(row.reference,) if isinstance(row.reference, str) else tuple(row.reference),
         samples=None if row.samples is None else tuple(row.samples),
+        logprobs=tuple(row.logprobs or row.logprob or ()) or None,
         answer=row.answer,
         correct=row.correct,
     )
@@ -99,6 +102,7 @@ def _exported(row: DevRow) -> dict[str, Any]:
         "messages": messages,
         "reference": reference,
         "samples": None if row.samples is None else list(row.samples),
+        "logprobs": None if row.logprobs is None else list(row.logprobs),
         "answer": row.answer,
         "correct": row.correct,
     }
@@ -125,12 +129,17 @@ def _problems(raw: Mapping[str, Any], error: ValidationError) -> list[Fault]:
     of_field: defaultdict[str | int, list[ErrorDetails]] = defaultdict(list)
     for item in error.errors(include_url=False):
         of_field[item["loc"][0] if item["loc"] else ""].append(item)
+    misfit = misfit_logprobs(raw.get("samples"), raw.get("logprobs"), raw.get("logprob"))
+    if misfit and misfit[0] not in of_field:
+        problems.append(misfit)
     return problems + [(name, _reason(name, of_field[name])) for name in KNOWN_FIELDS if name in of_field]
 
 
 def _reason(name: str, errors: Sequence[ErrorDetails]) -> str:
     if name == "messages":
         return _message_reason(errors[0])
+    if name in LOGPROB_FIELDS:
+        return _logprob_reason(errors[0])
     # A field of two kinds tells of both. What is wrong within the kind that was given says more.
     within = [e for e in errors if e["type"] not in _OTHER_KIND or isinstance(e["loc"][-1], int)]
     return _text_reason(name, (within or errors)[0])
@@ -150,6 +159,18 @@ def _kind_reason(name: str, value: object, *, listed: bool) -> str:
     if listed:
         return f"must hold a string, not {_kind(value)}"
     return "is missing" if value is None else f"must be {_EXPECTED[name]}, not {_kind(value)}"
+
+
+def _logprob_reason(error: ErrorDetails) -> str:
+    if error["type"] in ("too_short", "too_long"):
+        return f"must hold {MIN_SAMPLES} to {MAX_SAMPLES} numbers, not {len(error['input'])}"
+    if len(error["loc"]) == 1:
+        return f"must be a list of numbers, not {_kind(error['input'])}"
+    if error["type"] == "less_than_equal":
+        return "must hold natural logarithms of probabilities: none is above 0"
+    if error["type"] == "finite_number":
+        return "must hold finite numbers"
+    return f"must hold numbers, not {_kind(error['input'])}"
 
 
 def _message_reason(error: ErrorDetails) -> str:

@@ -26,14 +26,19 @@ class Tally:
     def __init__(self, options: CalibrateOptions) -> None:
         self._options = options
         self._hash = hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode())
-        self.rows = self.usable = self.supplied = 0
+        self.rows = self.usable = self.supplied = self.silent = 0
 
     def add(self, row: DevRow) -> None:
         """Count a row."""
-        self._hash.update(json.dumps(asdict(row), sort_keys=True).encode() + b"\n")
+        content = asdict(row)
+        if row.logprobs is None:
+            # left out, so that an upload repeated under its key is the one that an earlier release took
+            del content["logprobs"]
+        self._hash.update(json.dumps(content, sort_keys=True).encode() + b"\n")
         self.rows += 1
         self.supplied += row.samples is not None
         self.usable += row.usable() and self._enough(row)
+        self.silent += row.samples is not None and row.logprobs is None
 
     def _enough(self, row: DevRow) -> bool:
         asked = self._options.num_samples
@@ -54,6 +59,11 @@ class Tally:
             raise InvalidDevData(
                 f"{self.supplied} of {self.rows} rows carry samples and the rest do not: that needs "
                 "`drawn_by` to be `service`, since answers of two sources cannot share a calibration."
+            )
+        if self._options.method == "evidence" and self.silent:
+            raise InvalidDevData(
+                f"{self.silent} of {self.supplied} rows with samples lack `logprobs`, which the method "
+                "`evidence` needs; `auto` does without."
             )
 
 

@@ -22,6 +22,7 @@ class DevRow:
     """One labelled row. Exactly one of `prompt` and `messages` is set, unless `samples` came without either.
 
     `samples`: the answers already drawn, in order, empty ones included; None: the service draws them.
+    `logprobs`: of each whole sample, in nats; None: not known.
     `answer`: the one answer that `correct` (right or wrong, as the data says) is about.
     """
 
@@ -31,6 +32,7 @@ class DevRow:
     prompt: str | None = None
     messages: tuple[Message, ...] | None = None
     samples: tuple[str, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
     answer: str | None = None
     correct: bool | None = None
 
@@ -43,11 +45,12 @@ class DevRow:
 class CalibrateOptions:
     """What the caller of a calibration may choose. `num_samples` None: the serving number.
 
+    `method`: a map; "both": the better of the two that need no log-probabilities; "auto": the best of all.
     `drawn_by`: who drew the `samples` of rows that carry them; `source_label` names a caller's own set-up.
     `dev_rows`: set for an evaluation; so many of the rows are fitted on, the rest are tested on.
     """
 
-    method: Literal["depolarized", "temperature", "both"] = "depolarized"
+    method: Literal["depolarized", "temperature", "evidence", "both", "auto"] = "auto"
     num_samples: int | None = None
     activate: Literal["if_better", "always", "never"] = "if_better"
     name: str = ""

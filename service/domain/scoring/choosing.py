@@ -2,26 +2,56 @@
 
 from service.domain.calibration import Calibration, CalibrationSource
 from service.domain.models import Fingerprint
+from service.domain.scoring.evidence import Evidence
 from service.domain.scoring.model import Applied, ScoreWarning
+
+NO_EVIDENCE = ScoreWarning(
+    "evidence_missing",
+    "The calibration uses log-probabilities, and these answers came without: they are served by its plain "
+    "parameters.",
+)
 
 
 def choose(
-    wanted: Fingerprint, num_samples: int, named: Calibration | None, source: CalibrationSource
+    wanted: Fingerprint,
+    num_samples: int,
+    named: Calibration | None,
+    source: CalibrationSource,
+    evidence: Evidence | None = None,
 ) -> tuple[Applied | None, list[ScoreWarning]]:
     """Return the calibration that fits, or None with the warning that says why none does.
 
-    A named one is held to the same test as the active one: it is never applied where it does not fit.
+    A named one is held to the same test as the active one: it is never applied where it does not fit. One by
+    evidence serves answers without log-probabilities by its plain parameters, and a warning says so.
     """
     candidate = named or source.active(wanted.key())
     if candidate is None:
         return None, [_no_fit(wanted, source.any_active())]
     differs = candidate.fingerprint.differs(wanted)
-    # There are parameters for as many answers as were drawn for the fit, and fewer.
-    if num_samples > candidate.num_samples:
+    told = evidence if candidate.evidence else None
+    # There are parameters for as many answers as were drawn for the fit, and fewer; one takes evidence.
+    if num_samples > candidate.num_samples or (num_samples == 1 and told is None):
         differs.append("num_samples")
     if differs:
         return None, [_mismatch(candidate, differs)]
-    return Applied(candidate, candidate.parameters[num_samples]), []
+    if told is not None:
+        served = candidate.map_for(num_samples, told.missing_mass)
+        return Applied(candidate, served, candidate.evidence[num_samples]), []
+    warnings = [NO_EVIDENCE] if candidate.evidence else []
+    return Applied(candidate, candidate.map_for(num_samples)), warnings
+
+
+def one_may_do(
+    wanted: Fingerprint, named: Calibration | None, source: CalibrationSource, *, answered: bool
+) -> bool:
+    """Tell whether a calibration by evidence may serve a single answer to a request.
+
+    answered: whether the LLM has told what `wanted` holds; else the parts that only answers tell are open,
+    for the first answer after a start could never be drawn.
+    """
+    every = [named] if named else source.any_active()
+    prints = [one.fingerprint for one in every if one.evidence]
+    return any(not one.differs(wanted if answered else wanted.drawn_as(one)) for one in prints)
 
 
 def _no_fit(wanted: Fingerprint, active: list[Calibration]) -> ScoreWarning:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.calibration import Calibration, Parameters
+from service.domain.calibration import Calibration, Method
 from service.domain.ids import new_id
 from service.domain.models import EmbedderIdentity, Generation, GenerationRequest, Usage
+from service.domain.scoring.evidence import Evidence
+from service.spectral.evidence import EvidenceMap
 from service.spectral.gram import Spectrum
-from service.spectral.maps import Identity, ServedSpectrum
+from service.spectral.maps import DepolarizedMap, Identity, ServedSpectrum, TemperatureMap
 
 MAX_MODES = 5
 
@@ -20,14 +22,21 @@ MAX_MODES = 5
 class ScoreCommand:
     """What to score: a prompt for the LLM (`generation`), or `samples` that the caller has drawn.
 
+    `logprobs`: of each whole sample, in nats; None: not known.
     `calibration`: "active", "none", or the id of a stored one.
     """
 
     generation: GenerationRequest | None = None
     samples: tuple[str, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
     source_label: str = ""
     calibration: str = "active"
     arrived: float | None = None  # time.perf_counter() when the request came in
+
+    @property
+    def num_samples(self) -> int:
+        """Return how many answers are asked for."""
+        return len(self.samples or ()) if self.generation is None else self.generation.num_samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +63,22 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The calibration that a score used, with the parameters of its number of answers."""
+    """The calibration that a score used: the map for its number of answers, and for its evidence.
+
+    `evidence`: the one that `map` was made by; None where the answers have no log-probabilities, or the
+    calibration needs none.
+    """
 
     calibration: Calibration
-    parameters: Parameters
+    map: DepolarizedMap | TemperatureMap
+    evidence: EvidenceMap | None = None
+
+    @property
+    def method(self) -> Method:
+        """Return how the score was served, which without log-probabilities is not by evidence."""
+        if self.evidence is not None:
+            return "evidence"
+        return "depolarized" if isinstance(self.map, DepolarizedMap) else "temperature"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +99,7 @@ class Score:
     num_empty: int
     modes: tuple[Mode, ...]
     usage: Usage | None
+    evidence: Evidence | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -117,16 +139,14 @@ def assemble(
     generation: Generation,
     applied: Applied | None,
     made_by: EmbedderIdentity,
+    evidence: Evidence | None,
 ) -> Score:
     """Return the score of the answers whose spectrum was `found`, without its warnings and timings.
 
     texts, counts: the distinct answers and how often each came.
     """
     raw = Identity().serve(found.eigenvalues, found.dimension)
-    served = raw
-    if applied:
-        map_ = applied.calibration.map_for(len(generation.draws))
-        served = map_.serve(found.eigenvalues, found.dimension)
+    served = applied.map.serve(found.eigenvalues, found.dimension) if applied else raw
     modes = find_modes(found, served, texts, counts)
     texts_drawn = tuple(draw.text for draw in generation.draws)
     return Score(
@@ -144,6 +164,7 @@ def assemble(
         num_empty=sum(not text for text in texts_drawn),
         modes=modes,
         usage=generation.usage if generation.model else None,
+        evidence=evidence,
     )
 
 

@@ -1,7 +1,6 @@
 """The main use case: draw answers, embed them, take the spectrum, serve it calibrated."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,29 +8,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibration import Calibration, CalibrationSource, NoCalibrations
-from service.domain.errors import DeadlineExceeded, LLMBadResponse, NotFound, TooFewSamples
+from service.domain.errors import DeadlineExceeded, NotFound, TooFewSamples
 from service.domain.models import (
     EmbedderIdentity,
     Fingerprint,
     Generation,
-    GenerationRequest,
     caller_fingerprint,
     service_fingerprint,
 )
-from service.domain.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed
+from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
 from service.domain.ports import Embedded, Embedder, LanguageModel
 from service.domain.scoring.answer_warnings import indistinct, num_indistinct, partial, truncated
-from service.domain.scoring.choosing import choose
-from service.domain.scoring.model import Applied, Score, ScoreCommand, ScoreWarning, Stopwatch, assemble
+from service.domain.scoring.choosing import choose, one_may_do
+from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
+from service.domain.scoring.evidence import Evidence, evidence_of
+from service.domain.scoring.model import (
+    Applied,
+    Score,
+    ScoreCommand,
+    ScoreWarning,
+    Stopwatch,
+    assemble,
+)
 from service.domain.serving import LiveLoad
 from service.spectral.gram import Spectrum, spectrum
 
 Counts = NDArray[np.int_]
 
-MIN_SAMPLES = 2
-
-# Of a deadline, what is kept for embedding the answers that have come by then.
-EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
 LATE_S = 1.0  # by which a score may miss its deadline: better a little late than not at all
 
 # An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
@@ -60,8 +63,9 @@ class Scorer:
     async def score(self, command: ScoreCommand) -> Score:
         """Return the score of a prompt or of supplied samples.
 
-        Raises TooFewSamples for fewer than two supplied samples; DeadlineExceeded or LLMBadResponse when
-        fewer than two answers came; NotFound for an unknown calibration; and what the LLM and the embedder
+        One answer takes a calibration by evidence that fits: without, its spectrum is 1, whatever it says.
+        Raises TooFewSamples when fewer are asked for or supplied than that; DeadlineExceeded or
+        LLMBadResponse when fewer came; NotFound for an unknown calibration; and what the LLM and the embedder
         raise.
         """
         with self._live.one():
@@ -71,7 +75,7 @@ class Scorer:
         marks = Stopwatch(command.arrived)
         chosen = await self._named_calibration(command.calibration)
         marks.lap("queue")
-        generation = await self._draw(command)
+        generation = await self._draw(command, chosen)
         marks.lap("generate")
         marks.move("generate", "queue", generation.queued_s)
         texts, index = distinct([draw.text for draw in generation.draws])
@@ -82,8 +86,9 @@ class Scorer:
         counts = np.bincount(index, minlength=len(texts))
         spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
         alike = await self._alike(texts, vectors)
-        applied, warnings = self._applied(command, chosen, generation, embedded.made_by)
-        score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by)
+        evidence = evidence_of(generation.draws, index)
+        applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
+        score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
         about_answers += indistinct(alike, len(texts))
@@ -98,18 +103,21 @@ class Scorer:
             raise NotFound("No calibration has the id given in `calibration`.")
         return found
 
-    async def _draw(self, command: ScoreCommand) -> Generation:
+    async def _draw(self, command: ScoreCommand, chosen: Calibration | None) -> Generation:
+        if command.num_samples < MIN_SAMPLES and not self._one_may_do(command, chosen):
+            raise TooFewSamples(TOO_FEW)
         if command.generation is None:
-            return _supplied(command.samples or ())
-        generation = await self._llm.generate(_in_time(command.generation, command.arrived))
-        came, asked = len(generation.draws), generation.requested
-        if came >= MIN_SAMPLES:
-            return generation
-        if generation.missing_reason == "deadline":
-            raise DeadlineExceeded(
-                f"Only {came} of {asked} answers came before the deadline; a score takes two."
-            )
-        raise LLMBadResponse(f"The LLM server gave only {came} of {asked} answers; a score takes two.")
+            return supplied(command.samples or (), command.logprobs)
+        generation = await self._llm.generate(in_time(command.generation, command.arrived))
+        if len(generation.draws) < MIN_SAMPLES and not self._one_may_do(command, chosen):
+            raise too_few(generation)
+        return generation
+
+    def _one_may_do(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
+        if command.calibration == "none" or command.num_samples < 1:
+            return False
+        answered = command.generation is None or self._llm.identity(command.generation).answered
+        return one_may_do(self.fingerprint(command), chosen, self._calibrations, answered=answered)
 
     async def _embed(self, texts: Sequence[str], command: ScoreCommand, marks: Stopwatch) -> Embedded:
         """Embed in the time that the deadline leaves: under load the embedder may take minutes."""
@@ -158,28 +166,17 @@ class Scorer:
         chosen: Calibration | None,
         generation: Generation,
         made_by: EmbedderIdentity,
+        evidence: Evidence | None,
     ) -> tuple[Applied | None, list[ScoreWarning]]:
         if command.calibration == "none":
             return None, []
         # Only now: which model answered is known only once it has.
         wanted = self.fingerprint(command, generation, made_by)
-        return choose(wanted, len(generation.draws), chosen, self._calibrations)
-
-
-def _in_time(request: GenerationRequest, arrived: float | None) -> GenerationRequest:
-    """Return the request with the deadline that leaves time to embed what has come by then."""
-    if request.deadline_s is None:
-        return request
-    gone = 0.0 if arrived is None else time.perf_counter() - arrived
-    reserved = min(EMBED_SHARE * request.deadline_s, EMBED_RESERVE_S)
-    return replace(request, deadline_s=max(request.deadline_s - gone - reserved, 0.001))
-
-
-def _supplied(samples: Sequence[str]) -> Generation:
-    if len(samples) < MIN_SAMPLES:
-        raise TooFewSamples("At least two samples are needed.")
-    draws = supplied_draws(samples)
-    return Generation(draws, requested=len(draws), model="")
+        count = len(generation.draws)
+        applied, warnings = choose(wanted, count, chosen, self._calibrations, evidence)
+        if count < MIN_SAMPLES and applied is None:
+            raise too_few(generation)  # another model answered than expected, or it told no log-probability
+        return applied, warnings
 
 
 def _much(texts: Sequence[str]) -> bool:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from service.domain.calibrating import fitting
 from service.domain.calibrating.fitting import Fitted, Stream
 from service.domain.calibrating.material import Material
-from service.domain.calibration import Method
 from service.domain.study.readings import (
     GRID,
     NAIVE,
@@ -25,6 +24,7 @@ from service.domain.study.readings import (
 from service.domain.study.split import Served, Split, served
 from service.spectral.density import frobenius_cosines
 from service.spectral.fit import Bootstrap, CrossValidation, DepolarizedFit, TemperatureFit
+from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, Identity
 from service.spectral.risk import risks
 
@@ -56,12 +56,12 @@ class Bench:
         return fitting.rng(self.seed, stream)
 
     @cached_property
-    def fits(self) -> Mapping[Method, TemperatureFit | DepolarizedFit]:
+    def fits(self) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
         """Both maps, fitted on dev."""
         return fitting.fits(self.dev.dev, self.eps)
 
     @cached_property
-    def bootstraps(self) -> Mapping[Method, Bootstrap]:
+    def bootstraps(self) -> Mapping[PlainMethod, Bootstrap]:
         """Their uncertainty over the prompts of dev."""
         return fitting.bootstraps(self.dev.dev, self.seed, self.eps)
 
@@ -122,7 +122,8 @@ class Bench:
 class HeldOut(Bench):
     """One file alone: each of its prompts is judged as served by the map of the fold that held it out.
 
-    fitted: on the full rows of the file. Its names of maps are those of `Fitted.held_out`, "active" included.
+    fitted: on the full rows of the file. Its maps are those that `Fitted.held_out` has risks of: "evidence"
+    where the rows have log-probabilities, and "active".
     """
 
     def __init__(self, rows: Split, fitted: Fitted, *, seed: int = 0, eps: float = DEFAULT_EPS) -> None:
@@ -130,12 +131,12 @@ class HeldOut(Bench):
         self._fitted = fitted
 
     @cached_property
-    def fits(self) -> Mapping[Method, TemperatureFit | DepolarizedFit]:
+    def fits(self) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
         """Both maps, as fitted."""
         return self._fitted.fits
 
     @cached_property
-    def bootstraps(self) -> Mapping[Method, Bootstrap]:
+    def bootstraps(self) -> Mapping[PlainMethod, Bootstrap]:
         """Their uncertainty, as found with the fit."""
         return self._fitted.bootstraps
 
@@ -147,10 +148,9 @@ class HeldOut(Bench):
     @cached_property
     def served(self) -> Mapping[str, Served]:
         """What each map serves on the prompts that its fold held out."""
-        return {name: self._served(name) for name in self.held_out.maps}
+        return {name: self._served(name) for name in self.held_out.risks}
 
     def _served(self, name: str) -> Served:
-        maps, fold = self.held_out.maps[name], self.held_out.fold
-        pairs = zip(fold, self.test.spectra, strict=True)
-        spectra = [maps[k].serve(one.eigenvalues, one.dimension) for k, one in pairs]
+        pairs = zip(self._fitted.maps_of(name), self.test.spectra, strict=True)
+        spectra = [map_.serve(one.eigenvalues, one.dimension) for map_, one in pairs]
         return served(name, spectra, self.held_out.risks[name])

@@ -1,8 +1,9 @@
 """The report of a calibration: exactly what is stored as JSON, served as JSON, and drawn as a page.
 
 Numbers are floats; what cannot be computed (an AUROC of one class) is null, never NaN. Names of maps:
-"raw" (no calibration), "temperature" (the paper's), "depolarized" (ours), "active" (the calibration that was
-active for the same fingerprint when this one was fitted; absent without one).
+"raw" (no calibration), "temperature" (the paper's), "depolarized" (ours), "evidence" (ours, by the
+log-probabilities of the answers; absent where rows have none), "active" (the calibration that was active for
+the same fingerprint when this one was fitted; absent without one).
 """
 
 from typing import Literal, NotRequired, TypedDict
@@ -54,18 +55,32 @@ class Bin(TypedDict):
     band_high: NotRequired[float | None]
 
 
+class EvidenceAt(TypedDict):
+    """The evidence map served with this number of answers: T, and a and b of g = sigmoid(a + b logit u)."""
+
+    num_samples: int
+    temperature: float
+    evidence_intercept: float
+    evidence_slope: float
+
+
 class CalibrationPart(TypedDict):
-    """The calibration itself. `depolarization` is null for the method "temperature"."""
+    """The calibration itself. `depolarization` is null for the method "temperature".
+
+    For "evidence", `temperature` and `depolarization` are those of answers without log-probabilities, and
+    `evidence` those of answers with them; else it is absent.
+    """
 
     id: str
     name: str
     created_at: str
-    method: Literal["temperature", "depolarized"]
+    method: Literal["temperature", "depolarized", "evidence"]
     temperature: float
     depolarization: float | None
     eps: float
     num_samples: int
     fingerprint: dict[str, object]
+    evidence: NotRequired[EvidenceAt]
 
 
 class DataPart(TypedDict):
@@ -94,11 +109,14 @@ class FitPart(TypedDict):
     """One map fitted on all full rows. Risks and entropies in nats, lower risk is better.
 
     cv_risk: mean out-of-fold risk; at_bound: parameters whose optimum sits on a bound; stationarity_gap: a
-    check of convergence (about 0), not of calibration.
+    check of convergence (about 0), not of calibration. depolarization: null for "temperature", and for
+    "evidence", which has an intercept and a slope instead: g is each prompt's own.
     """
 
     temperature: Estimate
     depolarization: Estimate | None
+    intercept: NotRequired[Estimate]
+    slope: NotRequired[Estimate]
     risk: float
     cv_risk: float
     mean_entropy: float
@@ -107,7 +125,7 @@ class FitPart(TypedDict):
 
 
 class ParametersAt(TypedDict):
-    """The parameters served with this number of answers."""
+    """The parameters served with this number of answers, for "evidence" where they lack log-probabilities."""
 
     num_samples: int
     temperature: float
@@ -218,8 +236,10 @@ class PlainWarning(TypedDict):
 
 
 class Report(TypedDict):
-    """The whole report. `fits` holds both maps; `served` holds one row per map, raw first.
+    """The whole report. `fits` holds every map; `served` holds one row per map, raw first.
 
+    unfitted: why a map could not be fitted, by name; absent from reports of earlier releases.
+    evidence_parameters: of every number of answers from 1, for the method "evidence" alone.
     now: added when it is sent; all else is as it was when the calibration was made.
     """
 
@@ -227,7 +247,9 @@ class Report(TypedDict):
     calibration: CalibrationPart
     data: DataPart
     fits: dict[str, FitPart]
+    unfitted: NotRequired[dict[str, str]]
     parameters: list[ParametersAt]
+    evidence_parameters: NotRequired[list[EvidenceAt]]
     served: list[ServedRow]
     decision: Decision
     curves: Curves

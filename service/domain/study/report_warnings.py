@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from service.domain.calibrating.decision import deciding, not_better
 from service.domain.jobs.model import FEW_ROWS
 from service.domain.study.report_model import DataPart, Decision, PlainWarning
+from service.spectral.evidence_fit import EvidenceFit
 from service.spectral.fit import DepolarizedFit, TemperatureFit
 
 FEW_OF_A_KIND = 20
@@ -97,7 +98,7 @@ def about_data(data: DataPart, right: Bools) -> Iterator[PlainWarning]:
         yield caution("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
 
 
-def about_fit(found: TemperatureFit | DepolarizedFit) -> Iterator[PlainWarning]:
+def about_fit(found: TemperatureFit | DepolarizedFit | EvidenceFit) -> Iterator[PlainWarning]:
     """Yield warnings of parameters on a bound, or of a search that has not converged."""
     for name in found.at_bound:
         text = f"The best {name} sits on the bound of the search: the data do not pin it down."

@@ -7,9 +7,10 @@ from typing import TypeVar, cast
 import numpy as np
 
 from service.domain.calibrating.decision import decide
+from service.domain.calibrating.evidence import why_no_evidence
 from service.domain.calibrating.fitting import Fitted
 from service.domain.calibrating.material import Material
-from service.domain.calibration import Calibration, Method
+from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrateOptions
 from service.domain.study.bench import Bench, HeldOut
 from service.domain.study.experiments.checks import convergence
@@ -17,15 +18,18 @@ from service.domain.study.experiments.correctness import rejection
 from service.domain.study.experiments.reliability import algorithm1_diagram, correctness, projection
 from service.domain.study.experiments.risk_curves import temperature
 from service.domain.study.experiments.side_by_side import side_by_side
-from service.domain.study.model import Experiment, TableRow, estimate
+from service.domain.study.fit_parts import (
+    calibration_part,
+    chosen_fit,
+    evidence_table,
+    fit_parts,
+    parameters_part,
+)
+from service.domain.study.model import Experiment, TableRow
 from service.domain.study.report_model import (
     Bin,
-    CalibrationPart,
     Curves,
     DataPart,
-    Estimate,
-    FitPart,
-    ParametersAt,
     RejectionCurve,
     Report,
     SamplesAt,
@@ -33,7 +37,6 @@ from service.domain.study.report_model import (
 )
 from service.domain.study.report_warnings import about_data, about_fit, about_gain
 from service.domain.study.split import Labels, make_split
-from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit
 
 Shape = TypeVar("Shape")  # of a row as a report has it
 
@@ -56,21 +59,24 @@ def make_report(outcome: FinishedFit) -> Report:
     bench = HeldOut(rows, outcome.fitted, seed=outcome.options.seed, eps=outcome.calibration.eps)
     data, calibration = _data(outcome, rows.labels), outcome.calibration
     decision = decide(calibration, outcome.active, outcome.options.activate, bench)
-    return {
+    report: Report = {
         "version": 1,
-        "calibration": _calibration(calibration),
+        "calibration": calibration_part(calibration),
         "data": data,
-        "fits": {method: _fit(outcome.fitted, method) for method in outcome.fitted.fits},
-        "parameters": _parameters(calibration),
+        "fits": fit_parts(outcome.fitted),
+        "unfitted": {"evidence": why} if (why := why_no_evidence(outcome.material)) else {},
+        "parameters": parameters_part(calibration),
         "served": side_by_side(bench),
         "decision": decision,
         "curves": curves(bench),
         "warnings": [
             *about_data(data, rows.labels.right),
-            *about_fit(outcome.fitted.fits[calibration.method]),
+            *about_fit(chosen_fit(outcome.fitted)),
             *about_gain(decision),
         ],
     }
+    table = evidence_table(calibration)
+    return {**report, "evidence_parameters": table} if table else report
 
 
 def curves(bench: Bench) -> Curves:
@@ -127,33 +133,6 @@ def _rejection(experiment: Experiment, maps: Iterable[str]) -> list[RejectionCur
     ]
 
 
-def _calibration(calibration: Calibration) -> CalibrationPart:
-    headline = calibration.headline()
-    return {
-        "id": calibration.id,
-        "name": calibration.name,
-        "created_at": calibration.created_at.isoformat(),
-        "method": calibration.method,
-        "temperature": headline.temperature,
-        "depolarization": headline.depolarization if calibration.method == "depolarized" else None,
-        "eps": calibration.eps,
-        "num_samples": calibration.num_samples,
-        "fingerprint": dict(calibration.fingerprint.parts()),
-    }
-
-
-def _parameters(calibration: Calibration) -> list[ParametersAt]:
-    depolarized = calibration.method == "depolarized"
-    return [
-        {
-            "num_samples": m,
-            "temperature": p.temperature,
-            "depolarization": p.depolarization if depolarized else None,
-        }
-        for m, p in sorted(calibration.parameters.items())
-    ]
-
-
 def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
     material = outcome.material
     draws = [draw for row in material.rows for draw in row.draws]
@@ -171,23 +150,3 @@ def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
         "correct_from": labels.source,
         "accuracy": float(labels.right.mean()),
     }
-
-
-def _fit(fitted: Fitted, method: Method) -> FitPart:
-    found = fitted.fits[method]
-    spread = fitted.bootstraps[method]
-    return {
-        "temperature": estimate(found.map.temperature, spread.temperature.low, spread.temperature.high),
-        "depolarization": _depolarization(found, spread),
-        "risk": found.risk,
-        "cv_risk": float(fitted.held_out.risks[method].mean()),
-        "mean_entropy": found.mean_entropy,
-        "at_bound": list(found.at_bound),
-        "stationarity_gap": found.stationarity_gap,
-    }
-
-
-def _depolarization(found: TemperatureFit | DepolarizedFit, spread: Bootstrap) -> Estimate | None:
-    if isinstance(found, TemperatureFit) or spread.depolarization is None:
-        return None
-    return estimate(found.map.depolarization, spread.depolarization.low, spread.depolarization.high)

@@ -12,7 +12,7 @@ import pytest
 from service.adapters.embedded_llm.gguf import converted_model
 from service.adapters.embedded_llm.model import EmbeddedLanguageModel
 from service.adapters.embedded_llm.sampling_loop import Continuation, Decoding, Sampler, StoppedError
-from service.adapters.llm.prompting import FEW_SHOT
+from service.adapters.llm.prompting import FEW_SHOT, PromptShape
 from service.adapters.weights.fetch import WeightsError
 from service.adapters.weights.table import SMOLLM2
 from service.domain.errors import DeadlineExceeded, LLMError, LLMUnavailable, ModelNotFound, Overloaded
@@ -104,6 +104,19 @@ def test_tokens_are_drawn_from_the_distribution_asked_for(
     assert set(seen) == set(shares)
     for token, share in shares.items():
         assert seen[token] / 4000 == pytest.approx(share, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"temperature": 0.3}, {"temperature": 0.0}, {"top_k": 2}, {"top_p": 0.6}], ids=str
+)
+def test_the_sum_is_of_the_models_own_distribution(changes: dict[str, Any]) -> None:
+    for row in drawn(20, [0], **changes):
+        expected, last = 0.0, 0
+        for token in row.tokens:  # the newline that ended the row included
+            weights = [math.exp(score) for score in AFTER[last]]
+            expected, last = expected + math.log(weights[token] / sum(weights)), token
+        assert row.truncated or row.tokens[-1] == 3
+        assert row.total_logprob == pytest.approx(expected, abs=1e-5)
 
 
 def test_rows_end_at_the_stop_string_without_it() -> None:
@@ -198,6 +211,46 @@ def test_few_shot_answers_are_brief_and_right_where_it_is_easy(llm_weights: Path
     assert Counter(draw.text for draw in generation.draws).most_common(1)[0][0] == "Paris"
     assert generation.model == SMOLLM2
     assert generation.usage.prompt_tokens > len(FEW_SHOT.split())
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("messages", [None, (Message("user", "Say hello."),)], ids=["prompt", "chat"])
+def test_the_sum_is_that_of_one_pass_over_prompt_and_answer(
+    llm_weights: Path, messages: tuple[Message, ...] | None
+) -> None:
+    import torch
+
+    sampling = Sampling(temperature=0.7, seed=3, max_tokens=12, stop=("\n",))
+    request = question(6, sampling=sampling, messages=messages, **({"prompt": None} if messages else {}))
+
+    async def scenario(llm: EmbeddedLanguageModel) -> None:
+        kept: list[Continuation] = []
+        drawn_as, sampler = llm._drawn, llm._sampler
+        llm._drawn = lambda row: kept.append(row) or drawn_as(row)  # type: ignore[func-returns-value]
+        generation = await llm.generate(request)
+        assert sampler is not None
+        prompt = llm._tokens(request)
+        for row, draw in zip(kept, generation.draws, strict=True):
+            with torch.inference_mode():
+                logits = sampler._model(input_ids=torch.tensor([prompt + row.tokens])).logits[0]
+            told = torch.log_softmax(logits, dim=-1)[len(prompt) - 1 : -1]
+            expected = sum(float(told[i, token]) for i, token in enumerate(row.tokens))
+            assert draw.total_logprob == pytest.approx(expected, abs=2e-3)
+            assert draw.num_tokens == len(row.tokens)
+            assert draw.logprob == pytest.approx(expected / len(row.tokens), abs=2e-3)
+
+    played(llm_weights, scenario)
+
+
+@pytest.mark.weights
+def test_an_answer_cut_out_has_no_sum(llm_weights: Path) -> None:
+    async def scenario(llm: EmbeddedLanguageModel) -> Generation:
+        return await llm.generate(question(2))
+
+    shape = PromptShape(few_shot=FEW_SHOT, answer_regex=r"\w+")
+    for draw in played(llm_weights, scenario, shape=shape).draws:
+        assert (draw.total_logprob, draw.num_tokens) == (None, None)
+        assert draw.logprob is not None and draw.logprob < 0
 
 
 @pytest.mark.weights

@@ -209,7 +209,7 @@ def test_mean_logprob_when_set_up(api: str, logprobs: dict[str, Any]) -> None:
     said = {"message": {"content": "a"}} if api == "chat" else {"text": "a"}
     choice = {"index": 0, "finish_reason": "stop", "logprobs": logprobs, **said}
     generation, bodies = generated(ask(1), status(200, {"choices": [choice]}), api=api, logprobs=True)
-    assert bodies[0]["logprobs"] == (True if api == "chat" else 1)
+    assert bodies[0]["logprobs"] == (True if api == "chat" else 0)
     assert generation.draws[0].logprob == -1.5
 
 

@@ -135,4 +135,5 @@ def test_the_bound_grows_with_what_is_asked() -> None:
     assert most_bytes({"n": 20, "max_tokens": 16}) > small
     assert most_bytes({"n": 1, "max_tokens": 512}) > small
     assert most_bytes({"n": 1, "max_tokens": 16, "logprobs": True}) > small
+    assert most_bytes({"n": 1, "max_tokens": 16, "logprobs": 0}) > small  # without alternatives
     assert most_bytes({"n": 1, "max_tokens": 16, "stream": True}) > small

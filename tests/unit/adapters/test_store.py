@@ -1,6 +1,7 @@
 """The store: one class of tests, on SQLite always and on a real PostgreSQL when there is one."""
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlCa
 from service.adapters.store.active import make_current
 from service.adapters.store.location import jobs_url, store_url, sync_url
 from service.adapters.store.tables import activations, calibrations, dev_rows, jobs, metadata
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.devdata.reader import read_file
+from service.domain.devdata.row_check import write_rows
 from service.domain.errors import Conflict, InvalidDevData, StoreUnavailable
 from service.domain.jobs.model import CalibrateOptions, DevRow, JobError
 from service.domain.jobs.setup import Setup
@@ -120,6 +124,14 @@ class TestStore:
         assert [stored.row for stored in got] == sent
         assert all(stored.complete and stored.draws[1] == Draw("") for stored in got)
 
+    async def test_log_probabilities_come_back_with_their_rows(self, url: str) -> None:
+        async with opened(url) as store:
+            sent = list(rows(40, samples=("x", ""), logprobs=(-1.25, 0.005)))
+            job, _ = await store.jobs.submit(sent, OPTIONS)
+            got = [stored async for stored in store.jobs.stored_rows(job.id)]
+        assert [stored.row for stored in got] == sent
+        assert got[0].draws == (Draw("x", total_logprob=-1.25), Draw("", total_logprob=0.005))
+
     async def test_a_row_that_raises_leaves_nothing(self, url: str) -> None:
         def broken() -> Iterator[DevRow]:
             yield from rows(300)
@@ -172,13 +184,13 @@ class TestStore:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             claimed = await store.jobs.claim(job.id, "me")
             assert claimed is not None
-            draws = [Draw("a", True, -0.5), Draw(NASTY)]
+            draws = [Draw("a", True, -0.5, -1.5, 3), Draw(NASTY)]
             await store.jobs.keep_draws(claimed.lease, 1, draws, complete=True)
             await store.jobs.keep_draws(claimed.lease, 2, draws[:1], complete=False)
             missing = [s async for s in store.jobs.stored_rows(job.id, incomplete_only=True)]
             kept = [s async for s in store.jobs.stored_rows(job.id)]
         assert [s.row.line for s in missing] == list(range(2, 41))
-        assert missing[0].draws == (Draw("a", True, -0.5),)
+        assert missing[0].draws == (Draw("a", True, -0.5, -1.5, 3),)
         assert kept[0].draws == tuple(draws)
         assert kept[0].row.samples is None
 
@@ -402,6 +414,28 @@ class TestStore:
             forgotten = await store.calibrations.record(fitted.id)
             assert forgotten is not None
             assert not forgotten.data_kept
+
+    async def test_drawn_rows_are_exported_with_their_log_probabilities(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+            claimed = await store.jobs.claim(job.id, "me")
+            assert claimed is not None
+            whole = [Draw("a", False, -0.5, -1.5, 3), Draw("b", False, -1.0, -1.0, 1)]
+            for line, draws in {1: whole, 2: [*whole, Draw("c")]}.items():
+                await store.jobs.keep_draws(claimed.lease, line, draws, complete=True)
+            # As an earlier release kept them.
+            older = sa.update(dev_rows).where(dev_rows.c.job_id == job.id, dev_rows.c.line == 3)
+            async with store.database.write() as connection:
+                await connection.execute(older.values(draws=[["a", False, -0.5], ["b", True, None]]))
+            made = calibration()
+            await store.jobs.succeed(claimed.lease, made, {}, 40, activate=True)
+            exported = [row async for row in store.calibrations.rows(made.id)]
+        assert (exported[0].samples, exported[0].logprobs) == (("a", "b"), (-1.5, -1.0))
+        assert (exported[1].samples, exported[1].logprobs) == (("a", "b", "c"), None)
+        assert (exported[2].samples, exported[2].logprobs) == (("a", "b"), None)
+        assert (exported[3].samples, exported[3].logprobs) == ((), None)
+        sent = b"".join(write_rows(exported[:3]))
+        assert list(read_file(io.BytesIO(sent), UploadLimits(min_rows=1)).rows()) == exported[:3]
 
     async def test_activation_back_and_forth(self, url: str) -> None:
         async with opened(url) as store:

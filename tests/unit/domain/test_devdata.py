@@ -58,9 +58,41 @@ class TestRows:
             prompt="Q?",
             references=("a", "b"),
             samples=("a", ""),
+            logprobs=(-1.0, -2.0),
             answer="a",
             correct=True,
         )
+
+    def test_log_probabilities_have_two_names(self):
+        row = {"prompt": "Q?", "reference": "a", "samples": ["a", ""]}
+        one, other = (rows_of(jsonl([row | {name: [-1, 0.01]}])) for name in ("logprobs", "logprob"))
+        assert one == other
+        assert one[0].logprobs == (-1.0, 0.01)
+
+    @pytest.mark.parametrize(
+        ("changed", "field", "said"),
+        [
+            ({"logprobs": [-1.0]}, "logprobs", "must hold 2 to 256 numbers, not 1"),
+            ({"logprobs": [-1.0] * 3}, "logprobs", "must hold one number for each of the 2 samples, not 3"),
+            ({"logprobs": [-1.0] * 2, "samples": ...}, "logprobs", "goes with samples"),
+            ({"logprobs": [-1.0] * 2, "logprob": [-1.0] * 2}, "logprob", "another name of logprobs"),
+            ({"logprob": [-1.0, 0.02]}, "logprob", "natural logarithms of probabilities: none is above 0"),
+            ({"logprobs": [-1.0, "-1"]}, "logprobs", "must hold numbers, not a string"),
+            ({"logprobs": [-1.0, None]}, "logprobs", "must hold numbers, not null"),
+            ({"logprobs": [-1.0, False]}, "logprobs", "must hold numbers, not a boolean"),
+            ({"logprobs": -1.0}, "logprobs", "must be a list of numbers, not a number"),
+        ],
+    )
+    def test_log_probabilities_that_do_not_fit_are_explained(self, changed, field, said):
+        got_field, reason = only_reason({"samples": ["a", "b"]}, **changed)
+        assert got_field == field
+        assert said in reason
+
+    def test_log_probabilities_are_finite(self):
+        (problem,) = refused(
+            b'{"prompt": "Q?", "reference": "a", "samples": ["a", "b"], "logprobs": [-1, -1e999]}'
+        ).extra["errors"]
+        assert (problem["field"], problem["reason"]) == ("logprobs", "must hold finite numbers")
 
     def test_messages_stand_for_a_prompt(self):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Q?"}]
@@ -343,12 +375,13 @@ class TestCsv:
 
     def test_every_column(self):
         text = (
-            "id,messages,reference,samples,answer,correct,logprob\r\n"
-            '7,"[{""role"": ""user"", ""content"": ""Q?""}]","[""a"", ""b""]","[""a"", """"]",a,Yes,[]\r\n'
+            "id,messages,reference,samples,answer,correct,logprob,tokens\r\n"
+            '7,"[{""role"": ""user"", ""content"": ""Q?""}]","[""a"", ""b""]","[""a"", """"]",a,Yes,'
+            '"[-1, -2.5]",[]\r\n'
         )
         (row,) = rows_of(text.encode())
         assert row.messages == (Message("user", "Q?"),)
-        assert (row.references, row.samples) == (("a", "b"), ("a", ""))
+        assert (row.references, row.samples, row.logprobs) == (("a", "b"), ("a", ""), (-1.0, -2.5))
         assert (row.id, row.answer, row.correct) == ("7", "a", True)
 
     @pytest.mark.parametrize(
@@ -573,9 +606,7 @@ class TestRecorded:
         ("sent", "kept"),
         [
             ({"logprob": [0, -1.5]}, Recorded(logprob=(0.0, -1.5))),  # a sure answer has log 1
-            ({"logprob": [0.1, -1.5]}, Recorded()),
-            ({"logprob": [-1, False]}, Recorded()),
-            ({"logprob": "-1"}, Recorded()),
+            ({"logprobs": [0.01, -1.5]}, Recorded(logprob=(0.0, -1.5))),  # rounded
             ({"tokens": [1, 7]}, Recorded(tokens=(1.0, 7.0))),
             ({"tokens": [1, 0]}, Recorded()),
             ({"tokens": [1, True]}, Recorded()),

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from service.domain.outcomes import counts, distinct, outcome_vectors, texts_to_embed
+from service.domain.models import Draw
+from service.domain.outcomes import (
+    counts,
+    distinct,
+    outcome_vectors,
+    supplied_draws,
+    texts_to_embed,
+    totals,
+)
 from service.spectral.gram import spectrum
 
 
@@ -41,3 +49,18 @@ def test_only_empty_answers_are_all_one(number: int) -> None:
     found = spectrum(vectors, counts(index), dimension=3)
     assert found.eigenvalues.tolist() == [1.0]
     assert found.dimension == 3
+
+
+def test_supplied_answers_are_stripped_and_keep_their_log_probabilities() -> None:
+    assert supplied_draws([" a\n", " "]) == (Draw("a"), Draw(""))
+    found = supplied_draws([" a\n", " "], [-1.5, 0.005])
+    assert found == (Draw("a", total_logprob=-1.5), Draw("", total_logprob=0.005))
+    assert totals(found) == (-1.5, 0.005)
+    with pytest.raises(ValueError, match="shorter"):
+        supplied_draws(["a", "b"], [-1.0])
+
+
+def test_totals_are_of_all_answers_or_none() -> None:
+    assert totals([]) is None
+    assert totals([Draw("a", total_logprob=-1.0), Draw("b")]) is None
+    assert totals([Draw("a", total_logprob=0.0)]) == (0.0,)

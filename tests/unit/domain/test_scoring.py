@@ -122,6 +122,16 @@ async def test_supplied_answers_have_no_usage() -> None:
     assert isinstance(drawn.usage, Usage)
 
 
+@pytest.mark.anyio
+async def test_supplied_log_probabilities_go_with_their_answers() -> None:
+    command = ScoreCommand(samples=("a ", "b"), logprobs=(-1.0, -2.0))
+    score = await Scorer(FakeLLM(), FakeEmbedder()).score(command)
+    assert score.samples == ("a", "b")
+    assert score.evidence is not None
+    assert score.evidence.missing_mass == pytest.approx(1 - np.exp(-1) - np.exp(-2))
+    assert score.evidence.mean_log_probability == -1.5
+
+
 def test_time_moves_between_stages_but_never_below_zero() -> None:
     watch = Stopwatch(time.perf_counter() - 5.0)
     watch.lap("first")

@@ -124,9 +124,7 @@ def test_rows_with_tokens_are_read_and_divide_the_log_probabilities(tmp_path, se
 
 def test_an_unknown_field_is_told_beside_every_field_that_is_read(tmp_path, server):
     dev, _ = files(tmp_path)
-    bad = write(tmp_path / "bad.jsonl", [{**row, "logprobs": []} for row in rows(32, 5)])
+    bad = write(tmp_path / "bad.jsonl", [{**row, "log_probs": []} for row in rows(32, 5)])
     found = run(dev, bad, "--out", tmp_path / "out")
     assert found.exit_code == 1
-    assert (
-        "known are prompt, messages, reference, id, samples, answer, correct, logprob, tokens" in found.output
-    )
+    assert "known are prompt, messages, reference, id, samples, logprobs, answer, correct" in found.output

@@ -1,0 +1,150 @@
+"""Evidence over HTTP, with fakes: its fields, effort, one answer, and no 500 whatever a server tells."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from service.domain.calibration import Calibration, NoCalibrations
+from service.domain.models import Sampling, caller_fingerprint, service_fingerprint
+from service.domain.serving import Serving
+from tests.api.conftest import Client
+from tests.support.evidence import TellingLLM, by_evidence
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.memory_store import MemoryCalibrations
+
+pytestmark = pytest.mark.anyio
+DIMENSION = 64
+# As the settings have it: few-shot text stops prompts at a newline.
+SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
+
+
+@pytest.fixture
+def llm() -> TellingLLM:
+    return TellingLLM(told={"question 0": math.log(0.75)})
+
+
+class Active(NoCalibrations):
+    """One calibration, active where it fits."""
+
+    def __init__(self, only: Calibration) -> None:
+        self.only = only
+
+    def active(self, fingerprint_key: str) -> Calibration | None:
+        return self.only if self.only.fingerprint.key() == fingerprint_key else None
+
+    def any_active(self) -> list[Calibration]:
+        return [self.only]
+
+
+def fitting(llm: FakeLLM) -> Calibration:
+    request = SERVING.request(prompt="question 0")
+    made_by = FakeEmbedder(DIMENSION).identity
+    return by_evidence(fingerprint=service_fingerprint(llm.identity(request), request.sampling, made_by))
+
+
+async def test_a_score_by_evidence_tells_what_it_rests_on(client: Client, llm: TellingLLM) -> None:
+    async with client(calibrations=Active(fitting(llm))) as http:
+        body = (await http.post("/score", json={"prompt": "question 0", "effort": "low"})).json()
+    assert body["num_samples"] == 3
+    used = body["calibration"]
+    assert (used["method"], used["evidence_intercept"], used["evidence_slope"]) == ("evidence", 0.0, 1.0)
+    assert used["depolarization"] == pytest.approx(0.25)
+    assert body["evidence"] == pytest.approx({"missing_mass": 0.25, "mean_logprob": math.log(0.75)})
+    assert body["lambda_max"] == pytest.approx(0.75 + 0.25 / DIMENSION)
+    assert (body["calibrated"], body["warnings"]) == (True, [])
+
+
+async def test_a_silent_server_is_served_by_the_plain_parameters(client: Client, llm: TellingLLM) -> None:
+    llm.tells = False
+    async with client(calibrations=Active(fitting(llm))) as http:
+        body = (await http.post("/score", json={"prompt": "question 0", "effort": "low"})).json()
+        single = await http.post("/score", json={"prompt": "question 0", "num_samples": 1})
+    assert body["calibration"]["method"] == "depolarized"
+    assert body["calibration"]["depolarization"] == 0.5
+    assert "evidence_slope" not in body["calibration"]
+    assert body["evidence"] is None
+    assert [one["code"] for one in body["warnings"]] == ["evidence_missing"]
+    assert (single.status_code, single.json()["code"]) == (422, "too_few_samples")
+
+
+async def test_one_answer_is_served_by_evidence(client: Client, llm: TellingLLM) -> None:
+    async with client(calibrations=Active(fitting(llm))) as http:
+        sent = {"prompt": "question 0", "num_samples": 1, "return": ["modes", "samples", "spectrum"]}
+        response = await http.post("/score", json=sent)
+    body = response.json()
+    assert response.status_code == 200, body
+    assert (body["num_samples"], body["answer"]) == (1, "answer 0")
+    assert 0 < body["lambda_max"] < 1
+    assert 0 < body["entropy_normalized"] < 1
+
+
+async def test_one_sample_of_a_caller_is_served_by_its_log_probability(client: Client) -> None:
+    made = by_evidence(fingerprint=caller_fingerprint("mine", FakeEmbedder(DIMENSION).identity))
+    async with client(calibrations=Active(made)) as http:
+        sent = {"samples": ["a"], "logprobs": [-0.1], "source_label": "mine"}
+        told = await http.post("/score", json=sent)
+        other = await http.post("/score", json={**sent, "source_label": "other"})
+    assert told.json()["calibration"]["method"] == "evidence"
+    assert told.json()["evidence"]["missing_mass"] == pytest.approx(1 - math.exp(-0.1))
+    assert (other.status_code, other.json()["code"]) == (422, "too_few_samples")
+
+
+@pytest.mark.parametrize("told", [math.nan, math.inf, -math.inf, 0.0, 1e-7, 3.0, -1e300])
+@pytest.mark.parametrize("count", [1, 3])
+async def test_no_log_probability_makes_a_500(
+    client: Client, llm: TellingLLM, told: float, count: int
+) -> None:
+    llm.told["question 0"] = told
+    async with client(calibrations=Active(fitting(llm))) as http:
+        response = await http.post("/score", json={"prompt": "question 0", "num_samples": count})
+    usable = told <= 0.01
+    assert response.status_code == (200 if usable or count > 1 else 422), response.text
+    if response.status_code == 200:
+        assert math.isfinite(response.json()["lambda_max"] + response.json()["entropy"])
+        assert (response.json()["evidence"] is not None) == usable
+
+
+@pytest.mark.parametrize(("effort", "count"), [("low", 2), ("medium", 8), ("high", 20)])
+async def test_effort_draws_as_many_as_the_settings_say(
+    client: Client, llm: TellingLLM, effort: str, count: int
+) -> None:
+    async with client(effort_low=2) as http:
+        body = (await http.post("/score", json={"prompt": "question 0", "effort": effort})).json()
+        batch = {"items": [{"prompt": "question 1", "effort": effort}]}
+        line = (await http.post("/score/batch", json=batch)).json()
+    assert body["num_samples"] == line["result"]["num_samples"] == count
+    assert [one.num_samples for one in llm.requests] == [count, count]
+
+
+async def test_a_calibration_by_evidence_is_shown_with_its_table(client: Client, llm: TellingLLM) -> None:
+    made = replace(fitting(llm), fingerprint=replace(fitting(llm).fingerprint, evidence="token_sums"))
+    calibrations = MemoryCalibrations()
+    await calibrations.add(made, {"version": 1})
+    async with client(calibrations=calibrations) as http:
+        body = (await http.get(f"/calibrations/{made.id}")).json()
+        listed = (await http.get("/calibrations", headers={"accept": "text/html"})).text
+    assert body["method"] == "evidence"
+    assert [one["num_samples"] for one in body["evidence"]] == [1, 2, 3, 4, 5]
+    assert body["evidence"][0] == {
+        "num_samples": 1,
+        "temperature": 1.0,
+        "evidence_intercept": 0.0,
+        "evidence_slope": 0.5,
+    }
+    assert body["fingerprint"]["evidence"] == "token_sums"
+    assert body["fingerprint_key"] == fitting(llm).fingerprint.key()
+    assert "evidence, T = " in listed
+
+
+@pytest.mark.parametrize("method", ["evidence", "auto", "both", "depolarized", "temperature", None])
+async def test_every_method_may_be_asked_for(client: Client, method: str | None) -> None:
+    examples: list[dict[str, Any]] = [
+        {"prompt": f"q{i}", "reference": "r", "samples": ["a", "b"], "logprobs": [-1.0, -2.0]}
+        for i in range(30)
+    ]
+    sent = {"examples": examples} | ({"method": method} if method else {})
+    async with client() as http:
+        assert (await http.post("/calibrate", json=sent)).status_code == 202
+        assert (await http.post("/calibrate", json={**sent, "method": "best"})).status_code == 422

@@ -1,0 +1,83 @@
+"""Log-probabilities of whole answers from a real vLLM server. `make test-vllm`."""
+
+import asyncio
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Literal
+
+import pytest
+
+from service.adapters.embedded_llm.model import EmbeddedLanguageModel
+from service.adapters.llm.openai_server import HttpLanguageModel
+from service.adapters.llm.prompting import FEW_SHOT, PromptShape
+from service.domain.models import Draw, GenerationRequest, Sampling
+from tests.e2e.conftest import WEIGHTS, VllmServer
+
+pytestmark = pytest.mark.vllm
+SHAPE = PromptShape(few_shot=FEW_SHOT)
+QUESTION = "What is the capital of France?"
+LINE = Sampling(temperature=0.5, max_tokens=16, stop=("\n",))
+# In a chat no stop string: one text may end at a newline or with the turn, which are two sums.
+TURN = Sampling(temperature=0.5, max_tokens=16)
+GREEDY = Sampling(temperature=0.0, max_tokens=16, stop=("\n",))
+
+
+def drawn(
+    server: VllmServer, api: Literal["chat", "completions"], *requests: GenerationRequest
+) -> list[tuple[Draw, ...]]:
+    async def main() -> list[tuple[Draw, ...]]:
+        llm = HttpLanguageModel(f"{server.url}/v1", api=api, shape=SHAPE, logprobs=True)
+        await llm.start()
+        try:
+            return [(await llm.generate(request)).draws for request in requests]
+        finally:
+            await llm.stop()
+
+    return asyncio.run(main())
+
+
+def by_text(draws: Sequence[Draw]) -> dict[tuple[str, int | None], list[float]]:
+    """Return the sums of answers that are one text in as many tokens."""
+    found = defaultdict(list)
+    for draw in draws:
+        assert draw.total_logprob is not None
+        found[draw.text, draw.num_tokens].append(draw.total_logprob)
+    return found
+
+
+@pytest.mark.parametrize(("api", "sampling"), [("chat", TURN), ("completions", LINE)])
+def test_equal_answers_have_equal_sums_streamed_or_not(
+    vllm: VllmServer, api: Literal["chat", "completions"], sampling: Sampling
+) -> None:
+    plain = GenerationRequest(20, sampling, prompt=QUESTION)
+    streamed = GenerationRequest(20, sampling, prompt=QUESTION, deadline_s=60.0)
+    whole, pieces = drawn(vllm, api, plain, streamed)
+    assert len(whole) == len(pieces) == 20
+    for draw in (*whole, *pieces):
+        assert draw.total_logprob is not None and draw.num_tokens is not None and draw.logprob is not None
+        assert math.isfinite(draw.total_logprob) and draw.total_logprob < 0
+        assert 1 <= draw.num_tokens <= sampling.max_tokens
+        assert draw.total_logprob == pytest.approx(draw.logprob * draw.num_tokens)
+    groups = by_text([*whole, *pieces])
+    assert max(map(len, groups.values())) > 1
+    assert by_text(whole).keys() & by_text(pieces).keys()
+    for sums in groups.values():
+        assert max(sums) - min(sums) < 1e-3
+
+
+def test_it_says_what_the_same_weights_say_in_process(vllm: VllmServer) -> None:
+    """Both count the token that ended the answer, and tell the model's own distribution."""
+
+    async def embedded() -> Draw:
+        llm = EmbeddedLanguageModel(WEIGHTS, shape=SHAPE)
+        await llm.start()
+        try:
+            return (await llm.generate(GenerationRequest(1, GREEDY, prompt=QUESTION))).draws[0]
+        finally:
+            await llm.stop()
+
+    ((served,),) = drawn(vllm, "completions", GenerationRequest(1, GREEDY, prompt=QUESTION))
+    own = asyncio.run(embedded())
+    assert (served.text, served.num_tokens) == (own.text, own.num_tokens)
+    assert served.total_logprob == pytest.approx(own.total_logprob, abs=0.02)

@@ -1,0 +1,369 @@
+"""The log-probability of each answer, as servers on real sockets tell it, tell a part of it, or refuse to."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from service.adapters.llm.habits import KEPT_S
+from service.adapters.llm.openai_server import HttpLanguageModel
+from service.adapters.llm.prompting import PromptShape
+from service.domain.errors import LLMError
+from service.domain.models import Draw, GenerationRequest, Message, Sampling
+from tests.support.openai_server import (
+    MODEL,
+    Behaviour,
+    Exchange,
+    OpenAIServer,
+    answers,
+    drop,
+    status,
+    stream,
+)
+
+APIS = pytest.mark.parametrize("api", ["chat", "completions"])
+STREAMED = pytest.mark.parametrize("deadline_s", [None, 10.0], ids=["whole", "streamed"])
+
+
+def ask(n: int = 2, **more: Any) -> GenerationRequest:
+    return GenerationRequest(n, more.pop("sampling", Sampling()), **({"prompt": "Capital?"} | more))
+
+
+def played(
+    scenario: Callable[[OpenAIServer, HttpLanguageModel], Awaitable[Any]],
+    *script: Behaviour,
+    default: Behaviour | None = None,
+    **settings: Any,
+) -> Any:
+    async def main() -> Any:
+        async with OpenAIServer(script, default=default or telling([-1.0, -2.0])) as server:
+            llm = HttpLanguageModel(server.url, **({"model": MODEL, "logprobs": True} | settings))
+            try:
+                return await asyncio.wait_for(scenario(server, llm), 20)
+            finally:
+                await llm.stop()
+
+    return asyncio.run(main())
+
+
+def drawn(request: GenerationRequest, behaviour: Behaviour, **settings: Any) -> tuple[Draw, ...]:
+    async def scenario(_: OpenAIServer, llm: HttpLanguageModel) -> tuple[Draw, ...]:
+        return (await llm.generate(request)).draws
+
+    found: tuple[Draw, ...] = played(scenario, default=behaviour, **settings)
+    return found
+
+
+def form(exchange: Exchange, values: Any) -> dict[str, Any] | None:
+    """Return log-probabilities in the form of the API asked."""
+    if values is None:
+        return None
+    if not exchange.path.endswith("/chat/completions"):
+        return {"tokens": ["x"] * len(values), "token_logprobs": list(values), "top_logprobs": None}
+    return {"content": [{"token": "x", "bytes": None, "logprob": one, "top_logprobs": []} for one in values]}
+
+
+def telling(*per_choice: Any, text: str = "Paris", message: dict[str, Any] | None = None) -> Behaviour:
+    """Answer with choices that cycle through these lists of log-probabilities, one token a chunk."""
+
+    async def behave(exchange: Exchange) -> None:
+        given = [per_choice[i % len(per_choice)] for i in range(int(exchange.body["n"]))]
+        if exchange.body.get("stream"):
+            await exchange.start_stream()
+            for i, values in enumerate(given):
+                await chunks(exchange, i, values, text)
+            await exchange.event("[DONE]")
+            exchange.writer.close()
+            return
+        chat = exchange.path.endswith("/chat/completions")
+        said: dict[str, Any] = {"message": message or {"content": text}} if chat else {"text": text}
+        choices = [
+            {"index": i, "finish_reason": "stop", "logprobs": form(exchange, values), **said}
+            for i, values in enumerate(given)
+        ]
+        await exchange.send(200, {"model": MODEL, "choices": choices})
+
+    return behave
+
+
+async def chunks(exchange: Exchange, index: int, values: Sequence[Any] | None, text: str) -> None:
+    """Send the chunks of one choice: a role without tokens, the text, and what ends it without text."""
+    chat = exchange.path.endswith("/chat/completions")
+
+    async def chunk(piece: str, told: Sequence[Any] | None, finish: str | None = None) -> None:
+        said: dict[str, Any] = {"delta": {"content": piece}} if chat else {"text": piece}
+        choice = {"index": index, "finish_reason": finish, "logprobs": form(exchange, told), **said}
+        await exchange.event({"model": MODEL, "choices": [choice]})
+
+    await chunk("", None)
+    await chunk(text, None if values is None else values[:1])
+    for value in (values or [])[1:-1]:
+        await chunk("", [value])
+    await chunk("", None if values is None else values[1:][-1:], "stop")
+
+
+def streaming(*deltas: dict[str, Any]) -> Behaviour:
+    """Stream one choice in these chunks; each holds its delta and its `told` log-probabilities."""
+
+    async def behave(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        for i, one in enumerate(deltas):
+            delta = {name: value for name, value in one.items() if name != "told"}
+            finish = "stop" if i == len(deltas) - 1 else None
+            told = form(exchange, one.get("told"))
+            choice = {"index": 0, "finish_reason": finish, "logprobs": told, "delta": delta}
+            await exchange.event({"model": MODEL, "choices": [choice]})
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    return behave
+
+
+# What is asked
+
+
+@pytest.mark.parametrize(("api", "sent"), [("chat", True), ("completions", 0)])
+@STREAMED
+def test_they_are_asked_without_alternatives(api: str, sent: object, deadline_s: float | None) -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await llm.generate(ask(deadline_s=deadline_s))
+        assert server.bodies[0]["logprobs"] is sent or server.bodies[0]["logprobs"] == sent == 0
+        assert "top_logprobs" not in server.bodies[0]
+
+    played(scenario, api=api)
+
+
+# What is told
+
+
+@APIS
+@STREAMED
+def test_an_answer_has_the_sum_of_its_tokens_and_their_number(api: str, deadline_s: float | None) -> None:
+    one, other = drawn(ask(deadline_s=deadline_s), telling([-1.0, -2.0, -0.5], [-0.25]), api=api)
+    assert (one.text, one.total_logprob, one.num_tokens) == ("Paris", -3.5, 3)
+    assert one.logprob == pytest.approx(-3.5 / 3)
+    assert (other.total_logprob, other.num_tokens, other.logprob) == (-0.25, 1, -0.25)
+
+
+@APIS
+@STREAMED
+@pytest.mark.parametrize("values", [[-1.0, None], [None, -1.0], [-1.0, "-2"], [-1.0, True], [-1.0, 1e300]])
+def test_a_token_without_its_own_leaves_no_evidence(
+    api: str, deadline_s: float | None, values: list[Any]
+) -> None:
+    found = drawn(ask(deadline_s=deadline_s), telling(values, [-1.0, -2.0]), api=api)
+    assert (found[0].total_logprob, found[0].num_tokens, found[0].logprob) == (None, None, -1.0)
+    assert found[1].total_logprob == -3.0
+
+
+@APIS
+@STREAMED
+def test_the_floor_that_stands_for_minus_infinity_counts(api: str, deadline_s: float | None) -> None:
+    (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-9999.0, -1.0]), api=api)
+    assert (found.total_logprob, found.num_tokens) == (-10000.0, 2)
+
+
+@pytest.mark.parametrize(("value", "total"), [(1e-7, 1e-7), (0.009, 0.009), (0.02, None), (0.9, None)])
+def test_only_rounding_may_put_a_sum_above_0(value: float, total: float | None) -> None:
+    (found,) = drawn(ask(1), telling([value]))
+    assert found.total_logprob == total
+
+
+@pytest.mark.parametrize(
+    "told", [7, "none", [], {}, {"content": 7}, {"content": [7]}, {"content": [{}]}, {"token_logprobs": "a"}]
+)
+@APIS
+def test_nonsense_costs_the_evidence_and_not_the_answer(api: str, told: Any) -> None:
+    said = {"message": {"content": "Paris"}} if api == "chat" else {"text": "Paris"}
+    choice = {"index": 0, "finish_reason": "stop", "logprobs": told, **said}
+    (found,) = drawn(ask(1), status(200, {"model": MODEL, "choices": [choice]}), api=api)
+    assert found == Draw("Paris")
+
+
+def test_a_greedy_answer_and_its_copies_have_the_same() -> None:
+    found = drawn(ask(3, sampling=Sampling(temperature=0.0)), telling([-1.0, -2.0]))
+    assert [draw.total_logprob for draw in found] == [-3.0] * 3
+
+
+# Where the answer is a part of what was drawn
+
+
+@STREAMED
+def test_an_answer_regex_leaves_no_evidence(deadline_s: float | None) -> None:
+    shape = PromptShape(answer_regex=r"(\w+)")
+    (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0]), shape=shape)
+    assert found == Draw("Paris", logprob=-1.5)
+
+
+@STREAMED
+@pytest.mark.parametrize("text", ["<think>Hm</think>Paris", "Hm</think>Paris"])
+def test_reasoning_in_the_text_leaves_no_evidence(text: str, deadline_s: float | None) -> None:
+    (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0], text=text))
+    assert found == Draw("Paris", logprob=-1.5)
+
+
+def test_white_space_around_an_answer_is_of_it() -> None:
+    (found,) = drawn(ask(1), telling([-1.0, -2.0], text=" Paris\n"))
+    assert (found.text, found.total_logprob) == ("Paris", -3.0)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "Paris", "reasoning": "Hm"},
+        {"content": "Paris", "reasoning_content": "Hm"},
+        {"content": "Paris", "tool_calls": [{"id": "1"}]},
+        {"content": None},
+    ],
+)
+def test_what_a_server_took_out_leaves_no_evidence(message: dict[str, Any]) -> None:
+    (found,) = drawn(ask(1), telling([-1.0, -2.0], message=message))
+    assert (found.text, found.total_logprob) == (message["content"] or "", None)
+    assert found.logprob == -1.5
+
+
+@pytest.mark.parametrize(
+    ("deltas", "total"),
+    [
+        ([{"role": "assistant", "content": ""}, {"content": "Paris", "told": [-1, -2]}, {}], -3.0),
+        ([{"content": "Pa", "told": [-1]}, {"content": "ris", "told": [-2]}, {"told": [-4]}], -7.0),
+        ([{"content": "", "told": [-8]}, {"content": "Paris", "told": [-1]}, {}], -9.0),
+        ([{"content": "Pa", "told": [-1]}, {"content": "ris"}, {}], None),
+        ([{"content": "Pa"}, {"content": "ris", "told": [-1]}, {}], None),
+        ([{"reasoning": "Hm"}, {"content": "Paris", "told": [-1]}, {}], None),
+        ([{"reasoning_content": "Hm", "told": [-1]}, {"content": "Paris", "told": [-1]}, {}], None),
+    ],
+)
+def test_every_chunk_of_a_stream_tells_its_own_tokens(
+    deltas: list[dict[str, Any]], total: float | None
+) -> None:
+    (found,) = drawn(ask(1, deadline_s=10.0), streaming(*deltas))
+    assert (found.text, found.total_logprob) == ("Paris", total)
+
+
+# What is learnt
+
+
+def asked(server: OpenAIServer) -> list[Any]:
+    return [body.get("logprobs") for body in server.bodies]
+
+
+def totals(draws: Sequence[Draw]) -> list[float | None]:
+    return [draw.total_logprob for draw in draws]
+
+
+@pytest.mark.parametrize("code", [400, 403, 422, 500, 501])
+@pytest.mark.parametrize(
+    "said", ["Unrecognized request argument supplied: logprobs", "Logprobs is not enabled for this model"]
+)
+def test_a_refusal_is_remembered_and_forgotten(code: int, said: str) -> None:
+    refusal = status(code, {"error": {"message": said}})
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        for _ in range(3):
+            assert totals((await llm.generate(ask())).draws) == [None, None]
+        assert asked(server) == [True, None, True, None, None]
+        server.default = telling([-1.0, -2.0])
+        now = llm._habits.clock()
+        llm._habits.clock = lambda: now + KEPT_S + 1
+        assert totals((await llm.generate(ask())).draws) == [-3.0, -3.0]
+
+    played(scenario, refusal, answers(), refusal, default=answers())
+
+
+def test_a_refusal_of_something_else_is_no_refusal_of_these() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        with pytest.raises(LLMError):
+            await llm.generate(ask())
+        assert asked(server) == [True]
+
+    played(scenario, status(403, {"error": {"message": "top_k is forbidden"}}))
+
+
+@STREAMED
+def test_a_chat_that_tells_nothing_is_asked_no_more_for_a_while(deadline_s: float | None) -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        request = ask(deadline_s=deadline_s)
+        for _ in range(3):
+            assert totals((await llm.generate(request)).draws) == [None, None]
+        assert asked(server) == [True, True, None]
+        server.default = telling([-1.0, -2.0])
+        now = llm._habits.clock()
+        llm._habits.clock = lambda: now + KEPT_S + 1
+        assert totals((await llm.generate(request)).draws) == [-3.0, -3.0]
+
+    played(scenario, default=answers())
+
+
+def test_a_completion_that_tells_nothing_at_0_is_asked_for_1_and_then_no_more() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        for _ in range(6):
+            await llm.generate(ask())
+        assert asked(server) == [0, 0, 1, 1, None, None]
+
+    played(scenario, default=answers(), api="completions")
+
+
+def test_a_server_that_takes_0_for_none_tells_at_1() -> None:
+    async def off_at_0(exchange: Exchange) -> None:
+        await (telling([-1.0, -2.0]) if exchange.body.get("logprobs") else answers())(exchange)
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        found = [totals((await llm.generate(ask())).draws) for _ in range(4)]
+        assert found == [[None] * 2, [None] * 2, [-3.0] * 2, [-3.0] * 2]
+        assert asked(server) == [0, 0, 1, 1]
+
+    played(scenario, default=off_at_0, api="completions")
+
+
+def test_one_reply_that_tells_nothing_is_no_habit() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        for _ in range(4):
+            await llm.generate(ask())
+        assert asked(server) == [True] * 4
+
+    tells = telling([-1.0])
+    played(scenario, answers(), tells, answers(), tells)
+
+
+def test_empty_answers_are_no_sign() -> None:
+    """Some servers leave out the token that ends an answer."""
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        for _ in range(4):
+            await llm.generate(ask())
+        assert asked(server) == [True] * 4
+
+    played(scenario, default=answers(""))
+
+
+def test_a_stream_that_broke_off_is_no_sign() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        for _ in range(3):
+            assert (await llm.generate(ask(deadline_s=10.0))).missing_reason == "error"
+        assert asked(server) == [True] * 3
+
+    played(scenario, default=stream("Paris", then=drop))
+
+
+def test_what_one_api_refuses_the_other_may_take() -> None:
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
+        turns = (Message("user", "Capital?"),)
+        for _ in range(5):
+            await llm.generate(ask())
+        found = (await llm.generate(ask(prompt=None, messages=turns))).draws
+        assert asked(server) == [0, 0, 1, 1, None, True]
+        assert totals(found) == [-3.0, -3.0]
+
+    async def chat_alone(exchange: Exchange) -> None:
+        chat = exchange.path.endswith("/chat/completions")
+        await (telling([-1.0, -2.0]) if chat else answers())(exchange)
+
+    played(scenario, default=chat_alone, api="completions")
+
+
+def test_a_sum_is_never_infinite() -> None:
+    found = drawn(ask(1), telling([-9999.0] * 200))
+    assert math.isfinite(found[0].total_logprob or math.nan)

@@ -1,0 +1,284 @@
+"""The evidence map in a calibration: fitted, chosen, stored, and what it is refused for."""
+
+import json
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
+from service.domain.calibrating.calibrator import Calibrator
+from service.domain.calibrating.evidence import why_no_evidence
+from service.domain.calibrating.fitting import Fitted, fit_all
+from service.domain.calibrating.material import Embedding, assemble
+from service.domain.calibration import Calibration
+from service.domain.errors import InvalidDevData
+from service.domain.jobs.drawing import Drawer
+from service.domain.jobs.model import CalibrateOptions, DevRow
+from service.domain.jobs.store import StoredRow
+from service.domain.jobs.waiting import Patience
+from service.domain.models import Draw, Sampling
+from service.domain.outcomes import log_probabilities
+from service.domain.serving import Serving
+from service.spectral.evidence import EvidenceMap
+from tests.support.evidence import SAMPLES, TellingLLM, by_evidence, drawn, material, rows
+from tests.support.fakes import FakeEmbedder
+from tests.support.reports import small_material
+
+
+@pytest.fixture(scope="module")
+def auto() -> Fitted:
+    return fit_all(material(), "auto")
+
+
+def test_auto_takes_the_evidence_map_where_it_is_the_best(auto: Fitted) -> None:
+    means = {name: found.mean() for name, found in auto.held_out.risks.items()}
+    assert list(means) == ["raw", "temperature", "depolarized", "evidence"]
+    assert means["evidence"] < min(means["depolarized"], means["temperature"]) - 0.05
+    assert auto.method == "evidence"
+    assert sorted(auto.evidence_table) == [1, 2, 3, 4]
+    assert sorted(auto.parameters) == [2, 3, 4]
+
+
+def test_the_last_entry_is_the_fit_of_all_and_lies_in_its_intervals(auto: Fitted) -> None:
+    assert auto.evidence is not None
+    head, spread = auto.evidence.fit.map, auto.evidence.bootstrap
+    last = auto.evidence_table[SAMPLES]
+    assert (last.intercept, last.slope) == pytest.approx((head.intercept, head.slope), abs=1e-9)
+    assert 0 < spread.slope.low < head.slope < spread.slope.high
+    assert spread.intercept.low < head.intercept < spread.intercept.high
+
+
+@pytest.mark.parametrize("asked", ["depolarized", "temperature", "both"])
+def test_evidence_changes_nothing_for_those_who_ask_for_a_plain_map(asked: str) -> None:
+    told, silent = fit_all(material(), asked), fit_all(material(drawn(tells=False)), asked)
+    assert (told.method, told.parameters) == (silent.method, silent.parameters)
+    assert not told.evidence_table
+    assert silent.evidence is None
+    for name, found in silent.held_out.risks.items():
+        assert np.array_equal(found, told.held_out.risks[name])
+
+
+def test_the_plain_parameters_of_an_evidence_calibration_are_those_of_the_depolarised_map(
+    auto: Fitted,
+) -> None:
+    assert auto.parameters == fit_all(material(), "depolarized").parameters
+
+
+def test_each_prompt_is_held_out_with_its_own_evidence(auto: Fitted) -> None:
+    assert auto.evidence is not None
+    found, maps = auto.maps_of("evidence"), auto.evidence.maps["evidence"]
+    for i in (0, 17):
+        assert found[i] == maps[auto.held_out.fold[i]].at(auto.evidence.missing_mass[i])
+
+
+def test_an_active_calibration_by_evidence_is_compared_as_it_serves(auto: Fitted) -> None:
+    table = auto.evidence_table
+    active = replace(by_evidence(), num_samples=SAMPLES, parameters=auto.parameters, evidence=table)
+    again = fit_all(material(), "auto", active=active)
+    assert list(again.held_out.risks)[-1] == "active"
+    # Fitted on the same rows, all of them, it is no worse than what is fitted without a fold.
+    assert again.held_out.risks["active"].mean() < again.held_out.risks["evidence"].mean()
+    silent = fit_all(material(drawn(tells=False)), "auto", active=active)
+    assert silent.held_out.risks["active"].mean() > again.held_out.risks["active"].mean() + 0.05
+
+
+@pytest.mark.parametrize("spoilt", [None, math.nan, 0.5, math.inf])
+def test_auto_falls_back_where_a_prompt_lacks_a_log_probability(spoilt: float | None) -> None:
+    stored = drawn()
+    draws = (replace(stored[5].draws[0], total_logprob=spoilt), *stored[5].draws[1:])
+    made = material([*stored[:5], replace(stored[5], draws=draws), *stored[6:]])
+    found = fit_all(made, "auto")
+    assert found.method in ("depolarized", "temperature")
+    assert found.evidence is None
+    assert str(why_no_evidence(made)).startswith("1 of 80 prompts")
+    with pytest.raises(InvalidDevData, match="1 of 80 prompts"):
+        fit_all(made, "evidence")
+
+
+def test_a_short_row_without_log_probabilities_is_no_hindrance() -> None:
+    stored = drawn()
+    short = replace(stored[0], draws=(Draw("answer 0"), Draw("answer 0")))
+    assert fit_all(material([short, *stored[1:]]), "evidence").method == "evidence"
+
+
+def test_no_mass_at_all_and_a_mass_of_one_are_fitted() -> None:
+    stored = drawn()
+    for i, total in ((0, -math.inf), (1, 0.0), (2, 1e-7)):
+        stored[i] = replace(stored[i], draws=(replace(stored[i].draws[0], total_logprob=total),) * SAMPLES)
+    found = fit_all(material(stored), "auto").evidence
+    assert found is not None
+    assert found.missing_mass[:3].tolist() == [1 - 1e-4, 1e-4, 1e-4]
+    assert np.isfinite(found.risks["evidence"]).all()
+
+
+def test_rows_of_before_have_no_evidence() -> None:
+    assert why_no_evidence(small_material()) is not None
+
+
+@pytest.mark.parametrize("totals", [(None, -1.0), (math.nan, -1.0), (0.02, -1.0), (math.inf, -1.0)])
+def test_what_is_no_log_probability_is_none(totals: tuple[float | None, ...]) -> None:
+    assert log_probabilities([Draw("a", total_logprob=one) for one in totals]) is None
+
+
+def test_log_probabilities_are_clipped() -> None:
+    found = log_probabilities([Draw("a", total_logprob=one) for one in (-math.inf, 1e-7, -3.0)])
+    assert found is not None
+    assert found.tolist() == [-700.0, 0.0, -3.0]
+    assert log_probabilities([]) is None
+
+
+@pytest.mark.shared
+def test_recorded_rows_agree_with_the_numbers_made_independently(
+    recorded: dict[str, Any], shared_data: Path
+) -> None:
+    told = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
+    stored, place, vectors = [], {}, []
+    for row, vector_of, reference in zip(
+        recorded["rows"][:150], recorded["S"][:150], recorded["Y"][:150], strict=True
+    ):
+        draws = tuple(
+            Draw(text.strip(), total_logprob=total)
+            for text, total in zip(row["samples"], row["logprob"], strict=True)
+        )
+        texts = [draw.text for draw in draws]
+        for text, number in [*zip(texts, vector_of, strict=True), (row["reference"], reference)]:
+            if text not in place:
+                place[text] = len(vectors)
+                vectors.append(recorded["emb"][number])
+        made = DevRow(len(stored) + 1, None, (row["reference"],), prompt=row["prompt"])
+        stored.append(StoredRow(made, draws, complete=True))
+    found = fit_all(assemble(stored, 20, np.stack(vectors), place, 768), "auto")
+    assert found.method == "evidence"
+    assert found.evidence is not None
+    head = found.evidence.fit
+    assert (head.map.temperature, head.map.intercept, head.map.slope) == pytest.approx(
+        (told["evidence"]["T"], told["evidence"]["a"], told["evidence"]["b"]), abs=1e-3
+    )
+    assert head.risk == pytest.approx(told["evidence"]["risk_fit"], abs=1e-5)
+    assert found.evidence_table[20].slope == pytest.approx(head.map.slope, abs=1e-6)
+
+
+class Bench:
+    """A calibrator whose answers come with log-probabilities."""
+
+    def __init__(self, database: Database) -> None:
+        active = ActiveCalibrations(database)
+        self.jobs, self.calibrations = SqlJobs(database, active), SqlCalibrations(database, active)
+        self.llm = TellingLLM()
+
+    async def run(
+        self, options: CalibrateOptions, sent: Sequence[DevRow] | None = None
+    ) -> tuple[Calibration, dict[str, Any]]:
+        job, _ = await self.jobs.submit(sent or rows(), options)
+        claimed = await self.jobs.claim(job.id, "me")
+        assert claimed is not None
+        quick = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30)
+        drawer = Drawer(self.llm, self.jobs, Serving(SAMPLES, Sampling(), Sampling()), patience=quick)
+        pipeline = Calibrator(
+            self.jobs, self.calibrations, drawer, Embedding(FakeEmbedder(24), patience=quick)
+        )
+        await pipeline.draw(claimed)
+        await pipeline.finish(claimed)
+        done = await self.jobs.get(job.id)
+        assert done is not None
+        assert done.calibration_id is not None
+        record = await self.calibrations.record(done.calibration_id)
+        report = await self.calibrations.report(done.calibration_id)
+        assert record is not None
+        assert report is not None
+        json.dumps(report, allow_nan=False)
+        return record.calibration, report
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
+    await database.start()
+    yield Bench(database)
+    await database.stop()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.anyio
+async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench) -> None:
+    found, report = await bench.run(CalibrateOptions())
+    assert found.method == "evidence"
+    assert isinstance(found.evidence[1], EvidenceMap)
+    assert sorted(found.evidence) == [1, 2, 3, 4]
+    assert found.fingerprint.evidence == "token_sums"
+    assert bench.calibrations.active(found.fingerprint.key()) == found
+    assert [row["map"] for row in report["served"]] == ["raw", "temperature", "depolarized", "evidence"]
+    fit, head = report["fits"]["evidence"], found.evidence[SAMPLES]
+    assert fit["slope"]["low"] <= head.slope <= fit["slope"]["high"]
+    assert fit["slope"]["value"] == pytest.approx(head.slope, abs=1e-6)
+    assert fit["cv_risk"] < report["fits"]["depolarized"]["cv_risk"]
+    assert report["calibration"]["evidence"]["evidence_slope"] == head.slope
+    assert report["calibration"]["fingerprint"]["evidence"] == "token_sums"
+    assert [one["num_samples"] for one in report["evidence_parameters"]] == [1, 2, 3, 4]
+    assert report["unfitted"] == {}
+
+
+@pytest.mark.anyio
+async def test_a_silent_server_gets_a_plain_calibration_and_the_report_says_why(bench: Bench) -> None:
+    bench.llm.tells = False
+    found, report = await bench.run(CalibrateOptions())
+    assert found.method in ("depolarized", "temperature")
+    assert found.fingerprint.evidence == ""
+    assert "80 of 80 prompts" in report["unfitted"]["evidence"]
+    assert "evidence" not in report["fits"]
+    with pytest.raises(InvalidDevData, match="80 of 80 prompts"):
+        await bench.run(CalibrateOptions(method="evidence"))
+
+
+@pytest.mark.anyio
+async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench) -> None:
+    first, _ = await bench.run(CalibrateOptions())
+    bench.llm.tells = False
+    found, report = await bench.run(CalibrateOptions(seed=1))
+    assert found.fingerprint.key() == first.fingerprint.key()
+    assert report["decision"]["activated"] is False
+    assert "log-probabilities" in report["decision"]["reason"]
+    assert bench.calibrations.active(first.fingerprint.key()) == first
+    forced, _ = await bench.run(CalibrateOptions(activate="always"))
+    assert bench.calibrations.active(first.fingerprint.key()) == forced
+
+
+def supplied(*, tells: bool = True) -> list[DevRow]:
+    """The rows with answers and log-probabilities of a caller."""
+    return [
+        replace(
+            one.row,
+            samples=tuple(draw.text for draw in one.draws),
+            logprobs=tuple(draw.total_logprob or 0.0 for draw in one.draws) if tells else None,
+        )
+        for one in drawn()
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_callers_log_probabilities_make_a_calibration_by_evidence_too(bench: Bench) -> None:
+    found, _ = await bench.run(CalibrateOptions(method="evidence"), supplied())
+    assert (found.fingerprint.source, found.fingerprint.evidence) == ("caller", "supplied")
+    vouched, _ = await bench.run(CalibrateOptions(drawn_by="service"), supplied())
+    assert (vouched.fingerprint.source, vouched.fingerprint.evidence) == ("service", "token_sums")
+
+
+@pytest.mark.anyio
+async def test_an_upload_without_log_probabilities_is_refused_where_evidence_is_asked_for(
+    bench: Bench,
+) -> None:
+    some = [*supplied()[:70], *supplied(tells=False)[70:]]
+    with pytest.raises(InvalidDevData, match="10 of 80 rows with samples lack `logprobs`"):
+        await bench.jobs.submit(some, CalibrateOptions(method="evidence"))
+    assert await bench.jobs.latest() == []
+    found, _ = await bench.run(CalibrateOptions(), some)
+    assert found.method in ("depolarized", "temperature")

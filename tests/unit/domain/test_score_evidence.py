@@ -1,0 +1,207 @@
+"""Scores by evidence: what is served, what is said where it is missing, and when one answer is enough."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from service.domain.calibration import Calibration, NoCalibrations
+from service.domain.errors import DeadlineExceeded, LLMBadResponse, TooFewSamples
+from service.domain.models import Generation, GenerationRequest, LLMIdentity, Sampling
+from service.domain.scoring.model import Score, ScoreCommand
+from service.domain.scoring.scorer import Scorer
+from tests.support.calibrations import calibration
+from tests.support.evidence import TellingLLM, by_evidence
+from tests.support.fakes import FakeEmbedder
+
+pytestmark = pytest.mark.anyio
+DIMENSION = 8
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Active(NoCalibrations):
+    """Calibrations that are all active."""
+
+    def __init__(self, *found: Calibration) -> None:
+        self.found = list(found)
+
+    def active(self, fingerprint_key: str) -> Calibration | None:
+        return next((one for one in self.found if one.fingerprint.key() == fingerprint_key), None)
+
+    def any_active(self) -> list[Calibration]:
+        return self.found
+
+    async def get(self, calibration_id: str) -> Calibration | None:
+        return next((one for one in self.found if one.id == calibration_id), None)
+
+
+def asked(num_samples: int, prompt: str = "question 0", **parts: Any) -> ScoreCommand:
+    return ScoreCommand(GenerationRequest(num_samples, Sampling(), prompt=prompt), **parts)
+
+
+def fitting(llm: TellingLLM, made: Callable[..., Calibration] = by_evidence) -> Calibration:
+    """A calibration for what this LLM draws."""
+    wanted = Scorer(llm, FakeEmbedder(DIMENSION)).fingerprint(asked(2))
+    return replace(made(), fingerprint=wanted)
+
+
+async def scored(llm: TellingLLM, command: ScoreCommand, *active: Calibration) -> Score:
+    return await Scorer(llm, FakeEmbedder(DIMENSION), Active(*active)).score(command)
+
+
+@pytest.mark.parametrize("mass", [0.2, 0.9])
+async def test_a_score_is_served_by_its_own_missing_mass(mass: float) -> None:
+    """Equal answers have one spectrum: what differs is the evidence. g = u, so 1 - u + u/d is served."""
+    llm = TellingLLM(told={"question 0": math.log(mass)})
+    score = await scored(llm, asked(3), fitting(llm))
+    assert score.applied is not None
+    assert (score.applied.method, score.warnings) == ("evidence", ())
+    assert score.evidence is not None
+    assert score.evidence.missing_mass == pytest.approx(1 - mass)
+    assert score.evidence.mean_log_probability == pytest.approx(math.log(mass))
+    assert score.served.lambda_max == pytest.approx(mass + (1 - mass) / DIMENSION)
+    assert score.raw.lambda_max == pytest.approx(1.0)
+
+
+async def test_without_log_probabilities_the_plain_parameters_serve_and_a_warning_says_so() -> None:
+    llm = TellingLLM(tells=False)
+    score = await scored(llm, asked(3), fitting(llm))
+    assert score.applied is not None
+    assert score.applied.method == "depolarized"
+    assert score.applied.map == score.applied.calibration.map_for(3)
+    assert [one.code for one in score.warnings] == ["evidence_missing"]
+    assert score.evidence is None
+
+
+async def test_a_plain_calibration_leaves_evidence_out_of_the_score_but_tells_it() -> None:
+    llm = TellingLLM()
+    score = await scored(llm, asked(3), fitting(llm, calibration))
+    assert score.applied is not None
+    assert (score.applied.method, score.warnings) == ("depolarized", ())
+    assert score.evidence is not None
+
+
+@pytest.mark.parametrize("told", [0.0, -math.inf, 1e-7, -1e4])
+async def test_extreme_log_probabilities_are_served(told: float) -> None:
+    llm = TellingLLM(told={"question 0": told})
+    score = await scored(llm, asked(3), fitting(llm))
+    assert score.applied is not None
+    assert score.applied.method == "evidence"
+    assert score.evidence is not None
+    assert 1e-4 <= score.evidence.missing_mass <= 1 - 1e-4
+    assert math.isfinite(score.evidence.mean_log_probability)
+    assert math.isfinite(score.served.lambda_max + score.served.entropy)
+
+
+@pytest.mark.parametrize("told", [math.nan, math.inf, 0.5])
+async def test_what_is_no_log_probability_counts_as_missing(told: float) -> None:
+    llm = TellingLLM(told={"question 0": told})
+    score = await scored(llm, asked(3), fitting(llm))
+    assert [one.code for one in score.warnings] == ["evidence_missing"]
+    assert score.evidence is None
+    with pytest.raises(TooFewSamples):
+        await scored(llm, asked(1), fitting(llm))
+
+
+async def test_one_answer_is_enough_with_evidence() -> None:
+    llm = TellingLLM(told={"question 0": math.log(0.5)})
+    score = await scored(llm, asked(1), fitting(llm))
+    assert score.applied is not None
+    assert score.applied.method == "evidence"
+    assert score.served.lambda_max == pytest.approx(0.5 + 0.5 / DIMENSION)
+    assert len(score.samples) == len(score.modes) == 1
+
+
+async def test_one_answer_is_refused_before_the_llm_is_called() -> None:
+    llm = TellingLLM()
+    fits = fitting(llm)
+    other = replace(fits, fingerprint=replace(fits.fingerprint, model="other"))
+    for active in ((), (fitting(llm, calibration),), (other,)):
+        with pytest.raises(TooFewSamples):
+            await scored(llm, asked(1), *active)
+    with pytest.raises(TooFewSamples):
+        await scored(llm, asked(1, calibration="none"), fits)
+    with pytest.raises(TooFewSamples):
+        await scored(llm, ScoreCommand(samples=("a",)), fits)
+    assert llm.requests == []
+
+
+async def test_one_answer_without_a_log_probability_is_refused() -> None:
+    llm = TellingLLM(tells=False)
+    with pytest.raises(TooFewSamples):
+        await scored(llm, asked(1), fitting(llm))
+
+
+async def test_a_named_calibration_by_evidence_lets_one_answer_pass() -> None:
+    llm = TellingLLM()
+    named, plain = fitting(llm), fitting(llm, calibration)
+    score = await scored(llm, asked(1, calibration=named.id), plain, named)
+    assert score.applied is not None
+    assert score.applied.calibration == named
+    with pytest.raises(TooFewSamples):
+        await scored(llm, asked(1, calibration=plain.id), named, plain)
+
+
+class Unheard(TellingLLM):
+    """An LLM whose name only its answers tell."""
+
+    def identity(self, request: GenerationRequest) -> LLMIdentity:
+        found = super().identity(request)
+        return found if self.requests else replace(found, model="", answered=False)
+
+
+async def test_the_first_score_after_a_start_may_be_of_one_answer() -> None:
+    assert (await scored(Unheard(), asked(1), fitting(TellingLLM()))).applied is not None
+    renamed = fitting(TellingLLM())
+    renamed = replace(renamed, fingerprint=replace(renamed.fingerprint, model="other"))
+    with pytest.raises(TooFewSamples):
+        await scored(Unheard(), asked(1), renamed)
+
+
+class Late(TellingLLM):
+    """An LLM of which one answer comes before the deadline, or at all."""
+
+    def __init__(self, reason: str, *, tells: bool = True) -> None:
+        super().__init__(tells=tells)
+        self.deliver, self.reason = 1, reason
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        return replace(await super().generate(request), missing_reason=self.reason)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("reason", "error"), [("deadline", DeadlineExceeded), ("error", LLMBadResponse)])
+async def test_one_of_many_answers_is_served_where_evidence_serves_it(
+    reason: str, error: type[Exception]
+) -> None:
+    llm = Late(reason)
+    score = await scored(llm, asked(4), fitting(llm))
+    assert [one.code for one in score.warnings] == ["partial_samples"]
+    assert len(score.samples) == 1
+    with pytest.raises(error):
+        await scored(llm, asked(4), fitting(llm, calibration))
+    silent = Late(reason, tells=False)
+    with pytest.raises(error):
+        await scored(silent, asked(4), fitting(silent))
+
+
+async def test_more_answers_than_were_fitted_are_served_raw() -> None:
+    llm = TellingLLM()
+    score = await scored(llm, asked(6), fitting(llm))
+    assert score.applied is None
+    assert [one.differs for one in score.warnings] == [("num_samples",)]
+    assert score.evidence is not None
+
+
+def test_the_fingerprint_shows_evidence_but_its_key_does_not() -> None:
+    plain = calibration().fingerprint
+    shown = replace(plain, evidence="token_sums")
+    assert shown.key() == plain.key()
+    assert shown.differs(plain) == []
+    assert shown.shown() == plain.parts() | {"evidence": "token_sums"}
+    assert plain.shown() == plain.parts()
