@@ -2,6 +2,7 @@
 
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app
 from service.settings import Settings
@@ -40,4 +41,13 @@ schema = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
 @schema.parametrize()
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_contract_holds(case) -> None:
-    case.call_and_validate(headers={"Authorization": f"Bearer {KEY}"})
+    excluded = [positive_data_acceptance] if unpaired(case.body) else []
+    case.call_and_validate(headers={"Authorization": f"Bearer {KEY}"}, excluded_checks=excluded)
+
+
+def unpaired(body: object) -> bool:
+    """Tell whether a body has another number of log-probabilities than of samples: beyond a schema, too."""
+    if not isinstance(body, dict):
+        return False
+    samples, logprobs = body.get("samples"), body.get("logprobs")
+    return isinstance(samples, list) and isinstance(logprobs, list) and len(samples) != len(logprobs)
