@@ -2,6 +2,7 @@
 
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app
 from service.settings import Settings
@@ -13,8 +14,6 @@ KEY = "of-the-test"
 REFUSALS = ["400", "401", "403", "404", "405", "409", "413", "415", "422"]
 # What a file holds is nothing that a schema can say: a well-formed upload may still have no usable row.
 UPLOAD_ANSWERS = ["2xx", "401", "403", "404", "409", "413", "422"]
-# Whether one answer is enough for a score depends on the calibrations that are active, none of which is here.
-SCORE_ANSWERS = ["2xx", "401", "403", "404", "409", "422"]
 config = schemathesis.Config.from_dict(
     {
         "checks": {"negative_data_rejection": {"expected-statuses": REFUSALS}},
@@ -24,12 +23,6 @@ config = schemathesis.Config.from_dict(
                 "checks": {"positive_data_acceptance": {"expected-statuses": UPLOAD_ANSWERS}},
             }
             for path in ("/calibrate", "/evaluate")
-        ]
-        + [
-            {
-                "include-path": "/score",
-                "checks": {"positive_data_acceptance": {"expected-statuses": SCORE_ANSWERS}},
-            }
         ],
     }
 )
@@ -40,4 +33,21 @@ schema = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
 @schema.parametrize()
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_contract_holds(case) -> None:
-    case.call_and_validate(headers={"Authorization": f"Bearer {KEY}"})
+    excluded = [positive_data_acceptance] if unpaired(case.body) or single(case.body) else []
+    case.call_and_validate(headers={"Authorization": f"Bearer {KEY}"}, excluded_checks=excluded)
+
+
+def unpaired(body: object) -> bool:
+    """Tell whether a body has another number of log-probabilities than of samples: beyond a schema, too."""
+    if not isinstance(body, dict):
+        return False
+    samples, logprobs = body.get("samples"), body.get("logprobs")
+    return isinstance(samples, list) and isinstance(logprobs, list) and len(samples) != len(logprobs)
+
+
+def single(body: object) -> bool:
+    """Tell whether a body asks for a score of one answer, which takes a calibration that is not here."""
+    if not isinstance(body, dict):
+        return False
+    samples = body.get("samples")
+    return body.get("num_samples") == 1 or (isinstance(samples, list) and len(samples) == 1)

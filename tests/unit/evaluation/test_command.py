@@ -342,7 +342,7 @@ def test_empty_answers_conversations_and_several_references(tmp_path):
 def test_rows_with_too_few_answers_are_left_out(tmp_path):
     made = rows(40, 6, seed=3)
     for row in made[:3]:
-        row["samples"] = row["samples"][:2]
+        row["samples"], row["logprob"] = row["samples"][:2], row["logprob"][:2]
     path = write(tmp_path / "rows.jsonl", made)
     results = evaluate(Plan(path, path, tmp_path / "out"), parts())
     assert (results["test"]["rows"], results["test"]["used"]) == (40, 37)
