@@ -128,8 +128,30 @@ def test_killed_three_times_it_draws_nothing_twice(service: Service, vllm: VllmS
     assert finished(vllm) - before == drawn, "the answers were there: nothing was to be drawn"
     assert undisturbed["temperature"] == pytest.approx(calibration["temperature"], abs=1e-9)
     assert undisturbed["depolarization"] == pytest.approx(calibration["depolarization"], abs=1e-9)
+    assert undisturbed["method"] == calibration["method"]  # of three maps, chosen by cross-validated risk
     score = httpx.post(f"{service.url}/score", json={"prompt": "Who wrote Hamlet?"}, timeout=120).json()
     assert score["calibrated"] and score["calibration"]["id"] == calibration["id"]
     fewer = {"prompt": "Who wrote Hamlet?", "num_samples": 5, "sampling": {"max_tokens": 31}}
     other = httpx.post(f"{service.url}/score", json=fewer, timeout=120).json()
     assert other["warnings"][0]["differs"] == ["sampling.max_tokens"]
+    served_by_evidence(service, exported.content)
+
+
+def served_by_evidence(service: Service, rows: bytes) -> None:
+    """Fit the evidence map on answers with their log-probabilities, and score with few answers by it."""
+    sent = httpx.post(
+        f"{service.url}/calibrate",
+        files={"file": ("kept.jsonl", rows)},
+        data={"drawn_by": "service", "method": "evidence", "activate": "always"},
+        timeout=60,
+    )
+    calibration = service.succeeded(sent.json()["id"])
+    asked = {"prompt": "Who wrote Hamlet?"}
+    for body, number in (({"effort": "low"}, 3), ({"num_samples": 1}, 1)):
+        score = httpx.post(f"{service.url}/score", json={**asked, **body}, timeout=120).json()
+        assert score["num_samples"] == number
+        assert 0 < score["evidence"]["missing_mass"] < 1 and score["evidence"]["mean_logprob"] < 0
+        used = score["calibration"]
+        assert used["id"] == calibration["id"] and used["method"] == "evidence"
+        assert 0 < used["depolarization"] < 1 and used["evidence_slope"] >= 0
+        assert 0 < score["lambda_max"] < 1 and score["warnings"] == []
