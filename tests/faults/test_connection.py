@@ -452,12 +452,12 @@ async def test_answers_that_nobody_takes_make_room_for_others(
     async with service(bounds, sized()) as port, AsyncExitStack() as stack:
         for _ in range(8):
             await stack.enter_async_context(deaf(port, head))
-        status = 503
-        while status == 503:  # until it is seen that they take nothing
+        taken = 0
+        while taken < 10:  # the first are refused until it is seen that those there take nothing
             async with calling(port) as other:
                 await other.send(GET + b"\r\n")
                 status, _ = await other.response()
-        assert status == 200
+                taken += status == 200
 
 
 async def test_a_small_answer_that_is_taken_slowly_comes_whole(made: list[BoundedProtocol]) -> None:
