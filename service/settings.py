@@ -141,8 +141,8 @@ class Settings(BaseSettings):
     max_connections: int = Field(
         700,
         ge=16,
-        description="Most connections at once; past it, the one that has owed a request longest is closed. "
-        "Raise it together with the open files allowed (`ulimit -n`).",
+        description="Most connections at once; past it, the one that has owed a request, or its body, "
+        "longest is closed. Raise it together with the open files allowed (`ulimit -n`).",
     )
     max_bodies_bytes: int = Field(
         128 * 2**20,

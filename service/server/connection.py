@@ -1,25 +1,15 @@
 """One HTTP/1.1 connection: uvicorn's, with bounds on what a caller may send, and on the time it takes.
 
-uvicorn and its parser bound neither the head of a request nor the time in which it comes: an endless header
-line is put together anew with every piece that arrives, and a caller that sends nothing is waited for without
-end.
+uvicorn bounds neither the head of a request nor the time in which it comes: an endless header line is put
+together anew with every piece that arrives, and a caller that sends nothing is waited for without end.
 """
 
 import asyncio
-from collections.abc import Callable
-from enum import Enum
-from typing import ClassVar, NoReturn
+from typing import NoReturn
 
 from service.api.http.error_log import ErrorLog
-from service.server.answers import AnsweringProtocol, Bounds, cancel, problem
-
-
-class _Phase(Enum):
-    """Where in a request the last byte lay."""
-
-    BETWEEN = 0
-    HEAD = 1
-    BODY = 2
+from service.server.answers import AnsweringProtocol, Bounds, Phase, cancel
+from service.server.places import Places
 
 
 class _TooMuchError(Exception):
@@ -28,40 +18,31 @@ class _TooMuchError(Exception):
 
 def bounded_protocol(bounds: Bounds, errors: ErrorLog) -> type["BoundedProtocol"]:
     """Return the class to be given to uvicorn as `http`. Its connections count towards one bound."""
-    return type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds, "errors": errors, "owing": {}})
+    own = {"bounds": bounds, "errors": errors, "places": Places(bounds.max_connections)}
+    return type("BoundedProtocol", (BoundedProtocol,), own)
 
 
 class BoundedProtocol(AnsweringProtocol):
-    """A connection that is refused (408, 431) or closed when it goes over its bounds.
-
-    `owing`: the connections that owe us the head of a request, the longest waiting first.
-    """
-
-    owing: ClassVar[dict["BoundedProtocol", None]]
+    """A connection that is refused (408, 431, 503) or closed when it goes over its bounds."""
 
     # What comes in: counted as it is fed to the parser.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         """Begin to wait for a request. Where there are too many connections, one gives way."""
         super().connection_made(transport)
-        self._phase = _Phase.BETWEEN
         self._head_bytes = 0  # of the request that comes, as far as its lines are complete
         self._idle_bytes = 0  # since the request got on, by a line of its own or by its body
         self._got_on = False
         self._stepped = 0  # body bytes since the clock was set
         self._too_much = False
-        self._awaited: _Phase | None = None
+        self._awaited: Phase | None = None
         self._clock: asyncio.TimerHandle | None = None
-        self._refused = False
         self._set_clock()
-        if len(self.connections) > self.bounds.max_connections:
-            # A head takes milliseconds to come: whoever has owed one longest is the least likely to send it.
-            next(iter(self.owing))._give_way()
+        self.places.admit(self, len(self.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the clock."""
         cancel(self._clock)
-        self.owing.pop(self, None)
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -85,7 +66,7 @@ class BoundedProtocol(AnsweringProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self._enter(_Phase.HEAD)
+        self._enter(Phase.HEAD)
         self._head_bytes = 0
         super().on_message_begin()
 
@@ -103,7 +84,7 @@ class BoundedProtocol(AnsweringProtocol):
         """Hand the request to the application."""
         if len(self.pipeline) >= self.bounds.max_pipelined:
             self._give_up()
-        self._enter(_Phase.BODY)
+        self._enter(Phase.BODY)
         self._stepped = 0
         super().on_headers_complete()
 
@@ -111,14 +92,16 @@ class BoundedProtocol(AnsweringProtocol):
         """Take a piece of the body."""
         self._got_on = True
         self._stepped += len(body)
+        if self._stepped >= self.bounds.body_step_bytes:
+            self.places.got_on(self)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End a request."""
-        self._enter(_Phase.BETWEEN)
+        self._enter(Phase.BETWEEN)
         super().on_message_complete()
 
-    def _enter(self, phase: _Phase) -> None:
+    def _enter(self, phase: Phase) -> None:
         self._phase, self._got_on = phase, True
 
     def _count_head(self, number: int) -> None:
@@ -132,23 +115,6 @@ class BoundedProtocol(AnsweringProtocol):
 
     # The time in which it comes.
 
-    def _waits_for(self) -> _Phase | None:
-        """Return what the caller owes us, or None while it waits for its answer."""
-        if self._phase is _Phase.BODY:
-            return _Phase.BODY
-        return None if self._answering() else _Phase.HEAD
-
-    def _note_owing(self) -> None:
-        if self._waits_for() is _Phase.HEAD and not self.transport.is_closing():
-            self.owing.setdefault(self)  # a dict keeps its order: whoever came first stays first
-        else:
-            self.owing.pop(self, None)
-
-    def _give_way(self) -> None:
-        del self.owing[self]
-        self._tell(problem("overloaded", "Too many connections: this one waited longest for a request."))
-        self.transport.close()
-
     def _set_clock(self) -> None:
         self._note_owing()
         awaited = self._waits_for()
@@ -156,19 +122,22 @@ class BoundedProtocol(AnsweringProtocol):
         if awaited is not self._awaited:
             cancel(self._clock)
             self._awaited = awaited
-            self._clock = None if awaited is None else self._later(self._late)
+            self.places.got_on(self)
+            self._clock = None if awaited is None else self._later()
 
-    def _later(self, call: Callable[[], None]) -> asyncio.TimerHandle:
-        return self.loop.call_later(self.bounds.receive_timeout_s, call)
+    def _later(self) -> asyncio.TimerHandle:
+        return self.loop.call_later(self.bounds.receive_timeout_s, self._late)
 
     def _late(self) -> None:
         """Refuse who is late, unless a good piece of the body has come, or it is we who do not take it."""
+        if self._refused:
+            return
         answered = self._answering() and self.cycle.response_started
         taken = self._stepped >= self.bounds.body_step_bytes or self.flow.read_paused or answered
-        if self._awaited is _Phase.BODY and taken:
+        if self._awaited is Phase.BODY and taken:
             self._stepped = 0
-            self._clock = self._later(self._late)
-        elif self._awaited is _Phase.HEAD and self._phase is _Phase.BETWEEN:
+            self._clock = self._later()
+        elif self._awaited is Phase.HEAD and self._phase is Phase.BETWEEN:
             self.transport.close()  # nothing was asked
         else:
             self._refuse("request_timeout", "The request did not come in time.")
@@ -185,16 +154,3 @@ class BoundedProtocol(AnsweringProtocol):
     def _refuse_head(self) -> None:
         limit = self.bounds.max_head_bytes
         self._refuse("header_too_large", f"Path and headers are larger than {limit} bytes.")
-
-    def _refuse(self, code: str, detail: str) -> None:
-        """Say why, unless that would fall into another answer, and close."""
-        self._refused = True
-        cancel(self._clock)
-        self.owing.pop(self, None)
-        self._refuse_with(problem(code, detail), told=self._may_say())
-
-    def _may_say(self) -> bool:
-        """Tell whether a response now would be the one to the request that is refused."""
-        if self._phase is _Phase.BODY:
-            return self._answering() and not self.cycle.response_started and not self.pipeline
-        return not self._answering()
