@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.http import uploads
+from service.api.http import upload_contents
 from service.api.http.uploads import UploadThreads
 from service.app import create_app
 from service.settings import Settings
@@ -30,13 +30,13 @@ def anyio_backend() -> str:
 @pytest.fixture
 def go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Until it is set, every upload is read and read."""
-    event, read = threading.Event(), uploads.read_file
+    event, read = threading.Event(), upload_contents.read_file
 
     def slowly(*args: Any, **options: Any) -> Any:
         assert event.wait(30)
         return read(*args, **options)
 
-    monkeypatch.setattr(uploads, "read_file", slowly)
+    monkeypatch.setattr(upload_contents, "read_file", slowly)
     yield event
     event.set()
 
