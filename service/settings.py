@@ -167,6 +167,14 @@ class Settings(BaseSettings):
         0.125, gt=0, le=1, description="Share of the LLM's slots that a calibration may take."
     )
 
+    @field_validator("embedder")
+    @classmethod
+    def named(cls, embedder: str) -> str:
+        """Refuse an empty name: as a path it is the working directory."""
+        if not embedder.strip():
+            raise PydanticCustomError("name", "Name an embedder, or unset the variable for the default.")
+        return embedder
+
     @field_validator("admin_key", "score_key", "llm_api_key", "embedder_api_key")
     @classmethod
     def sendable(cls, key: SecretStr) -> SecretStr:

@@ -50,6 +50,7 @@ def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("LLM_URL", "http://[::1", "LLM server's URL"),
         ("LLM_URL", "127.0.0.1:8001", "http://"),
         ("EMBEDDER_URL", "127.0.0.1:8002", "http://"),
+        ("EMBEDDER", "", "EIGENCAL_EMBEDDER: Name an embedder"),
         ("DATABASE_URL", "store.db", "database URL"),
         ("ANSWER_REGEX", "((", "regex"),
         ("PROMPT_TEMPLATE", "no place", "{prompt}"),

@@ -1,5 +1,6 @@
 """Where a sentence-transformers model comes from, what it is called, and its loading."""
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -68,7 +69,7 @@ def resolve(wanted: str, cache_dir: Path) -> ModelSource:
     not here are looked for on the hub only under their full name there (publisher/name). Raises WeightsError,
     which names what is wrong, when a model cannot be had or packaged weights are not the published ones.
     """
-    if Path(wanted).is_dir():
+    if _is_folder(wanted):
         return _of_folder(Path(wanted), cache_dir)
     entry = packaged(wanted)
     if entry is None:
@@ -108,6 +109,15 @@ def load_model(source: ModelSource, options: LoadOptions) -> Model:
         raise WeightsError(_cannot_load(source, error)) from error
     else:
         return model
+
+
+def _is_folder(wanted: str) -> bool:
+    try:
+        return bool(wanted) and Path(wanted).is_dir()  # Path("") is the working directory
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:  # a folder that may not be looked at is told as it is
+            raise
+        return False
 
 
 def _of_hub(wanted: str) -> ModelSource:

@@ -20,6 +20,7 @@ from service.domain.jobs.store import OpenJob
 
 logger = logging.getLogger(__name__)
 
+TELL_S = 2.0  # as long as a cancelled job goes on anyway; a locked file of the engine holds it up for 20 s
 CheckAlike = Callable[[AsyncIterable[DevRow] | Iterable[DevRow], CalibrateOptions], AsyncIterator[DevRow]]
 
 
@@ -54,6 +55,7 @@ class DurableJobs:
         self._beat_s = beat_s
         self._watched = JobWatch(self.get, poll_s)
         self._settler: asyncio.Task[None] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._keys = store.setup.keys()
         self._elsewhere: dict[str, str] = {}  # notes on jobs that no living replica has the settings for
@@ -69,10 +71,11 @@ class DurableJobs:
 
     async def stop(self) -> None:
         """Break off what runs; it goes on at the next start, or on a peer. Idempotent."""
-        task, self._settler = self._settler, None
-        if task is not None:
+        settler, self._settler = self._settler, None
+        tasks = self._telling if settler is None else {settler, *self._telling}
+        for task in tasks:
             task.cancel()
-            await asyncio.wait({task})
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._engine.stop()
         await self._replicas.stop()  # last: peers take over at once what is left
 
@@ -122,8 +125,15 @@ class DurableJobs:
         job = await self._store.cancel(job_id)
         if job is not None:
             logger.info("job %s cancelled", job_id)
-            await self._try(self._engine.cancel(job_id))
+            await self._tell_cancelled(job_id)
         return job
+
+    async def _tell_cancelled(self, job_id: str) -> None:
+        """Tell the engine and wait a little: cancelled the job is already, and its run can write no more."""
+        telling = asyncio.create_task(self._try(self._engine.cancel(job_id)), name="job-cancel")
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+        await asyncio.wait({telling}, timeout=TELL_S)
 
     async def events(self, job_id: str) -> AsyncIterator[Job]:
         """Yield the job now and whenever it has changed, ending with its final state."""

@@ -46,6 +46,8 @@ class Replicas:
         self._beat_s = beat_s
         self._looks = lease_s / beat_s
         self._still: dict[Replica, int] = {}  # in how many looks in a row, this beat and no other
+        self._count: int | None = None  # this process's last beat; None: not known
+        self._shared = False
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -70,13 +72,34 @@ class Replicas:
             return [Replica(row.id, tuple(row.lanes), row.beat) for row in found]
 
     async def beat(self) -> None:
-        """Show that this replica lives, its first beat after being struck off included."""
+        """Show that this replica lives, its first beat after being struck off included.
+
+        A count that went on by itself is another process's: neither would miss the other when it dies.
+        """
+        # Not known until it is written: a write whose answer was lost may have been done.
+        last, self._count = self._count, None
         mine = sa.update(replicas).where(replicas.c.id == self._id)
+        beaten = mine.values(beat=replicas.c.beat + 1, lanes=self._lanes).returning(replicas.c.beat)
         async with self._database.write() as connection:
-            changed = await connection.execute(mine.values(beat=replicas.c.beat + 1, lanes=self._lanes))
-            if changed.rowcount == 0:
-                values = {"id": self._id, "lanes": self._lanes, "beat": 0}
+            count = (await connection.execute(beaten)).scalar_one_or_none()
+            if count is None:
+                count = 0
+                values = {"id": self._id, "lanes": self._lanes, "beat": count}
                 await connection.execute(sa.insert(replicas).values(values))
+        self._count = count
+        # A lower count is no other's: a copy of the database was put back.
+        if last is not None and count > last + 1:
+            self._tell_shared()
+
+    def _tell_shared(self) -> None:
+        """Log once that the name is another living process's, too."""
+        if not self._shared:
+            logger.error(
+                "another process runs as replica %s: when one of them dies, nobody takes its jobs over; "
+                "give each an EIGENCAL_REPLICA_ID of its own",
+                self._id,
+            )
+        self._shared = True
 
     async def _beating(self) -> None:
         while True:

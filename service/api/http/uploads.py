@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TypeVar
 
 from fastapi import Request
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from service.api.http.upload_contents import CALIBRATE, Shape, Upload, from_form, from_json
@@ -125,11 +125,33 @@ async def _body(request: Request, max_bytes: int) -> bytes:
     return b"".join([chunk async for chunk in _bounded(request, max_bytes)])
 
 
+class _WholeForms(MultiPartParser):
+    """Starlette's parser, which by itself takes a body that is cut off, and drops the part that was cut.
+
+    It spools files over 1 MiB to disk, and closes them whatever the stream raises.
+    """
+
+    def __init__(self, headers: Headers, stream: AsyncGenerator[bytes, None], **bounds: int) -> None:
+        super().__init__(headers, self._whole(stream), **bounds)
+        self._ended = False
+
+    def on_end(self) -> None:
+        """Note the closing boundary."""
+        self._ended = True
+
+    async def _whole(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        async for chunk in stream:
+            yield chunk
+        # Told as an error of the stream: for one after the parsing, the file that was cut would stay open.
+        if not self._ended:
+            raise MultiPartException("it ends before its closing boundary.")
+
+
 async def _form(request: Request, max_bytes: int, max_files: int) -> FormData:
-    # Starlette's parser spools files over 1 MiB to disk, and closes them whatever the stream raises.
     stream = _bounded(request, max_bytes)
-    bounds = {"max_files": max_files, "max_fields": MAX_FIELDS, "max_part_size": MAX_FIELD_BYTES}
-    parser = MultiPartParser(request.headers, stream, **bounds)
+    # One file more than there may be, so that it can be named.
+    bounds = {"max_files": max_files + 1, "max_fields": MAX_FIELDS, "max_part_size": MAX_FIELD_BYTES}
+    parser = _WholeForms(request.headers, stream, **bounds)
     try:
         return await parser.parse()
     except MultiPartException as error:

@@ -14,6 +14,7 @@ from service.api.http.upload_contents import Shape, Upload
 from service.api.http.uploads import received
 from service.api.routes.job_schemas import job_view
 from service.domain.devdata.reader import DevData
+from service.domain.errors import InvalidRequest
 from service.domain.jobs.model import CalibrateOptions, DevRow, Job
 
 CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
@@ -54,6 +55,7 @@ def upload_body(name: str) -> dict[str, Any]:
 
 async def submitted(request: Request, app: Services, shape: Shape, key: str | None, taken: Taken) -> Response:
     """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing."""
+    _one_key(request)
     try:
         async with received(request, app.limits, app.threads, shape) as upload:
             parts = await app.threads.run(lambda: upload.check(app.limits))
@@ -62,6 +64,15 @@ async def submitted(request: Request, app: Services, shape: Shape, key: str | No
     except ClientDisconnect:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     return accepted(job)
+
+
+def _one_key(request: Request) -> None:
+    """Refuse several keys, of which FastAPI would take one in silence. Raises InvalidRequest."""
+    if len(request.headers.getlist("idempotency-key")) > 1:
+        told = "is given more than once"
+        raise InvalidRequest(
+            f"Idempotency-Key: {told}", [{"loc": ["header", "Idempotency-Key"], "msg": told}]
+        )
 
 
 def accepted(job: Job) -> Response:

@@ -2,13 +2,14 @@
 
 import asyncio
 import gc
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 
-from service.adapters.jobs.durable import DurableJobs
+from service.adapters.jobs.durable import TELL_S, DurableJobs
 from service.adapters.jobs.engine import DbosEngine, JobEngine
 from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlJobs
 from service.adapters.store.location import jobs_url
@@ -392,6 +393,33 @@ async def test_a_job_whose_workflow_ended_without_it_is_begun_anew(tmp_path: Pat
             await queue.engine.cancel(job.id)  # not through the store
             await stopped.wait()
         assert (await queue.ended(job))[-1].state == "succeeded"
+
+
+async def test_cancelling_does_not_wait_for_an_engine_that_is_held_up(tmp_path: Path) -> None:
+    """DBOS waits for its locked file for many seconds; it is told once the file is free."""
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def hang(job: ClaimedJob) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with opened(tmp_path / "store.db", dbos) as queue:
+        queue.pipeline.drawing = hang
+        job = await queue.submit()
+        async with asyncio.timeout(30):
+            await begun.wait()
+        with closing(sqlite3.connect(tmp_path / "store.db.jobs", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with asyncio.timeout(TELL_S + 5):
+                cancelled = await queue.jobs.cancel(job.id)
+            assert cancelled is not None
+            assert cancelled.state == "cancelled"
+            assert not stopped.is_set()
+        async with asyncio.timeout(30):
+            await stopped.wait()
 
 
 async def test_a_cancelled_job_leaves_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

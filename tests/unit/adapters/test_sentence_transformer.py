@@ -112,6 +112,12 @@ def test_packaged_weights_that_are_missing_name_the_command(tmp_path: Path) -> N
         with_embedder(identity_of, MPNET, tmp_path, load=TinyModel())
 
 
+@pytest.mark.parametrize("name", ["", "n" * 300])
+def test_name_that_no_folder_can_have_is_told(tmp_path: Path, name: str) -> None:
+    with pytest.raises(WeightsError, match=rf"There is no folder .*{name}, and no model of the hub"):
+        with_embedder(identity_of, name, tmp_path, load=TinyModel())
+
+
 def test_path_that_leads_nowhere_is_not_asked_of_the_hub(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"There is no folder .*nowhere/at all, and no model of the hub"):
         with_embedder(identity_of, tmp_path / "nowhere/at all", tmp_path, load=TinyModel())

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlCalibrations, SqlJobs
 from service.adapters.store.active import make_current
 from service.adapters.store.location import jobs_url, store_url, sync_url
-from service.adapters.store.tables import activations, calibrations, dev_rows, jobs, metadata
+from service.adapters.store.tables import activations, calibrations, dev_rows, jobs, metadata, replicas
 from service.domain.devdata.bytes import UploadLimits
 from service.domain.devdata.reader import read_file
 from service.domain.devdata.row_check import write_rows
@@ -245,6 +245,29 @@ class TestStore:
             assert await names(well) == ["still", "well"]
         async with opened(url) as store, beating(store, "other") as other:
             assert await names(other) == ["other"], "who stops strikes itself off"
+
+    async def test_two_processes_of_one_name_are_told_once_each(
+        self, url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with opened(url) as store, beating(store, "same"), beating(store, "same"):
+            await until(lambda: len(caplog.records) >= 2)
+            await asyncio.sleep(LEASE_S)  # ten more beats
+        said = [(record.levelname, record.getMessage()) for record in caplog.records]
+        assert [level for level, _ in said] == ["ERROR", "ERROR"]
+        assert all("replica same" in text and "EIGENCAL_REPLICA_ID" in text for _, text in said)
+
+    async def test_a_restart_after_a_kill_is_no_second_process(
+        self, url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with opened(url) as store, beating(store, "same") as killed:
+            await freeze(killed)
+            async with beating(store, "same") as again:
+                await asyncio.sleep(LEASE_S)
+                async with store.database.write() as connection:  # a copy is put back
+                    await connection.execute(sa.update(replicas).values(beat=0))
+                await asyncio.sleep(LEASE_S)
+                assert await names(again) == ["same"]
+        assert caplog.records == []
 
     async def test_a_replica_that_beats_is_not_struck_off(self, url: str) -> None:
         async with opened(url) as store, beating(store, "one") as one, beating(store, "two"):

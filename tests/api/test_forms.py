@@ -1,0 +1,73 @@
+"""Forms byte by byte, as clients that are cut off or confused send them, over a real socket."""
+
+import gc
+import json
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from tests.api.test_calibrate_routes import World, examples, jsonl, problem, upload
+from tests.support.live import served
+
+pytestmark = pytest.mark.anyio
+HEADERS = {"Content-Type": "multipart/form-data; boundary=B"}
+CLOSING = b"\r\n--B--"
+FILE = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+ACTIVATE = b'\r\n--B\r\nContent-Disposition: form-data; name="activate"\r\n\r\nnever'
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    async with served(world.app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as made:
+        yield made
+
+
+@pytest.mark.parametrize("more", [b"", b"\r\n", b"\r\n--B", b"\r\n--B\r\n", b"\r\n--B-"])
+async def test_a_body_without_its_end_is_refused(
+    world: World, client: httpx.AsyncClient, more: bytes
+) -> None:
+    body = FILE + jsonl(examples()) + ACTIVATE + more
+    refused = problem(await client.post("/calibrate", content=body, headers=HEADERS), 422, "invalid_request")
+    assert "before its closing boundary" in refused["detail"]
+    assert await world.jobs.latest() == []
+
+
+async def test_a_large_file_without_its_end_is_closed(world: World, client: httpx.AsyncClient) -> None:
+    body = FILE + jsonl(examples(answer="x" * 60_000))  # spooled to disk
+    problem(await client.post("/calibrate", content=body, headers=HEADERS), 422, "invalid_request")
+    gc.collect()  # an open file would warn
+    assert await world.jobs.latest() == []
+
+
+@pytest.mark.parametrize("epilogue", [b"", b"\r\n", b"\r\nwhatever"])
+async def test_a_body_with_its_end_is_taken(world: World, client: httpx.AsyncClient, epilogue: bytes) -> None:
+    body = FILE + jsonl(examples()) + ACTIVATE + CLOSING + epilogue
+    taken = await client.post("/calibrate", content=body, headers=HEADERS)
+    assert taken.status_code == 202, taken.text
+    assert [job.id for job in await world.jobs.latest()] == [taken.json()["id"]]
+
+
+async def test_an_option_sent_as_a_file_is_named(world: World, client: httpx.AsyncClient) -> None:
+    files = {**upload(jsonl(examples())), "activate": ("activate.txt", b"always")}
+    refused = problem(await client.post("/calibrate", files=files), 422, "invalid_request")
+    assert refused["errors"][0]["loc"] == ["body", "activate"]
+    assert "must not be a file" in refused["detail"]
+
+
+async def test_two_idempotency_keys_are_refused(world: World, client: httpx.AsyncClient) -> None:
+    headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b"), ("Content-Type", "application/json")]
+    body = json.dumps({"examples": examples()})
+    refused = problem(await client.post("/calibrate", content=body, headers=headers), 422, "invalid_request")
+    assert "Idempotency-Key" in refused["detail"]
+    assert await world.jobs.latest() == []
