@@ -115,8 +115,8 @@ async def test_a_job_succeeds(queue: Queue) -> None:
 async def test_a_job_that_comes_as_the_service_stops_does_not_hold_it_up(
     tmp_path: Path, engine: Callable[[Database], JobEngine]
 ) -> None:
-    async with opened(tmp_path / "store.db", engine, beat_s=60.0) as queue:
-        await queue.ended(await queue.submit())  # by now it waits for news, for a minute
+    async with opened(tmp_path / "store.db", engine, beat_s=5.0) as queue:
+        await queue.ended(await queue.submit())  # by now it waits for news, for seconds
         await queue.submit()
         async with asyncio.timeout(30):
             await queue.jobs.stop()  # in the same step of the loop in which the news came
