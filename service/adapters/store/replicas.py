@@ -46,7 +46,7 @@ class Replicas:
         self._beat_s = beat_s
         self._looks = lease_s / beat_s
         self._still: dict[Replica, int] = {}  # in how many looks in a row, this beat and no other
-        self._count: int | None = None  # this process's last beat; None: not known
+        self._seen: int | None = None  # this name's count at the last look; None: not known
         self._shared = False
         self._task: asyncio.Task[None] | None = None
 
@@ -72,34 +72,13 @@ class Replicas:
             return [Replica(row.id, tuple(row.lanes), row.beat) for row in found]
 
     async def beat(self) -> None:
-        """Show that this replica lives, its first beat after being struck off included.
-
-        A count that went on by itself is another process's: neither would miss the other when it dies.
-        """
-        # Not known until it is written: a write whose answer was lost may have been done.
-        last, self._count = self._count, None
+        """Show that this replica lives, its first beat after being struck off included."""
         mine = sa.update(replicas).where(replicas.c.id == self._id)
-        beaten = mine.values(beat=replicas.c.beat + 1, lanes=self._lanes).returning(replicas.c.beat)
         async with self._database.write() as connection:
-            count = (await connection.execute(beaten)).scalar_one_or_none()
-            if count is None:
-                count = 0
-                values = {"id": self._id, "lanes": self._lanes, "beat": count}
+            changed = await connection.execute(mine.values(beat=replicas.c.beat + 1, lanes=self._lanes))
+            if changed.rowcount == 0:
+                values = {"id": self._id, "lanes": self._lanes, "beat": 0}
                 await connection.execute(sa.insert(replicas).values(values))
-        self._count = count
-        # A lower count is no other's: a copy of the database was put back.
-        if last is not None and count > last + 1:
-            self._tell_shared()
-
-    def _tell_shared(self) -> None:
-        """Log once that the name is another living process's, too."""
-        if not self._shared:
-            logger.error(
-                "another process runs as replica %s: when one of them dies, nobody takes its jobs over; "
-                "give each an EIGENCAL_REPLICA_ID of its own",
-                self._id,
-            )
-        self._shared = True
 
     async def _beating(self) -> None:
         while True:
@@ -108,18 +87,39 @@ class Replicas:
                 await self.beat()
                 await self._look()
             except StoreUnavailable:
-                self._still = {}  # nobody could beat meanwhile
+                self._still, self._seen = (
+                    {},
+                    None,
+                )  # nobody could beat meanwhile, but for what was not answered
             except Exception:
+                self._seen = None
                 logger.exception("the beat of this replica failed")
 
     async def _look(self) -> None:
         """Count how long each stands still; this one, having just beaten, never does."""
-        self._still = {one: self._still.get(one, 0) + 1 for one in await self.living()}
+        living = await self.living()
+        self._look_at_own({one.id: one.beat for one in living}.get(self._id))
+        self._still = {one: self._still.get(one, 0) + 1 for one in living}
         for one, looks in self._still.items():
             if looks > self._looks:
                 logger.warning("replica %s stands still: peers take its jobs over", one.id)
                 # By the beat that stood still: should it beat again meanwhile, it keeps its row.
                 await self._strike(replicas.c.id == one.id, replicas.c.beat == one.beat)
+
+    def _look_at_own(self, count: int | None) -> None:
+        """Log once when this name's count went on by more than our one beat: another process lives under it.
+
+        A lower count is no other's: a copy of the database was put back.
+        """
+        last, self._seen = self._seen, count
+        if self._shared or last is None or count is None or count <= last + 1:
+            return
+        self._shared = True
+        logger.error(
+            "another process runs as replica %s: when one of them dies, nobody takes its jobs over; "
+            "give each an EIGENCAL_REPLICA_ID of its own",
+            self._id,
+        )
 
     async def _strike(self, *which: sa.ColumnElement[bool]) -> None:
         async with self._database.write() as connection:
