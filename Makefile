@@ -1,7 +1,7 @@
 # The commands that anyone has to know:
 #   make run    install, start the service on this machine, score two prompts, calibrate, score again
 #   make test   install, run the tests
-# The others: stop, check, bench, examples, record-devset, openapi, test-vllm, test-postgres, test-browser, clean.
+# The others: stop, check, check-docker, bench, examples, record-devset, openapi, test-vllm, test-postgres, test-browser, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
