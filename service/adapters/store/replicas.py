@@ -87,10 +87,7 @@ class Replicas:
                 await self.beat()
                 await self._look()
             except StoreUnavailable:
-                self._still, self._seen = (
-                    {},
-                    None,
-                )  # nobody could beat meanwhile, but for what was not answered
+                self._still, self._seen = {}, None  # nobody could beat meanwhile
             except Exception:
                 self._seen = None
                 logger.exception("the beat of this replica failed")
