@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
+from service.domain.decider import Decider
 from service.domain.models import Fingerprint
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
@@ -30,6 +31,8 @@ class Calibration:
 
     `evidence`, for the method "evidence" alone, holds a map for every number of answers from 1 to
     `num_samples`; `parameters` are then those of `depolarized`, for answers without log-probabilities.
+
+    `deciders`: by number of answers, where the rows' verdicts allow a model of being right.
     """
 
     id: str
@@ -41,6 +44,7 @@ class Calibration:
     eps: float = 1e-10
     name: str = ""
     evidence: Mapping[int, EvidenceMap] = field(default_factory=dict)
+    deciders: Mapping[int, Decider] = field(default_factory=dict)
 
     def headline(self) -> Parameters:
         """Return the parameters of the full number of answers."""

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy.engine import RowMapping
 
 from service.domain.calibration import Calibration, Parameters
+from service.domain.decider import Decider
 from service.domain.jobs.model import CalibrateOptions, DevRow, Job, JobError
 from service.domain.jobs.store import StoredRow
 from service.domain.models import OUTCOME, Draw, Fingerprint, Message
@@ -97,6 +98,7 @@ def decode_job(found: RowMapping) -> Job:
 def encode_calibration(calibration: Calibration) -> dict[str, Any]:
     """Return the JSON of what a calibration is, other than its id and time."""
     evidence = {str(m): asdict(found) for m, found in sorted(calibration.evidence.items())}
+    deciders = {str(m): one.stored() for m, one in sorted(calibration.deciders.items())}
     return {
         "method": calibration.method,
         "fingerprint": encode_fingerprint(calibration.fingerprint),
@@ -105,6 +107,7 @@ def encode_calibration(calibration: Calibration) -> dict[str, Any]:
         "eps": calibration.eps,
         "name": calibration.name,
         **({"evidence": evidence} if evidence else {}),
+        **({"deciders": deciders} if deciders else {}),
     }
 
 
@@ -120,6 +123,7 @@ def decode_calibration(found: RowMapping) -> Calibration:
         created_at=found["created_at"],
         eps=body["eps"],
         name=body["name"],
-        # Absent from calibrations without evidence, and from all of earlier releases.
+        # Both are absent from calibrations without them, and from all of earlier releases.
         evidence={int(m): EvidenceMap(**found) for m, found in body.get("evidence", {}).items()},
+        deciders={int(m): Decider.of(one) for m, one in body.get("deciders", {}).items()},
     )

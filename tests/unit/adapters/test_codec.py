@@ -16,7 +16,9 @@ from service.adapters.store.codec import (
 )
 from service.domain.calibration import Calibration
 from service.domain.models import EMBEDDED, OUTCOME, Draw
+from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import calibration, fingerprint, rows
+from tests.support.decisions import decider
 from tests.support.evidence import by_evidence
 
 
@@ -42,10 +44,15 @@ def test_a_calibration_by_evidence_comes_back() -> None:
     assert kept(one) == one
 
 
+def test_a_calibration_with_deciders_comes_back() -> None:
+    one = by_evidence(deciders={1: decider(EvidenceMap(0.9, 0.0, 1.0)), 3: decider()})
+    assert kept(one) == one
+
+
 def test_a_calibration_stored_before_there_was_evidence_is_valid() -> None:
     one = calibration()
     body = encode_calibration(one)
-    assert "evidence" not in body
+    assert not {"evidence", "deciders"} & body.keys()
     assert "evidence" not in body["fingerprint"]
     assert kept(one) == one
 
