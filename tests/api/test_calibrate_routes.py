@@ -509,7 +509,7 @@ class TestCalibrations:
         await world.calibrations.add(made, {}, rows=list(rows(samples=("a", "b"))), num_rows=41)
         async with (
             served(world.app) as port,
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
         ):
             with pytest.raises(httpx.RemoteProtocolError):
                 await client.get(f"/calibrations/{made.id}/data")

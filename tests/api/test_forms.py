@@ -29,7 +29,10 @@ def world() -> World:
 
 @pytest.fixture
 async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(world.app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as made:
+    async with (
+        served(world.app) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as made,
+    ):
         yield made
 
 

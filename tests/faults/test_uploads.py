@@ -49,7 +49,7 @@ async def test_uploads_have_threads_of_their_own_and_a_bound(go_on: threading.Ev
     asyncio.get_running_loop().set_default_executor(shared)
     async with (
         served(app) as port,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http,
     ):
         sent = [asyncio.ensure_future(http.post("/calibrate", files={"file": FILE})) for _ in range(5)]
         async with asyncio.timeout(60):
