@@ -28,7 +28,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes], timeout_s: float) -> No
         if process.poll() is not None:
             raise RuntimeError(f"the server ended with exit code {process.returncode}")
         with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            with urllib.request.urlopen(url, timeout=2) as response:
+            with urllib.request.urlopen(url, timeout=30) as response:
                 if response.status == 200:
                     return
         with contextlib.suppress(subprocess.TimeoutExpired):

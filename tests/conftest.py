@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 # One thread: spectra are small, and the machine's cores belong to the tests that start servers.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# How long an example takes is the machine's affair.
+hypothesis_settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("any machine")
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "data"
 

@@ -11,6 +11,7 @@ from service.domain.study.report_model import Band, Estimate, NullPart, ServedRo
 
 LEVEL = 0.05
 MISSING = "—"
+TOO_FEW = "cannot be told from so few rows"  # what a null of Algorithm 1 would read
 MAPS = {
     "raw": "Raw",
     "temperature": "Temperature",
@@ -157,6 +158,8 @@ def cluster_words(row: ServedRow) -> str:
 
 
 def _with_p(null: NullPart) -> str:
+    if null["mean"] is None:
+        return TOO_FEW
     return f"{_around(null)}, {p_words(null['p_value'])}"
 
 

@@ -26,13 +26,14 @@ from service.spectral.reliability import (
     equal_mass_bins,
     expected_calibration_error,
 )
-from service.spectral.residual_null import Null, upper_p_value
+from service.spectral.residual_null import ROUNDING, Null, upper_p_value
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Groups = tuple[tuple[Ints, ...], ...]
 
 NUM_DRAWS = 100  # worlds behind a null
+MIN_CLUSTERS = 2  # what one cluster reads says nothing of the other prompts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,13 +168,20 @@ def block_targets(clustering: Clustering, block: ReferenceBlock) -> Floats:
 
 
 def null_of(clustering: Clustering, targets: Floats, observed: float) -> Null:
-    """Return the null of an ECE from the targets (worlds, B) of many worlds, at least 20."""
+    """Return the null of an ECE from the targets (worlds, B) of many worlds, at least 20.
+
+    All NaN for fewer than `MIN_CLUSTERS` clusters, and where every world reads the same.
+    """
     # A bin without clusters has no target in any world; as in `algorithm1`, its mass is left out.
     usable = ~np.isnan(targets).any(axis=0)
     gaps = np.abs(targets - clustering.mean_predicted)[:, usable]
-    unknown = np.full(len(targets), np.nan)
-    eces = np.average(gaps, axis=1, weights=clustering.mass[usable]) if usable.any() else unknown
-    return Null(consistency_band(targets, eces), upper_p_value(eces, observed))
+    if clustering.cluster_sizes.size >= MIN_CLUSTERS and usable.any():
+        eces = np.average(gaps, axis=1, weights=clustering.mass[usable])
+        # Without any spread whatever else is read would look significant, however little it differs.
+        if np.ptp(eces) > ROUNDING:
+            return Null(consistency_band(targets, eces), upper_p_value(eces, observed))
+    unknown = np.full_like(targets, np.nan)
+    return Null(consistency_band(unknown, unknown[:, 0]), float("nan"))
 
 
 def null_band(

@@ -75,8 +75,10 @@ async def test_a_batch_waits_where_there_is_no_room_instead_of_losing_items(tmp_
             data_dir=tmp_path, llm_backend="vllm", llm_url=server.url, llm_slots=2, llm_queue=1, num_samples=4
         )
         app = create_app(settings, embedder=FakeEmbedder(8), store=MemoryStore())
-        async with served(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
-            http.timeout = httpx.Timeout(60)
+        async with (
+            served(app) as port,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
+        ):
             got = await lines(http, [{"prompt": f"question {i}"} for i in range(8)])
     assert [line for line in got if "error" in line] == []
     assert sorted(line["index"] for line in got) == list(range(8))

@@ -375,7 +375,7 @@ class TestSize:
         problem(response, 413, "body_too_large")
 
     async def test_a_sender_over_a_socket_sees_the_refusal(self) -> None:
-        async with served(World(max_bytes=1 << 20).app) as port, httpx.AsyncClient(timeout=30) as client:
+        async with served(World(max_bytes=1 << 20).app) as port, httpx.AsyncClient(timeout=60) as client:
             for headers in (MULTIPART, {**MULTIPART, "Content-Length": str(len(Endless.head) + (32 << 20))}):
                 url = f"http://127.0.0.1:{port}/calibrate"
                 response = await client.post(url, content=Endless(32), headers=headers)
@@ -390,7 +390,7 @@ class TestSize:
             writer.write((head + kind).encode() + Endless.head + b"x" * (4 << 20))
             await writer.drain()
             writer.close()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not (spooled and spooled[0].closed):
                     await asyncio.sleep(0.005)
         assert await world.jobs.latest() == []
@@ -428,7 +428,7 @@ class TestJobs:
 
     async def test_events_end_with_the_job(self, world: World) -> None:
         job, _ = await world.jobs.submit(rows(), OPTIONS)
-        async with served(world.app) as port, httpx.AsyncClient(timeout=30) as client:
+        async with served(world.app) as port, httpx.AsyncClient(timeout=60) as client:
             seen = []
             async with client.stream("GET", f"http://127.0.0.1:{port}/jobs/{job.id}/events") as response:
                 assert response.headers["content-type"].startswith("text/event-stream")
@@ -509,7 +509,7 @@ class TestCalibrations:
         await world.calibrations.add(made, {}, rows=list(rows(samples=("a", "b"))), num_rows=41)
         async with (
             served(world.app) as port,
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
         ):
             with pytest.raises(httpx.RemoteProtocolError):
                 await client.get(f"/calibrations/{made.id}/data")

@@ -49,7 +49,7 @@ class Scoring:
         )
 
     async def post(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
-        async with served(self.app) as port, httpx.AsyncClient(trust_env=False) as http:
+        async with served(self.app) as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
             return await http.post(f"http://127.0.0.1:{port}{path}", content=body, headers=headers)
 
 
@@ -145,7 +145,7 @@ async def test_a_caller_from_elsewhere_may_use_any_name() -> None:
     "path", ["/", "/healthz", "/docs", "/openapi.json", "/none", "/jobs", "/docs/favicon.png"]
 )
 async def test_every_answer_tells_a_browser_what_it_may_do(path: str) -> None:
-    async with served(Scoring().app) as port, httpx.AsyncClient(trust_env=False) as http:
+    async with served(Scoring().app) as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         headers = (await http.get(f"http://127.0.0.1:{port}{path}")).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"

@@ -29,7 +29,10 @@ def world() -> World:
 
 @pytest.fixture
 async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(world.app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as made:
+    async with (
+        served(world.app) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as made,
+    ):
         yield made
 
 
@@ -63,6 +66,23 @@ async def test_an_option_sent_as_a_file_is_named(world: World, client: httpx.Asy
     refused = problem(await client.post("/calibrate", files=files), 422, "invalid_request")
     assert refused["errors"][0]["loc"] == ["body", "activate"]
     assert "must not be a file" in refused["detail"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "named", "said"),
+    [
+        (["data", "more"], "data", "must not be a file; send the data as `file`"),
+        (["file", "data", "more"], "data", "must not be a file; send the data as `file`"),
+        (["file"] * 3, "file", "is given twice"),
+    ],
+)
+async def test_of_many_files_the_wrong_one_is_named(
+    client: httpx.AsyncClient, sent: list[str], named: str, said: str
+) -> None:
+    files = [(name, ("a.jsonl", jsonl(examples()))) for name in sent]
+    refused = problem(await client.post("/calibrate", files=files), 422, "invalid_request")
+    assert refused["detail"] == f"{named}: {said}"
+    assert refused["errors"][0]["loc"] == ["body", named]
 
 
 async def test_two_idempotency_keys_are_refused(world: World, client: httpx.AsyncClient) -> None:

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
 from service.adapters.embedded_llm.gguf import converted_model
 from service.adapters.llm.prompting import FEW_SHOT
+from tests.support.services import PATIENCE_S, address
 
 WEIGHTS = ROOT / "data" / "weights"
 VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
@@ -80,8 +81,9 @@ def base_environment(vllm: VllmServer) -> dict[str, str]:
 @pytest.fixture
 def service_url(base_environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
     """A running service of ours in a process of its own."""
-    port = free_port()
-    env = {**base_environment, "EIGENCAL_PORT": str(port), "EIGENCAL_DATA_DIR": str(tmp_path)}
-    with running([PYTHON, "-m", "service"], env=env, log=tmp_path / "service.log") as process:
-        wait_for(f"http://127.0.0.1:{port}/readyz", process, 120)
-        yield f"http://127.0.0.1:{port}"
+    log = tmp_path / "service.log"
+    env = {**base_environment, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(tmp_path)}
+    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
+        url = address(process, log)
+        wait_for(f"{url}/readyz", process, PATIENCE_S)
+        yield url

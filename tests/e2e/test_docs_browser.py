@@ -52,10 +52,7 @@ def page(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pag
 
 def shown(tab: Page, condition: str) -> None:
     """Wait until the page, which draws itself by a script, is as wanted."""
-    until = time.monotonic() + PATIENCE_S
-    while not tab.evaluate(condition):
-        assert time.monotonic() < until, condition
-        time.sleep(0.05)
+    tab.until(lambda: bool(tab.evaluate(condition)))
 
 
 def click(tab: Page, text: str) -> None:

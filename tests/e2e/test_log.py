@@ -2,7 +2,6 @@
 
 import re
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks.processes import PYTHON, free_port, running, wait_for
+from benchmarks.processes import PYTHON, running, wait_for
 from tests.support.openai_server import Exchange, OpenAIServer, answers, serving_in_thread, status
+from tests.support.services import PATIENCE_S, address, until
 
 SECRETS = ("sk-of-the-llm", "sk-of-the-embedder", "sk-of-the-admin", "user-name", "pass-word")
 PROMPT = "Where is the treasure of the island?"
@@ -50,9 +50,9 @@ class Service:
         return [f"{level} {message}" for level, message in found]
 
 
-def environment(folder: Path, port: int, llm_url: str, embedder_url: str) -> dict[str, str]:
+def environment(folder: Path, llm_url: str, embedder_url: str) -> dict[str, str]:
     return {
-        "EIGENCAL_PORT": str(port),
+        "EIGENCAL_PORT": "0",
         "EIGENCAL_DATA_DIR": str(folder),
         "EIGENCAL_REPLICA_ID": "one",
         "EIGENCAL_LLM_BACKEND": "vllm",
@@ -68,15 +68,16 @@ def environment(folder: Path, port: int, llm_url: str, embedder_url: str) -> dic
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    port, log = free_port(), tmp_path / "service.log"
+    log = tmp_path / "service.log"
     with ExitStack() as stack:
         server = stack.enter_context(serving_in_thread(OpenAIServer(default=llm)))
         named = server.url.replace("://", "://user-name:pass-word@")
-        env = environment(tmp_path / "data", port, named, server.url)
+        env = environment(tmp_path / "data", named, server.url)
         process = stack.enter_context(running([PYTHON, "-m", "service"], env=env, log=log))
-        wait_for(f"http://127.0.0.1:{port}/readyz", process, 120)
+        url = address(process, log)
+        wait_for(f"{url}/readyz", process, PATIENCE_S)
         key = {"Authorization": "Bearer sk-of-the-admin"}
-        http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, headers=key)
+        http = httpx.Client(base_url=url, timeout=PATIENCE_S, headers=key)
         yield Service(stack.enter_context(http), log, server)
 
 
@@ -92,10 +93,7 @@ def calibrate(service: Service) -> dict[str, Any]:
 
 
 def wait_for_line(log: Path, text: str) -> None:
-    until = time.monotonic() + 60
-    while text not in log.read_text():
-        assert time.monotonic() < until, log.read_text()
-        time.sleep(0.05)
+    until(lambda: text in log.read_text())
 
 
 def test_the_log_tells_set_up_errors_and_jobs(service: Service) -> None:
@@ -131,12 +129,12 @@ def test_the_log_tells_set_up_errors_and_jobs(service: Service) -> None:
 
 
 def test_an_llm_that_is_down_is_told_and_delays_nothing(tmp_path: Path) -> None:
-    port, log = free_port(), tmp_path / "service.log"
+    log = tmp_path / "service.log"
     with serving_in_thread(OpenAIServer(default=embedder)) as server:
-        env = environment(tmp_path / "data", port, f"http://127.0.0.1:{free_port()}/v1", server.url)
+        env = environment(tmp_path / "data", "http://127.0.0.1:9/v1", server.url)
         with running([PYTHON, "-m", "service"], env=env, log=log) as process:
-            wait_for(f"http://127.0.0.1:{port}/healthz", process, 120)
+            wait_for(f"{address(process, log)}/healthz", process, PATIENCE_S)
             wait_for_line(log, "the LLM does not answer: The LLM server cannot be reached.")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) in (0, -signal.SIGTERM)
+            assert process.wait(PATIENCE_S) in (0, -signal.SIGTERM)
     assert "Traceback" not in log.read_text()

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 from service.app import create_app
 from service.report import render
 from service.settings import Settings
-from tests.support.browser import Page, browser_page
+from tests.support.browser import PATIENCE_S, Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.memory_store import MemoryStore
@@ -36,7 +36,7 @@ def url(llm: FakeLLM) -> Iterator[str]:
     ports: list[int] = []
     thread = threading.Thread(target=lambda: asyncio.run(_serve(app, ports, ready, over)))
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(PATIENCE_S)
     yield f"http://127.0.0.1:{ports[0]}"
     over.set()
     thread.join()
@@ -58,14 +58,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 def until(tab: Page, expression: str) -> None:
     """Wait until an expression is true on the page."""
-    found = tab.call(
-        "Runtime.evaluate",
-        expression=f"new Promise(done => {{ let n = 0; const t = setInterval(() => {{"
-        f" if (({expression}) || ++n > 200) {{ clearInterval(t); done(n <= 200) }} }}, 50) }})",
-        awaitPromise=True,
-        returnByValue=True,
-    )
-    assert found["result"]["value"], expression
+    tab.until(lambda: bool(tab.evaluate(f"!!({expression})")))
 
 
 def test_the_description_of_the_api_works_under_its_policy(tab: Page, url: str) -> None:
@@ -76,7 +69,7 @@ def test_the_description_of_the_api_works_under_its_policy(tab: Page, url: str) 
     tab.evaluate("document.querySelector('.try-out__btn').click()")
     until(tab, "document.querySelector('.execute')")
     tab.evaluate("document.querySelector('.execute').click()")
-    until(tab, "document.querySelector('.live-responses-table .response-col_status')")
+    until(tab, "document.querySelector('.live-responses-table .response .response-col_status')")
     assert "200" in tab.evaluate(
         "document.querySelector('.live-responses-table .response .response-col_status').textContent"
     )
@@ -95,7 +88,7 @@ def test_no_page_may_frame_ours(tab: Page, url: str, tmp_path: Path) -> None:
     page = tmp_path / "frame.html"
     page.write_text(f"<iframe src={url}/docs></iframe>")
     tab.open(page)
-    assert any("frame" in str(said).lower() for said in tab.complaints())
+    tab.until(lambda: any("frame" in str(said).lower() for said in tab.complaints()))
 
 
 def test_a_foreign_page_scores_nothing(tab: Page, url: str, llm: FakeLLM, tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_the_browser_would_refuse_scripts_and_resources(tab: Page, saved: Path, 
     evil.write_text(page.replace("</body>", "<script>window.ran = 1</script><img src=x.png></body>"))
     tab.open(evil)
     assert tab.evaluate("window.ran === undefined")
+    tab.until(lambda: len(tab.complaints()) >= 2)
     assert len(tab.complaints()) == 2
 
 

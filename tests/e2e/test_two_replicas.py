@@ -9,7 +9,7 @@ import pytest
 
 from service.domain.jobs.model import CalibrateOptions
 from tests.support.calibrations import calibration
-from tests.support.job_worker import dev_rows
+from tests.support.job_worker import dev_rows, go_on, hold
 from tests.support.postgres import Cluster, cluster
 from tests.support.processes import (
     final,
@@ -50,7 +50,7 @@ async def test_activation_reaches_the_other(url: str) -> None:
             await one.calibrations.activate(made.id)
             key = made.fingerprint.key()
             assert one.calibrations.active(key) == made
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(60):
                 while other.calibrations.active(key) != made:
                     await asyncio.sleep(0.01)
 
@@ -62,11 +62,13 @@ async def test_a_killed_owner_is_followed(url: str, tmp_path: Path) -> None:
         worker(url, log, name="a", slow_s=0.05) as a,
         worker(url, log, name="b", slow_s=0.05) as b,
     ):
+        hold(log, after=ROWS // 2)
         job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
         await until_kept(outside, job, ROWS // 4)
         owner = {process.pid: process for process in (a, b)}[requests(log)[0].pid]
         await kill(owner)
         kept, before = await kept_prompts(outside, job), len(requests(log))
+        go_on(log)
         ended = await final(outside, job)
         after = requests(log)[before:]
         assert {one.pid for one in after} == {a.pid, b.pid} - {owner.pid}
@@ -82,16 +84,19 @@ async def test_a_frozen_owner_that_wakes_does_no_harm(url: str, tmp_path: Path) 
         worker(url, log, name="a", slow_s=0.05) as a,
         worker(url, log, name="b", slow_s=0.05) as b,
     ):
+        hold(log, after=ROWS // 4)
         job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
         await until_kept(outside, job, ROWS // 4)
         frozen, peer = (a, b) if requests(log)[0].pid == a.pid else (b, a)
         frozen.send_signal(signal.SIGSTOP)
+        hold(log, after=ROWS // 2)
 
         async def peer_draws() -> bool:
             return requests(log)[-1].pid == peer.pid
 
         await until(peer_draws)
         frozen.send_signal(signal.SIGCONT)  # in the middle of the peer's work
+        go_on(log)
         ended = await final(outside, job)
         first = next(i for i, one in enumerate(requests(log)) if one.pid == peer.pid)
         late = [one for one in requests(log)[first:] if one.pid == frozen.pid]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.domain.jobs.model import CalibrateOptions
-from tests.support.job_worker import dev_rows
+from tests.support.job_worker import dev_rows, hold
 from tests.support.processes import final, idle_replica, kill, undisturbed, until_kept, worker
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def documented() -> tuple[str, str]:
 
 def carry_out(code: str, folder: Path) -> None:
     """Run a command of the documentation on a folder in place of the container's."""
-    subprocess.run([sys.executable, "-c", code.replace("/data/", f"{folder}/")], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code.replace("/data/", f"{folder}/")], check=True, timeout=300)
 
 
 def databases(folder: Path, name: str) -> set[str]:
@@ -45,6 +45,7 @@ def databases(folder: Path, name: str) -> set[str]:
 async def test_a_copy_taken_in_mid_job_is_complete_and_goes_on(tmp_path: Path) -> None:
     take, restore = documented()
     url, log = f"sqlite:///{tmp_path / 'eigencal.db'}", tmp_path / "log"
+    hold(log, after=ROWS // 2)  # the job does not end before the copy is taken
     async with worker(url, log, slow_s=0.2) as process, idle_replica(url) as watching:
         job, _ = await watching.jobs.submit(dev_rows(ROWS), CalibrateOptions())
         await until_kept(watching, job, 3)

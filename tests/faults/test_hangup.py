@@ -27,7 +27,7 @@ async def test_a_hang_up_cancels_the_generation(path: str, body: dict) -> None:
     llm = FakeLLM(gate=asyncio.Event())
     app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
     content = json.dumps(body).encode()
-    async with served(app) as port, asyncio.timeout(20):
+    async with served(app) as port, asyncio.timeout(60):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
@@ -44,7 +44,7 @@ async def test_a_hang_up_in_the_middle_of_a_body_is_no_error_of_ours(
 ) -> None:
     caplog.set_level("DEBUG", logger="service")
     app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore())
-    async with served(app) as port, asyncio.timeout(20):
+    async with served(app) as port, asyncio.timeout(60):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
         writer.write(b"Content-Length: 9\r\n\r\n{")

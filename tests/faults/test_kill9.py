@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.domain.jobs.model import CalibrateOptions, Job
-from tests.support.job_worker import NUM_SAMPLES, Replica, dev_rows
+from tests.support.job_worker import NUM_SAMPLES, Replica, dev_rows, go_on, hold
 from tests.support.processes import (
     calm,
     final,
@@ -46,6 +46,8 @@ async def test_killed_three_times(tmp_path: Path, options: CalibrateOptions) -> 
     async with idle_replica(url) as outside:
         job, _ = await outside.jobs.submit(dev_rows(ROWS), options)
         for life in range(1, 4):
+            missing = 14 * life - len(await kept_prompts(outside, job))
+            hold(log, after=len(requests(log)) + missing + 4)  # it may go on a little, but not to the end
             async with worker(url, log, slow_s=0.05) as process:
                 await until_kept(outside, job, 14 * life)
                 await kill(process)
@@ -53,9 +55,11 @@ async def test_killed_three_times(tmp_path: Path, options: CalibrateOptions) -> 
             running = await outside.jobs.get(job.id)
             assert running is not None
             assert running.state == "running"
+            hold(log, after=before + 3)
             async with worker(url, log, slow_s=0.05):
                 await until_asked(log, before + 3)
             assert not {one.prompt for one in requests(log)[before:]} & kept
+        go_on(log)
         async with worker(url, log):
             found = await outcome(outside, job)
     drawn = requests(log)
@@ -71,12 +75,14 @@ async def test_killed_after_sampling(tmp_path: Path, options: CalibrateOptions) 
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:
         job, _ = await outside.jobs.submit(dev_rows(ROWS), options)
+        hold(log, embedding=True)
         async with worker(url, log) as process:
             async for state in outside.jobs.events(job.id):
-                if state.stage in ("embedding", "fitting", "reporting"):
+                if state.stage == "embedding":
                     await kill(process)
                     break
             assert not state.finished
+        go_on(log)
         before = requests(log)
         async with worker(url, log):
             found = await outcome(outside, job)

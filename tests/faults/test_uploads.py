@@ -33,7 +33,7 @@ def go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     event, read = threading.Event(), upload_contents.read_file
 
     def slowly(*args: Any, **options: Any) -> Any:
-        assert event.wait(30)
+        assert event.wait(60)
         return read(*args, **options)
 
     monkeypatch.setattr(upload_contents, "read_file", slowly)
@@ -49,10 +49,10 @@ async def test_uploads_have_threads_of_their_own_and_a_bound(go_on: threading.Ev
     asyncio.get_running_loop().set_default_executor(shared)
     async with (
         served(app) as port,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http,
     ):
         sent = [asyncio.ensure_future(http.post("/calibrate", files={"file": FILE})) for _ in range(5)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             refused, _ = await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
             while len(refused) < 2:
                 refused, _ = await asyncio.wait(sent, timeout=0.05)

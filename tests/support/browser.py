@@ -6,7 +6,8 @@ import os
 import select
 import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-PATIENCE_S = 60
+PATIENCE_S = 300  # nothing but a guard: a machine may be busy
 # It reads commands from file 3 and answers on file 4, each message ended by a NUL.
 PIPED = 'exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1'
 
@@ -75,6 +76,14 @@ class Page:
             self._unread += got
         message, _, self._unread = self._unread.partition(b"\0")
         return json.loads(message)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until what it has told is as wanted: some of it comes after the page has loaded."""
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < end, self.events
+            time.sleep(0.05)
+            self.evaluate("0")  # takes in what has come meanwhile
 
     def named(self, method: str) -> list[dict[str, Any]]:
         """Return the parameters of all events of a name."""

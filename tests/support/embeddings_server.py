@@ -1,4 +1,4 @@
-"""An embeddings server on a real socket whose model can be swapped, slowed and held."""
+"""An embeddings server on a real socket whose model can be swapped and held."""
 
 import asyncio
 import hashlib
@@ -18,7 +18,7 @@ def vector(weights: str, text: str) -> list[float]:
 
 
 class EmbeddingsServer(OpenAIServer):
-    """Answers with `vector(weights, text)` under the name `reports`, after `delay_s`, `noise` added.
+    """Answers with `vector(weights, text)` under the name `reports`, `noise` added, once `gate` is open.
 
     `before_answer` is called with the number of the request, 1 at first: there a test swaps the model.
     """
@@ -26,11 +26,13 @@ class EmbeddingsServer(OpenAIServer):
     def __init__(self, weights: str = "A", reports: str = "model") -> None:
         super().__init__(default=self._embed)
         self.weights, self.reports = weights, reports
-        self.delay_s = self.noise = 0.0
+        self.noise = 0.0
+        self.gate = asyncio.Event()
+        self.gate.set()
         self.before_answer: Callable[[int], None] = lambda number: None
 
     async def _embed(self, exchange: Exchange) -> None:
-        await asyncio.sleep(self.delay_s)
+        await self.gate.wait()
         self.before_answer(len(self.requests))
         texts = exchange.body["input"]
         noise = self.noise * np.random.default_rng(len(self.requests)).standard_normal(DIMENSION)

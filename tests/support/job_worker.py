@@ -3,12 +3,13 @@
     python -m tests.support.job_worker URL NAME LOG [--slow SECONDS]
 
 It starts the store and the jobs with a fake LLM that writes every request to LOG, prints "ready", and runs
-until it is killed.
+until it is killed. A file beside LOG holds it up where a test wants it: see `hold`.
 """
 
 import argparse
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,12 +21,41 @@ from service.domain.jobs.model import DevRow
 from service.domain.jobs.setup import Setup
 from service.domain.jobs.waiting import Patience
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling
-from service.domain.ports import LanguageModel
+from service.domain.ports import Embedded, Embedder, LanguageModel
 from service.domain.serving import LiveLoad, Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 
-NUM_SAMPLES = 6
+NUM_SAMPLES, DIMENSION = 6, 32
 ANSWERS = ("Paris", "Lyon", "Paris", "Nice", "Paris", "")
+LOOK_S = 0.01
+
+
+def hold(log: Path, *, after: int = sys.maxsize, embedding: bool = False) -> None:
+    """From now on the first `after` requests of the log are answered, and nothing is embedded if so told.
+
+    Without it, whether a job is still at work when a test gets there depends on the speed of the machine.
+    """
+    made = _held(log).with_suffix(".new")
+    made.write_text(f"{after} {int(embedding)}")
+    made.rename(_held(log))  # at once, for those who read it meanwhile
+
+
+def go_on(log: Path) -> None:
+    """Hold nothing up any more."""
+    _held(log).unlink()
+
+
+def _held(log: Path) -> Path:
+    return log.with_name(f"{log.name}.held")
+
+
+def _holds(log: Path) -> tuple[int, bool]:
+    """Return how many requests are answered, and whether embedding waits."""
+    try:
+        after, embedding = _held(log).read_text().split()
+    except FileNotFoundError:
+        return sys.maxsize, False
+    return int(after), embedding == "1"
 
 
 class LoggingLLM(FakeLLM):
@@ -41,11 +71,27 @@ class LoggingLLM(FakeLLM):
         if self._log is not None:
             with self._log.open("a") as log:
                 log.write(f"{os.getpid()} {request.num_samples} {text}\n")
-        await asyncio.sleep(self._slow_s)
+            number = len(self._log.read_text().splitlines())
+            await asyncio.sleep(self._slow_s)
+            while number > _holds(self._log)[0]:
+                await asyncio.sleep(LOOK_S)
         got = await super().generate(request)
         shift = int(text.split()[-1])
         drawn = [ANSWERS[(i * (1 + shift % 5) + shift) % len(ANSWERS)] for i in range(request.num_samples)]
         return replace(got, draws=tuple(Draw(text) for text in drawn))
+
+
+class HeldEmbedder(FakeEmbedder):
+    """Embeds once it may."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__(DIMENSION)
+        self._log = log
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        while _holds(self._log)[1]:
+            await asyncio.sleep(LOOK_S)
+        return await super().embed(texts)
 
 
 def dev_rows(count: int, samples: Sequence[str] | None = None) -> list[DevRow]:
@@ -62,6 +108,7 @@ async def replica(
     name: str,
     llm: LanguageModel,
     *,
+    embedder: Embedder | None = None,
     engine: JobEngine | None = None,
     slots: int = 2,
     setup: Setup | None = None,
@@ -71,14 +118,15 @@ async def replica(
         url,
         replica_id=name,
         llm=llm,
-        embedder=FakeEmbedder(32),
+        embedder=embedder or FakeEmbedder(DIMENSION),
         serving=Serving(NUM_SAMPLES, Sampling(), Sampling()),
         setup=setup or Setup(),
         slots=slots,
         live=LiveLoad(),
         engine=engine,
         patience=patience,
-        intervals=Intervals(active_poll_s=0.1, beat_s=0.2, lease_s=2.0, watch_s=0.05),
+        # A lease that a busy machine keeps: a process may get no turn for a second or two.
+        intervals=Intervals(active_poll_s=0.1, beat_s=0.2, lease_s=4.0, watch_s=0.05),
     )
     try:
         await made.start()
@@ -94,7 +142,8 @@ async def main() -> None:
     parser.add_argument("log", type=Path)
     parser.add_argument("--slow", type=float, default=0.05)
     given = parser.parse_args()
-    async with replica(given.url, given.name, LoggingLLM(given.log, given.slow)):
+    llm, embedder = LoggingLLM(given.log, given.slow), HeldEmbedder(given.log)
+    async with replica(given.url, given.name, llm, embedder=embedder):
         print("ready", flush=True)
         await asyncio.Event().wait()
 

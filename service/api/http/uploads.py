@@ -68,7 +68,7 @@ async def received(
     try:
         if kind == "multipart/form-data":
             most = len(shape.files) * limits.max_bytes + MULTIPART_OVERHEAD
-            form = await _form(request, most, len(shape.files))
+            form = await _form(request, most)
         else:
             body = await _body(request, min(limits.max_bytes, MAX_JSON_BYTES))
     except BodyTooLarge:
@@ -147,10 +147,10 @@ class _WholeForms(MultiPartParser):
             raise MultiPartException("it ends before its closing boundary.")
 
 
-async def _form(request: Request, max_bytes: int, max_files: int) -> FormData:
+async def _form(request: Request, max_bytes: int) -> FormData:
     stream = _bounded(request, max_bytes)
-    # One file more than there may be, so that it can be named.
-    bounds = {"max_files": max_files + 1, "max_fields": MAX_FIELDS, "max_part_size": MAX_FIELD_BYTES}
+    # More files than any route takes, so that one too many is named instead of counted.
+    bounds = {"max_files": MAX_FIELDS, "max_fields": MAX_FIELDS, "max_part_size": MAX_FIELD_BYTES}
     parser = _WholeForms(request.headers, stream, **bounds)
     try:
         return await parser.parse()

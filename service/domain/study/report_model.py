@@ -29,7 +29,7 @@ class NullPart(TypedDict):
     """What a figure reads under calibration: mean and 95 % band over `draws` worlds.
 
     p_value: share of worlds that read as much as was observed, (1 + those) / (1 + draws). Null where the
-    figure is.
+    figure is. All null where too few rows cannot tell it.
     """
 
     mean: float | None

@@ -7,7 +7,7 @@ from service.adapters.embedder.pieces import FairTurns, Share
 
 
 def played(scenario: Callable[[FairTurns], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(FairTurns()), 10))
+    asyncio.run(asyncio.wait_for(scenario(FairTurns()), 60))
 
 
 def test_a_small_call_waits_for_the_piece_at_work_alone() -> None:

@@ -22,7 +22,10 @@ async def main():
     heap = Heap(every_s=0.05, slack_bytes=2**20)
     if {trims}:
         await heap.start()
-    await asyncio.sleep(1)
+    for _ in range(600 if {trims} else 10):
+        await asyncio.sleep(0.1)
+        if full - resident_bytes() > 200e6:
+            break
     await heap.stop()
     await heap.stop()
 asyncio.run(main())

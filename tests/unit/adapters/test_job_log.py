@@ -37,7 +37,7 @@ async def submitted(made: Replica) -> str:
 
 async def until(caplog: pytest.LogCaptureFixture, text: str) -> None:
     """Wait for what is told after the store has it."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while text not in caplog.text:
             await asyncio.sleep(0.01)
 

@@ -19,6 +19,7 @@ from service.domain.errors import (
     ModelNotFound,
 )
 from service.domain.models import Generation, GenerationRequest, Message, Sampling
+from service.server.listening import bound
 from tests.support.openai_server import (
     MODEL,
     Behaviour,
@@ -52,7 +53,7 @@ def played(
             llm = HttpLanguageModel(fake.url, **({"model": MODEL} | settings))
             await llm.start()
             try:
-                return await asyncio.wait_for(scenario(fake, llm), 20)
+                return await asyncio.wait_for(scenario(fake, llm), 60)
             finally:
                 await llm.stop()
 
@@ -233,7 +234,7 @@ def test_anything_but_a_completion_is_a_bad_response(answer: Behaviour) -> None:
 # Servers that ignore or refuse
 
 
-@pytest.mark.parametrize("deadline_s", [None, 10.0])
+@pytest.mark.parametrize("deadline_s", [None, 60.0])
 def test_the_rest_is_asked_in_parallel_and_the_server_remembered(deadline_s: float | None) -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         first = await llm.generate(ask(5, deadline_s=deadline_s))
@@ -274,7 +275,7 @@ def test_a_refused_extra_is_dropped_and_remembered(name: str) -> None:
     refusal = status(400, {"error": {"message": f"Unrecognized request argument supplied: {name}"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        request = ask(3, priority=1, deadline_s=10.0)
+        request = ask(3, priority=1, deadline_s=60.0)
         assert len((await llm.generate(request)).draws) == 3
         await llm.generate(request)
         await llm.generate(request)
@@ -438,7 +439,7 @@ def test_an_error_that_only_names_a_parameter_costs_it_nothing(name: str) -> Non
     refusal = status(400, {"error": {"message": f"Bad request with {name}: too long"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        request = ask(3, priority=1, deadline_s=10.0)
+        request = ask(3, priority=1, deadline_s=60.0)
         for _ in range(2):
             with pytest.raises(LLMError):
                 await llm.generate(request)
@@ -514,7 +515,7 @@ def test_a_stream_that_changes_its_model_keeps_what_was_finished_before() -> Non
         await exchange.event("[DONE]")
         exchange.writer.close()
 
-    generation, _ = generated(ask(3, deadline_s=10.0), behave)
+    generation, _ = generated(ask(3, deadline_s=60.0), behave)
     assert (texts(generation), generation.model, generation.missing_reason) == (["m1"] * 2, "m1", "error")
 
 
@@ -567,7 +568,7 @@ def test_attempts_are_bounded() -> None:
 
 
 def test_no_retry_that_the_deadline_would_cut() -> None:
-    error = failure(ask(deadline_s=1.0), status(503, {}, {"Retry-After": "4"}))
+    error = failure(ask(deadline_s=30.0), status(503, {}, {"Retry-After": "50"}))
     assert isinstance(error, LLMUnavailable)
 
 
@@ -609,22 +610,22 @@ def test_a_dead_engine_is_unavailable() -> None:
     assert isinstance(failure(ask(), status(500, {"error": {"message": said}})), LLMUnavailable)
 
 
-@pytest.mark.parametrize("deadline_s", [None, 10.0])
+@pytest.mark.parametrize("deadline_s", [None, 60.0])
 def test_a_server_that_dies_is_unavailable(deadline_s: float | None) -> None:
     assert isinstance(failure(ask(deadline_s=deadline_s), drop), LLMUnavailable)
 
 
 def test_a_server_that_is_not_there_is_unavailable_and_serves_once_it_is() -> None:
     async def main() -> None:
-        async with OpenAIServer() as gone:
-            url, port = gone.url, gone.port
-        llm = HttpLanguageModel(url, max_retries=1)
-        await llm.start()
-        with pytest.raises(LLMUnavailable):
-            await llm.generate(ask(model="m"))
-        async with OpenAIServer(port=port):
-            assert len((await llm.generate(ask())).draws) == 4
-            await llm.stop()
+        with bound("127.0.0.1", 0) as (kept,):  # nobody else takes the port meanwhile
+            port = kept.getsockname()[1]
+            llm = HttpLanguageModel(f"http://127.0.0.1:{port}/v1", max_retries=1)
+            await llm.start()
+            with pytest.raises(LLMUnavailable):
+                await llm.generate(ask(model="m"))
+            async with OpenAIServer(port=port):
+                assert len((await llm.generate(ask())).draws) == 4
+                await llm.stop()
 
     asyncio.run(main())
 
@@ -635,7 +636,7 @@ def test_a_silent_server_is_deadline_exceeded_without_a_second_try() -> None:
             await llm.generate(ask())
         assert len(server.bodies) == 1
 
-    played(scenario, hang, timeout_s=0.2)
+    played(scenario, hang, timeout_s=1.0)
 
 
 # Deadlines, streams, cancellation
@@ -644,7 +645,7 @@ def test_a_silent_server_is_deadline_exceeded_without_a_second_try() -> None:
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_stream_only_with_a_deadline(api: str) -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        generation = await llm.generate(ask(3, deadline_s=10.0))
+        generation = await llm.generate(ask(3, deadline_s=60.0))
         assert texts(generation) == ["Paris", "Lyon", "Paris"]
         assert (generation.usage.completion_tokens, generation.missing_reason) == (3, None)
         await llm.generate(ask(3))
@@ -654,13 +655,13 @@ def test_stream_only_with_a_deadline(api: str) -> None:
 
 
 def test_finished_choices_survive_the_deadline() -> None:
-    generation, _ = generated(ask(4, deadline_s=0.5), stream("Paris", "Lyon", then=hang))
+    generation, _ = generated(ask(4, deadline_s=2.0), stream("Paris", "Lyon", then=hang))
     assert texts(generation) == ["Paris", "Lyon"]
     assert (generation.requested, generation.missing_reason) == (4, "deadline")
 
 
 def test_finished_choices_survive_a_broken_line() -> None:
-    generation, _ = generated(ask(4, deadline_s=10.0), stream("Paris", then=drop))
+    generation, _ = generated(ask(4, deadline_s=60.0), stream("Paris", then=drop))
     assert (texts(generation), generation.missing_reason) == (["Paris"], "error")
 
 
@@ -673,7 +674,7 @@ def test_separators_that_json_may_hold_do_not_cut_a_stream() -> None:
         await exchange.event("[DONE]")
         exchange.writer.close()
 
-    generation, _ = generated(ask(2, deadline_s=10.0), behave)
+    generation, _ = generated(ask(2, deadline_s=60.0), behave)
     assert texts(generation) == ["a\u2028b\x85c"] * 2
 
 
@@ -684,8 +685,8 @@ def test_halves_of_surrogate_pairs_are_no_text() -> None:
 
 def test_error_inside_a_stream() -> None:
     told = {"error": {"message": "EngineCore encountered an issue.", "code": 500}}
-    assert isinstance(failure(ask(deadline_s=10.0), stream(error=told, then=drop)), LLMUnavailable)
-    generation, _ = generated(ask(4, deadline_s=10.0), stream("Paris", error=told, then=drop))
+    assert isinstance(failure(ask(deadline_s=60.0), stream(error=told, then=drop)), LLMUnavailable)
+    generation, _ = generated(ask(4, deadline_s=60.0), stream("Paris", error=told, then=drop))
     assert (texts(generation), generation.missing_reason) == (["Paris"], "error")
 
 
@@ -695,12 +696,12 @@ def test_a_stream_of_nonsense_is_a_bad_response() -> None:
         await exchange.event("{nonsense")
         exchange.writer.close()
 
-    assert isinstance(failure(ask(deadline_s=10.0), nonsense), LLMBadResponse)
+    assert isinstance(failure(ask(deadline_s=60.0), nonsense), LLMBadResponse)
 
 
 def test_a_server_that_cannot_stream_is_read_whole() -> None:
     payload = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}
-    assert texts(generated(ask(1, deadline_s=10.0), status(200, payload))[0]) == ["Paris"]
+    assert texts(generated(ask(1, deadline_s=60.0), status(200, payload))[0]) == ["Paris"]
 
 
 def test_deadline_without_a_finished_answer() -> None:
@@ -719,7 +720,7 @@ def test_waiting_for_a_slot_counts_towards_the_deadline() -> None:
     played(scenario, hang, max_concurrency=1)
 
 
-@pytest.mark.parametrize("deadline_s", [None, 15.0])
+@pytest.mark.parametrize("deadline_s", [None, 60.0])
 def test_cancelling_closes_the_connection_and_frees_the_slot(deadline_s: float | None) -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         task = asyncio.create_task(llm.generate(ask(deadline_s=deadline_s)))
@@ -727,7 +728,7 @@ def test_cancelling_closes_the_connection_and_frees_the_slot(deadline_s: float |
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.disconnected.wait(), 5)
+        await asyncio.wait_for(server.disconnected.wait(), 60)
         assert len((await llm.generate(ask())).draws) == 4
 
     played(scenario, hang, max_concurrency=1)
@@ -735,8 +736,8 @@ def test_cancelling_closes_the_connection_and_frees_the_slot(deadline_s: float |
 
 def test_the_deadline_closes_the_connection() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        await llm.generate(ask(2, deadline_s=0.3))
-        await asyncio.wait_for(server.disconnected.wait(), 5)
+        await llm.generate(ask(2, deadline_s=2.0))
+        await asyncio.wait_for(server.disconnected.wait(), 60)
 
     played(scenario, stream("Paris", then=hang))
 

@@ -12,7 +12,7 @@ from service.domain.errors import Overloaded
 
 
 def played(scenario: Callable[[], Awaitable[Any]]) -> Any:
-    return asyncio.run(asyncio.wait_for(scenario(), 10))
+    return asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def now() -> float:

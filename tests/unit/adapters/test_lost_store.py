@@ -54,7 +54,7 @@ def back_up(folder: Path, name: str = "store.db") -> Path:
 
 
 async def until(well: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(StoreUnavailable):
                 await well()

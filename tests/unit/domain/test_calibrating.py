@@ -450,11 +450,11 @@ async def test_a_fit_that_is_broken_off_leaves_no_thread_at_work(
 
     monkeypatch.setattr("service.domain.calibrating.calibrator.fit_all", fit)
     running = asyncio.create_task(bench.run(made_rows()))
-    await asyncio.to_thread(began.wait, 20)
+    await asyncio.to_thread(began.wait, 60)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert await asyncio.to_thread(ended.wait, 20)
+    assert await asyncio.to_thread(ended.wait, 60)
     assert stopped == ["BrokenOffError"]
 
 

@@ -157,7 +157,7 @@ async def test_an_evaluation_that_is_broken_off_leaves_no_thread_at_work(bench, 
     def experiments(inputs, files, provenance, progress):
         began.set()
         try:
-            for _ in range(5000):  # not without end, should nobody break it off
+            for _ in range(100_000):  # not without end, should nobody break it off
                 progress(1, 2, "more")
                 ended.wait(0.001)
         except BaseException as error:
@@ -168,9 +168,9 @@ async def test_an_evaluation_that_is_broken_off_leaves_no_thread_at_work(bench, 
 
     monkeypatch.setattr("service.domain.study.evaluator.make_results", experiments)
     running = asyncio.create_task(bench.run(both()))
-    assert await asyncio.to_thread(began.wait, 20)
+    assert await asyncio.to_thread(began.wait, 60)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert await asyncio.to_thread(ended.wait, 20)
+    assert await asyncio.to_thread(ended.wait, 60)
     assert stopped == ["BrokenOffError"]

@@ -441,6 +441,16 @@ def test_algorithm_1_stands_beside_both_nulls_and_tells_its_clusters(report: Rep
     assert "what a map can be blamed for" in text
 
 
+def test_a_null_of_algorithm_1_that_few_rows_cannot_tell_has_no_p(report: Report) -> None:
+    row = report["served"][0]
+    with_nulls(row)
+    row["algorithm1_drawn"] = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 100}
+    row["algorithm1_band"] = {"mean": None, "low": None, "high": None}
+    text = words(render(report))
+    assert "Raw: 0.217; (a) cannot be told from so few rows; (b) 0.200 on average" in text
+    assert "0.217 a: unknown; b: 0.190 to 0.240" in text  # in the table
+
+
 def test_both_nulls_are_bars_each_with_its_ends(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     with_nulls(report["served"][0])
     axes = painted(monkeypatch, plots.algorithm1_bands, report["served"][:1])

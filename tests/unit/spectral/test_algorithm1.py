@@ -6,6 +6,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from service.spectral.algorithm1 import (
     NUM_DRAWS,
+    Clustering,
     algorithm1,
     bin_targets,
     block_targets,
@@ -170,16 +171,33 @@ def test_a_block_of_worlds_reads_what_each_reads_alone():
 
 
 def test_a_null_leaves_out_bins_without_clusters_as_the_diagram_does():
-    vectors = [np.eye(4)[i] for i in (0, 0, 3, 1, 2)]
-    clustering = cluster_prompts(
-        DensityStack.of(vectors), [0.1, 0.1, 0.1, 0.8, 0.8], num_bins=2, num_clusters=2
-    )
-    targets = np.tile([0.5, np.nan], (20, 1))
-    null = null_of(clustering, targets, 0.4)
+    targets = np.tile([[0.4, np.nan], [0.6, np.nan]], (10, 1))
+    null = null_of(two_clusters(), targets, 0.4)
     assert null.band.ece_mean == pytest.approx(0.4)
-    assert null.p_value == 1.0
-    none = null_of(clustering, np.full((20, 2), np.nan), float("nan"))
+    assert null.p_value == pytest.approx(11 / 21)
+    none = null_of(two_clusters(), np.full((20, 2), np.nan), float("nan"))
     assert np.isnan([none.band.ece_mean, none.p_value]).all()
+
+
+def two_clusters(third: int = 3) -> Clustering:
+    """Two bins: one of two clusters, or of one and two prompts alone; and one without any."""
+    vectors = [np.eye(5)[i] for i in (0, 0, third, 3, 1, 2)]
+    predicted = [0.1, 0.1, 0.1, 0.1, 0.8, 0.8]
+    return cluster_prompts(DensityStack.of(vectors), predicted, num_bins=2, num_clusters=3)
+
+
+@pytest.mark.parametrize(
+    ("clustering", "targets"),
+    [
+        (two_clusters(), [[0.5, np.nan], [0.5 + 1e-15, np.nan]]),  # every world reads the same
+        (two_clusters(third=4), [[0.4, np.nan], [0.6, np.nan]]),  # one cluster
+    ],
+)
+def test_a_null_that_few_rows_cannot_tell_is_unknown(clustering: Clustering, targets: list) -> None:
+    null = null_of(clustering, np.tile(targets, (10, 1)), 0.9)
+    assert np.isnan([null.p_value, null.band.ece_mean, null.band.ece_low, null.band.ece_high]).all()
+    assert np.isnan(null.band.low).all()
+    assert null.band.num_draws == 20
 
 
 def test_singletons_and_cluster_sizes_are_told():
