@@ -22,6 +22,7 @@ from service.domain.scoring.answer_warnings import indistinct, num_indistinct, p
 from service.domain.scoring.choosing import choose, one_may_do
 from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
 from service.domain.scoring.evidence import Evidence, evidence_of
+from service.domain.scoring.judging import Outcomes, judge, with_candidate
 from service.domain.scoring.model import (
     Applied,
     Score,
@@ -79,9 +80,11 @@ class Scorer:
         marks.lap("generate")
         marks.move("generate", "queue", generation.queued_s)
         texts, index = distinct([draw.text for draw in generation.draws])
-        to_embed = texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
+        candidate = None if command.candidate is None else command.candidate.strip()
+        to_embed = self._to_embed(with_candidate(texts, candidate))
         embedded = await self._embed(to_embed, command, marks)
-        vectors = outcome_vectors(texts, embedded.vectors)
+        # A candidate that is none of the answers comes last, and stays out of their spectrum.
+        vectors = outcome_vectors(texts, embedded.vectors[: len(self._to_embed(texts))])
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
         spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
@@ -89,10 +92,13 @@ class Scorer:
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
+        outcomes = Outcomes(texts, candidate, embedded.vectors, spectrum_)
+        judgement, about_decision = judge(score, outcomes, command.target)
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
         about_answers += indistinct(alike, len(texts))
-        return _finish(score, [*about_answers, *warnings], command, marks)
+        score = replace(score, judgement=judgement)
+        return _finish(score, [*about_answers, *warnings, *about_decision], command, marks)
 
     async def _named_calibration(self, choice: str) -> Calibration | None:
         """Look an explicitly named calibration up before the LLM is put to work."""
@@ -118,6 +124,9 @@ class Scorer:
             return False
         answered = command.generation is None or self._llm.identity(command.generation).answered
         return one_may_do(self.fingerprint(command), chosen, self._calibrations, answered=answered)
+
+    def _to_embed(self, texts: Sequence[str]) -> list[str]:
+        return texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
 
     async def _embed(self, texts: Sequence[str], command: ScoreCommand, marks: Stopwatch) -> Embedded:
         """Embed in the time that the deadline leaves: under load the embedder may take minutes."""
