@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from service.domain.decider import Decider, features
 from service.domain.outcomes import outcome_vectors
+from service.domain.scoring.answer_warnings import EQUAL_COSINE, essence
 from service.domain.scoring.evidence import Evidence
 from service.domain.scoring.judgement import Decision, JudgedCandidate, Judgement, Target
 from service.domain.scoring.model import Score, ScoreWarning
@@ -43,12 +44,18 @@ class Outcomes:
     embedded: NDArray[np.float32]
     found: Spectrum
 
-    def born(self, text: str, served: ServedSpectrum) -> BornProbability:
-        """Return p(y) of an answer, or of the candidate."""
+    def vector(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the vectors of the answers (k, d) and that of one of them, or of the candidate (d,).
+
+        d is one more than the embedder's where an empty text is an outcome of its own.
+        """
         known = with_candidate(self.texts, self.candidate)
         space = outcome_vectors(known, self.embedded)
-        answers = space[: len(self.texts)]
-        return born_probability_of(self.found, served, answers, space[known.index(text)])
+        return space[: len(self.texts)], space[known.index(text)]
+
+    def born(self, text: str, served: ServedSpectrum) -> BornProbability:
+        """Return p(y) of an answer, or of the candidate."""
+        return born_probability_of(self.found, served, *self.vector(text))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,16 +98,33 @@ def _candidate(score: Score, outcomes: Outcomes, model: _Model | str) -> JudgedC
     return JudgedCandidate(born.probability, born.mode, correct)
 
 
+def mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
+    """Return a warning when the embedder cannot tell the candidate from an answer that says another thing."""
+    candidate, texts = outcomes.candidate, outcomes.texts
+    if candidate is None or candidate in texts:
+        return []
+    answers, vector = outcomes.vector(candidate)
+    near = np.flatnonzero(answers @ vector > EQUAL_COSINE)
+    said = essence(candidate) if near.size else ""
+    if all(essence(texts[i]) == said for i in near.tolist()):
+        return []
+    message = (
+        "The embedder cannot tell the candidate from an answer that says another thing (characters unknown "
+        "to it, or texts equal as far as it reads): it is judged as if it were that answer."
+    )
+    return [ScoreWarning("indistinct_answers", message)]
+
+
 def _model_of(score: Score) -> _Model | str:
     """Return what tells P(correct) for this score, or why nothing does."""
     if score.applied is None:
         return "no calibration is applied"
     calibration, count = score.applied.calibration, len(score.samples)
     if not calibration.deciders:
-        return f"calibration {calibration.id} has no model of it"
+        return f"calibration {calibration.id} holds no model of being right"
     decider = calibration.deciders.get(count)
     if decider is None:
-        return f"calibration {calibration.id} has no model of it for {count} answers"
+        return f"calibration {calibration.id} holds no model of being right for {count} answers"
     map_ = decider.map_for(score.evidence.missing_mass if score.evidence else None)
     if map_ is None:
         return f"the model of calibration {calibration.id} takes log-probabilities, which these answers lack"

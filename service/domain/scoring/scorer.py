@@ -1,8 +1,9 @@
 """The main use case: draw answers, embed them, take the spectrum, serve it calibrated."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,8 @@ from service.domain.scoring.answer_warnings import indistinct, num_indistinct, p
 from service.domain.scoring.choosing import choose, one_may_do
 from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
 from service.domain.scoring.evidence import Evidence, evidence_of
-from service.domain.scoring.judging import Outcomes, judge, with_candidate
+from service.domain.scoring.judgement import Judgement, Target
+from service.domain.scoring.judging import Outcomes, judge, mistaken, with_candidate
 from service.domain.scoring.model import (
     Applied,
     Score,
@@ -35,6 +37,8 @@ from service.domain.serving import LiveLoad
 from service.spectral.gram import Spectrum, spectrum
 
 Counts = NDArray[np.int_]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LATE_S = 1.0  # by which a score may miss its deadline: better a little late than not at all
 
@@ -88,17 +92,17 @@ class Scorer:
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
         spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
-        alike = await self._alike(texts, vectors)
+        alike = await _compared(texts, num_indistinct, texts, vectors)
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
         outcomes = Outcomes(texts, candidate, embedded.vectors, spectrum_)
-        judgement, about_decision = judge(score, outcomes, command.target)
+        judgement, about_candidate = await _judged(score, outcomes, command.target)
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
         about_answers += indistinct(alike, len(texts))
         score = replace(score, judgement=judgement)
-        return _finish(score, [*about_answers, *warnings, *about_decision], command, marks)
+        return _finish(score, [*about_answers, *warnings, *about_candidate], command, marks)
 
     async def _named_calibration(self, choice: str) -> Calibration | None:
         """Look an explicitly named calibration up before the LLM is put to work."""
@@ -145,11 +149,6 @@ class Scorer:
             return spectrum(vectors, counts, dimension=dimension)
         return await asyncio.to_thread(spectrum, vectors, counts, dimension=dimension)
 
-    async def _alike(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
-        if _much(texts):
-            return await asyncio.to_thread(num_indistinct, texts, vectors)
-        return num_indistinct(texts, vectors)
-
     def fingerprint(
         self,
         command: ScoreCommand,
@@ -188,9 +187,19 @@ class Scorer:
         return applied, warnings
 
 
-def _much(texts: Sequence[str]) -> bool:
-    """Tell whether comparing the texts would hold the event loop up."""
-    return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
+async def _judged(
+    score: Score, outcomes: Outcomes, target: Target | None
+) -> tuple[Judgement, list[ScoreWarning]]:
+    judgement, warnings = judge(score, outcomes, target)
+    confused = await _compared([outcomes.candidate or ""], mistaken, outcomes)
+    return judgement, [*confused, *warnings]
+
+
+async def _compared(texts: Sequence[str], compare: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Compare what texts say; in a thread where it would hold the event loop up."""
+    if len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS:
+        return await asyncio.to_thread(compare, *args, **kwargs)
+    return compare(*args, **kwargs)
 
 
 def _finish(score: Score, warnings: list[ScoreWarning], command: ScoreCommand, marks: Stopwatch) -> Score:

@@ -289,8 +289,8 @@ async def test_where_no_error_can_be_promised_the_warning_says_so() -> None:
         (None, {}, "no calibration is applied"),
         (supplied(deciders={3: decider()}), {"source_label": "other"}, "no calibration is applied"),
         (supplied(deciders={3: decider()}), {"calibration": "none"}, "no calibration is applied"),
-        (supplied(), {}, "has no model of it"),
-        (supplied(deciders={2: decider()}), {}, "has no model of it for 3 answers"),
+        (supplied(), {}, "holds no model of being right"),
+        (supplied(deciders={2: decider()}), {}, "holds no model of being right for 3 answers"),
         (supplied(deciders={3: decider(EvidenceMap(1.0, 0.0, 1.0))}), {}, "log-probabilities"),
     ],
 )
@@ -310,6 +310,22 @@ async def test_without_a_model_a_decision_is_to_abstain_and_says_why(
     assert (made.action, made.threshold, made.coverage) == ("abstain", None, 0.0)
     assert codes(score)[-1] == "no_correctness_model"
     assert said in score.warnings[-1].message
+
+
+@pytest.mark.parametrize(
+    ("candidate", "warned"), [("\N{WATERMELON}", True), ("Paris!", False), ("b", False), (None, False)]
+)
+async def test_a_candidate_that_the_embedder_takes_for_another_answer_is_warned_of(
+    candidate: str | None, warned: bool
+) -> None:
+    """It reads no fruit: all have one vector. "Paris!" says what "paris" does."""
+    unread = dict.fromkeys(["\N{GRAPES}", "\N{WATERMELON}"], AXES[0])
+    one = FakeEmbedder(
+        DIMENSION, vectors={**unread, **dict.fromkeys(["paris", "Paris!"], AXES[1]), "b": AXES[2]}
+    )
+    command = ScoreCommand(samples=("\N{GRAPES}", "paris"), candidate=candidate, calibration="none")
+    score = await Scorer(FakeLLM(), one).score(command)
+    assert codes(score) == ["indistinct_answers"] * warned
 
 
 def drawn_counts(seed: int, size: int, sharpness: float) -> SelectiveCounts:
