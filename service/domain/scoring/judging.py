@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -44,7 +44,7 @@ class Outcomes:
     embedded: NDArray[np.float32]
     found: Spectrum
 
-    def vector(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def located(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the vectors of the answers (k, d) and that of one of them, or of the candidate (d,).
 
         d is one more than the embedder's where an empty text is an outcome of its own.
@@ -55,7 +55,7 @@ class Outcomes:
 
     def born(self, text: str, served: ServedSpectrum) -> BornProbability:
         """Return p(y) of an answer, or of the candidate."""
-        return born_probability_of(self.found, served, *self.vector(text))
+        return born_probability_of(self.found, served, *self.located(text))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,24 +70,34 @@ class _Model:
         """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
         # By the decider's own map: what is served was fitted on rows that its counts must not have seen.
         served = self.map.serve(outcomes.found.eigenvalues, outcomes.found.dimension)
-        told = self.evidence and (self.evidence.missing_mass, self.evidence.mean_log_probability)
-        columns = features(outcomes.born(text, served).probability, served.entropy, *(told or ()))
+        told = self.evidence
+        columns = features(
+            outcomes.born(text, served).probability,
+            served.entropy,
+            None if told is None else told.missing_mass,
+            None if told is None else told.mean_log_probability,
+        )
         return float(self.decider.model.predict(columns).item())
 
 
 def judge(score: Score, outcomes: Outcomes, target: Target | None) -> tuple[Judgement, list[ScoreWarning]]:
-    """Return what the score says of its candidate and of its answer, with the warnings on a decision.
+    """Return what the score says of its candidate and of its answer, with the warnings on both.
 
     Where nothing tells P(correct), a warning says why only if a decision was asked for.
     """
     model = _model_of(score)
-    candidate = _candidate(score, outcomes, model)
     correct = None if isinstance(model, str) else model.probability(score.answer, outcomes)
-    judgement = Judgement(candidate, correct)
+    judgement, warnings = Judgement(_candidate(score, outcomes, model), correct), _mistaken(outcomes)
     if target is None:
-        return judgement, []
-    decision, warnings = _decide(model, judgement.decisive, target)
-    return Judgement(candidate, correct, decision), warnings
+        return judgement, warnings
+    decision, about_decision = _decide(model, judgement.decisive, target)
+    return replace(judgement, decision=decision), [*warnings, *about_decision]
+
+
+def num_thresholds(score: Score) -> int:
+    """Return how many thresholds a decision is found among; 0 where nothing decides."""
+    decider = score.applied and score.applied.calibration.deciders.get(len(score.samples))
+    return len(decider.counts.thresholds) if decider else 0
 
 
 def _candidate(score: Score, outcomes: Outcomes, model: _Model | str) -> JudgedCandidate | None:
@@ -98,12 +108,12 @@ def _candidate(score: Score, outcomes: Outcomes, model: _Model | str) -> JudgedC
     return JudgedCandidate(born.probability, born.mode, correct)
 
 
-def mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
+def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
     """Return a warning when the embedder cannot tell the candidate from an answer that says another thing."""
     candidate, texts = outcomes.candidate, outcomes.texts
     if candidate is None or candidate in texts:
         return []
-    answers, vector = outcomes.vector(candidate)
+    answers, vector = outcomes.located(candidate)
     near = np.flatnonzero(answers @ vector > EQUAL_COSINE)
     said = essence(candidate) if near.size else ""
     if all(essence(texts[i]) == said for i in near.tolist()):

@@ -23,8 +23,7 @@ from service.domain.scoring.answer_warnings import indistinct, num_indistinct, p
 from service.domain.scoring.choosing import choose, one_may_do
 from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
 from service.domain.scoring.evidence import Evidence, evidence_of
-from service.domain.scoring.judgement import Judgement, Target
-from service.domain.scoring.judging import Outcomes, judge, mistaken, with_candidate
+from service.domain.scoring.judging import Outcomes, judge, num_thresholds, with_candidate
 from service.domain.scoring.model import (
     Applied,
     Score,
@@ -47,6 +46,9 @@ INLINE_DISTINCT = 64
 
 # Taking as many accented characters apart, to compare what is said, takes milliseconds.
 INLINE_CHARACTERS = 20_000
+
+# So many thresholds have their error bounds in about two milliseconds.
+INLINE_THRESHOLDS = 2000
 
 
 class Scorer:
@@ -92,17 +94,18 @@ class Scorer:
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
         spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
-        alike = await _compared(texts, num_indistinct, texts, vectors)
+        alike = await _apart(_much(texts), num_indistinct, texts, vectors)
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
         outcomes = Outcomes(texts, candidate, embedded.vectors, spectrum_)
-        judgement, about_candidate = await _judged(score, outcomes, command.target)
+        slow = _much([candidate or ""]) or (command.target and num_thresholds(score) > INLINE_THRESHOLDS)
+        judgement, about_texts = await _apart(slow, judge, score, outcomes, command.target)
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
         about_answers += indistinct(alike, len(texts))
         score = replace(score, judgement=judgement)
-        return _finish(score, [*about_answers, *warnings, *about_candidate], command, marks)
+        return _finish(score, [*about_answers, *warnings, *about_texts], command, marks)
 
     async def _named_calibration(self, choice: str) -> Calibration | None:
         """Look an explicitly named calibration up before the LLM is put to work."""
@@ -145,9 +148,7 @@ class Scorer:
             ) from None
 
     async def _spectrum(self, vectors: NDArray[np.float32], counts: Counts, dimension: int) -> Spectrum:
-        if len(counts) <= INLINE_DISTINCT:
-            return spectrum(vectors, counts, dimension=dimension)
-        return await asyncio.to_thread(spectrum, vectors, counts, dimension=dimension)
+        return await _apart(len(counts) > INLINE_DISTINCT, spectrum, vectors, counts, dimension=dimension)
 
     def fingerprint(
         self,
@@ -187,19 +188,14 @@ class Scorer:
         return applied, warnings
 
 
-async def _judged(
-    score: Score, outcomes: Outcomes, target: Target | None
-) -> tuple[Judgement, list[ScoreWarning]]:
-    judgement, warnings = judge(score, outcomes, target)
-    confused = await _compared([outcomes.candidate or ""], mistaken, outcomes)
-    return judgement, [*confused, *warnings]
+def _much(texts: Sequence[str]) -> bool:
+    """Tell whether comparing the texts would hold the event loop up."""
+    return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
 
 
-async def _compared(texts: Sequence[str], compare: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Compare what texts say; in a thread where it would hold the event loop up."""
-    if len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS:
-        return await asyncio.to_thread(compare, *args, **kwargs)
-    return compare(*args, **kwargs)
+async def _apart(slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what the work makes: in a thread if it is slow, here if a thread would cost more."""
+    return await asyncio.to_thread(work, *args, **kwargs) if slow else work(*args, **kwargs)
 
 
 def _finish(score: Score, warnings: list[ScoreWarning], command: ScoreCommand, marks: Stopwatch) -> Score:
