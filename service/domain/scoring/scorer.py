@@ -23,6 +23,7 @@ from service.domain.scoring.answer_warnings import indistinct, num_indistinct, p
 from service.domain.scoring.choosing import choose, one_may_do
 from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
 from service.domain.scoring.evidence import Evidence, evidence_of
+from service.domain.scoring.judgement import Judgement
 from service.domain.scoring.judging import Outcomes, judge, num_thresholds, with_candidate
 from service.domain.scoring.model import (
     Applied,
@@ -104,8 +105,7 @@ class Scorer:
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
         about_answers += indistinct(alike, len(texts))
-        score = replace(score, judgement=judgement)
-        return _finish(score, [*about_answers, *warnings, *about_texts], command, marks)
+        return _finish(score, judgement, [*about_answers, *warnings, *about_texts], command, marks)
 
     async def _named_calibration(self, choice: str) -> Calibration | None:
         """Look an explicitly named calibration up before the LLM is put to work."""
@@ -198,8 +198,14 @@ async def _apart(slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.
     return await asyncio.to_thread(work, *args, **kwargs) if slow else work(*args, **kwargs)
 
 
-def _finish(score: Score, warnings: list[ScoreWarning], command: ScoreCommand, marks: Stopwatch) -> Score:
+def _finish(
+    score: Score,
+    judgement: Judgement,
+    warnings: list[ScoreWarning],
+    command: ScoreCommand,
+    marks: Stopwatch,
+) -> Score:
     laps = marks.total()
     if command.generation is None:
         del laps["generate"]
-    return replace(score, warnings=tuple(warnings), timings_s=laps)
+    return replace(score, judgement=judgement, warnings=tuple(warnings), timings_s=laps)

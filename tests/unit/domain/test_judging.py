@@ -263,6 +263,29 @@ async def test_a_probability_on_the_threshold_is_let_through_whatever_its_last_b
     assert made.action == "answer"
 
 
+async def test_the_decider_is_that_of_the_answers_that_came() -> None:
+    llm = TellingLLM(told={"question 0": math.log(0.75)})
+    llm.deliver = 3
+    command = ScoreCommand(GenerationRequest(5, Sampling(), prompt="question 0"), target=EASY)
+    wanted = Scorer(llm, embedder()).fingerprint(command)
+    hopeless = replace(decider(), counts=SelectiveCounts((0.5,), (30,), (30,)))
+    fits = by_evidence(fingerprint=wanted, deciders={3: decider(EvidenceMap(1.0, 0.0, 1.0)), 5: hopeless})
+    score = await Scorer(llm, embedder(), Active(fits)).score(command)
+    assert codes(score) == ["partial_samples"]
+    assert score.judgement.decision is not None
+    assert score.judgement.decision.action == "answer"
+
+
+async def test_a_decision_among_very_many_thresholds_is_the_same() -> None:
+    steps = tuple(1 - i / 5000 for i in range(5000))
+    many = SelectiveCounts(steps, tuple(range(1, 5001)), tuple(max(0, i - 3000) for i in range(5000)))
+    active = supplied(deciders={3: replace(decider(), counts=many)})
+    made = (await scored(UNANIMOUS, active, target=EASY)).judgement.decision
+    assert made is not None
+    assert made.threshold == promise(many, EASY).threshold
+    assert (made.action, 0.2 < made.threshold < 0.5) == ("answer", True)  # type: ignore[operator]
+
+
 async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can() -> None:
     active = supplied(deciders={3: decider()})
     score = await scored(UNANIMOUS, active, target=Target(0.05, 0.9))
