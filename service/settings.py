@@ -109,6 +109,15 @@ class Settings(BaseSettings):
         description="JSON list of strings that end an answer; unset: newline after few-shot text, else none.",
     )
 
+    target_error: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of wrong ones allowed among the answers let through: each score then says whether "
+        "to answer or to abstain. Unset: those whose request names a share.",
+    )
+    confidence: float = Field(0.9, gt=0, lt=1, description="Confidence with which such a share is kept.")
+
     embedder: str = Field(
         "all-mpnet-base-v2", description="Sentence embedder: a packaged name, a folder, or a hub name."
     )

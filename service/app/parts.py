@@ -122,7 +122,14 @@ def serving_of(settings: Settings) -> Serving:
         stop=settings.default_stop(messages=True),
     )
     efforts = Efforts(settings.effort_low, settings.effort_medium, settings.effort_high)
-    return Serving(settings.num_samples, sampling, messages_sampling, efforts)
+    return Serving(
+        settings.num_samples,
+        sampling,
+        messages_sampling,
+        efforts,
+        target_error=settings.target_error,
+        confidence=settings.confidence,
+    )
 
 
 def upload_limits(settings: Settings) -> UploadLimits:

@@ -25,12 +25,17 @@ class Efforts:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How answers are drawn for a request that says nothing; a conversation with `messages_sampling`."""
+    """How answers are drawn for a request that says nothing; a conversation with `messages_sampling`.
+
+    `target_error`: the error that decisions keep, with this confidence; None: none is made.
+    """
 
     num_samples: int
     sampling: Sampling
     messages_sampling: Sampling
     efforts: Efforts = Efforts()
+    target_error: float | None = None
+    confidence: float = 0.9
 
     def request(
         self,

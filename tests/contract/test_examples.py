@@ -6,8 +6,8 @@ import pytest
 
 from service.api.http.openapi import EXAMPLES, recorded
 from service.api.http.problems import STATUS
+from service.api.routes.score_response import ScoreResponse
 from service.api.routes.score_schemas import ScoreRequest
-from service.api.routes.score_view import ScoreResponse
 
 RECORDED = recorded("examples.json")
 

@@ -13,6 +13,12 @@ TARGET = Path(__file__).parents[2] / "service" / "api" / "routes" / "examples.js
 REQUESTS = {
     "prompt": {"prompt": "What is the capital of France?", "num_samples": 10},
     "unsure": {"prompt": "What is the name of my neighbour's dog?", "effort": "low"},
+    "candidate": {
+        "prompt": "What is the capital of France?",
+        "effort": "low",
+        "candidate": "It is Lyon.",
+        "target_error": 0.2,
+    },
     "samples": {
         "samples": ["Winston Churchill", "Winston Churchill", "Churchill", "Clement Attlee"],
         "source_label": "my-chatbot",

@@ -64,6 +64,8 @@ OTHER = {
     "top_k": "7",
     "max_tokens": "33",
     "stop": '["."]',
+    "target_error": "0.2",
+    "confidence": "0.8",
     "embedder": "all-MiniLM-L6-v2",
     "empty_answers": "embedded",
     "embedder_url": "http://127.0.0.1:9002/v1",

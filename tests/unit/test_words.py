@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.api.routes.score_view import ScoreResponse
+from service.api.routes.score_response import ScoreResponse
 from service.app.factory import DESCRIPTION
 from service.spectral.maps import DepolarizedMap, Identity
 

@@ -16,8 +16,10 @@ from service.api.http.bodies import parse, read_json
 from service.api.http.deps import Services, ServicesDep
 from service.api.http.openapi import json_body, ok, recorded, responses
 from service.api.http.problems import error_body, internal_body, request_id_of
-from service.api.routes.score_schemas import BatchRequest, ScoreRequest, to_command
-from service.api.routes.score_view import ScoreResponse, headers_of, view
+from service.api.routes.score_command import to_command
+from service.api.routes.score_response import ScoreResponse
+from service.api.routes.score_schemas import BatchRequest, ScoreRequest
+from service.api.routes.score_view import HEADERS, headers_of, view
 from service.domain.errors import EigencalError, Overloaded
 from service.domain.scoring.model import Score
 
@@ -70,7 +72,10 @@ async def score_one(app: Services, body: ScoreRequest, arrived: float | None) ->
     "/score",
     summary="Score how uncertain the LLM is about a prompt",
     responses={
-        200: ok(ScoreResponse, {name: example["response"] for name, example in EXAMPLES.items()}),
+        200: {
+            **ok(ScoreResponse, {name: example["response"] for name, example in EXAMPLES.items()}),
+            "headers": HEADERS,
+        },
         **responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES),
     },
     openapi_extra={

@@ -1,15 +1,12 @@
-"""What is sent to be scored, and what the domain makes of it."""
+"""What is sent to be scored."""
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from service.api.http.bodies import RequestModel
 from service.domain.devdata.row import LogProbability
-from service.domain.models import GenerationRequest, Message, Sampling
-from service.domain.scoring.model import ScoreCommand
-from service.domain.serving import Effort, Serving
+from service.domain.serving import Effort
 
 ScorePart = Literal["samples", "modes", "spectrum"]
 PromptText = Annotated[str, Field(max_length=1_000_000)]
@@ -102,6 +99,25 @@ class ScoreRequest(RequestModel):
     effort: Effort | None = Field(
         None, description="Instead of `num_samples`: so many as the settings have for it (3, 8, 20)."
     )
+    candidate: Answer | None = Field(
+        None,
+        description="A text to judge by the answers, such as the one about to be sent. It never counts as "
+        "one of them. Empty, it is the outcome that empty answers are.",
+    )
+    target_error: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of wrong ones allowed among the answers let through: asks for a `decision`. Left "
+        "out: that of the settings, if any.",
+    )
+    confidence: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Confidence with which the target is kept; left out: that of the settings (0.9). Refused "
+        "where neither request nor settings name a `target_error`.",
+    )
     sampling: SamplingIn | None = Field(None, description="How to draw them.")
     model: str | None = Field(
         None, min_length=1, max_length=256, description="Model to ask the LLM server for."
@@ -162,50 +178,4 @@ class BatchRequest(RequestModel):
 
     items: list[Any] = Field(
         min_length=1, max_length=MAX_ITEMS, description="Score requests, each as for POST /score."
-    )
-
-
-def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
-    """Return the default with what the caller sent put over it."""
-    if sent is None:
-        return default
-    given = sent.model_dump(exclude_unset=True)
-    if "stop" in given:
-        given["stop"] = tuple(given["stop"])
-    return replace(default, **given)
-
-
-def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
-    """Return the domain's form of a request."""
-    if body.samples is not None:
-        return ScoreCommand(
-            samples=tuple(body.samples),
-            logprobs=None if body.logprobs is None else tuple(body.logprobs),
-            source_label=body.source_label or "",
-            calibration=body.calibration,
-            arrived=arrived,
-        )
-    return ScoreCommand(_generation(body, serving), calibration=body.calibration, arrived=arrived)
-
-
-def _number(body: ScoreRequest, serving: Serving) -> int:
-    """Return how many answers are drawn."""
-    if body.effort is not None:
-        return serving.efforts.num_samples(body.effort)
-    return body.num_samples or serving.num_samples
-
-
-def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
-    base = serving.sampling
-    messages = None
-    if body.messages is not None:
-        base = serving.messages_sampling
-        messages = tuple(Message(turn.role, turn.content) for turn in body.messages)
-    return GenerationRequest(
-        num_samples=_number(body, serving),
-        sampling=to_sampling(body.sampling, base),
-        prompt=body.prompt,
-        messages=messages,
-        model=body.model,
-        deadline_s=None if body.deadline_ms is None else body.deadline_ms / 1000,
     )

@@ -1,125 +1,26 @@
-"""A score as it is answered."""
+"""How a score becomes its answer and headers."""
 
 from collections.abc import Collection
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, Field
-
+from service.api.routes.score_response import (
+    CalibrationUsed,
+    CandidateOut,
+    DecisionOut,
+    EvidenceOut,
+    ModeOut,
+    ScoreResponse,
+    SpectrumOut,
+    SpectrumValues,
+    TimingsOut,
+    UsageOut,
+    WarningOut,
+)
 from service.api.routes.score_schemas import ScorePart
 from service.domain.scoring.evidence import Evidence
+from service.domain.scoring.judgement import Decision, JudgedCandidate
 from service.domain.scoring.model import Applied, Score
 from service.spectral.maps import DepolarizedMap
-
-
-class SpectrumValues(BaseModel):
-    """The two numbers of a spectrum."""
-
-    lambda_max: float = Field(description="Largest eigenvalue, 0..1. Higher = more certain.")
-    entropy: float = Field(description="Von Neumann entropy in nats. Higher = less certain.")
-
-
-class CalibrationUsed(BaseModel):
-    """The calibration that the score used, with the parameters for its number of answers."""
-
-    id: str = Field(description="Id of the calibration.")
-    method: Literal["depolarized", "temperature", "evidence"] = Field(description="The map applied.")
-    temperature: float = Field(description="Matrix temperature T applied.")
-    depolarization: float = Field(
-        description="Depolarisation g applied, 0 for `temperature`; with `evidence`, that of this very score."
-    )
-    evidence_intercept: float | None = Field(
-        None, description="With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."
-    )
-    evidence_slope: float | None = Field(None, description="With `evidence`: b.")
-    created_at: datetime = Field(description="When it was fitted.")
-
-
-class EvidenceOut(BaseModel):
-    """What the log-probabilities of the answers say."""
-
-    missing_mass: float = Field(
-        description="Mass that the LLM gives to none of the answers, 0..1. Higher = less certain."
-    )
-    mean_logprob: float = Field(
-        description="Mean log-probability of the whole answers, nats. Higher = more certain."
-    )
-
-
-class WarningOut(BaseModel):
-    """Something the caller should know."""
-
-    code: str = Field(
-        description="calibration_missing, calibration_mismatch, evidence_missing, partial_samples, "
-        "truncated_samples or indistinct_answers."
-    )
-    message: str = Field(description="The same for a person.")
-    differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
-
-
-class ModeOut(BaseModel):
-    """One latent meaning among the answers: an eigenvector of the density matrix."""
-
-    probability: float = Field(description="Its served eigenvalue, 0..1.")
-    share: float = Field(description="Share of the samples that lie closest to it, 0..1.")
-    answer: str = Field(description="The sample most aligned with it.")
-
-
-class SpectrumOut(BaseModel):
-    """The whole spectrum."""
-
-    eigenvalues: list[float] = Field(description="Served eigenvalues, descending.")
-    null_value: float = Field(description="Served eigenvalue of each remaining direction.")
-    null_count: int = Field(description="Number of remaining directions.")
-    uncalibrated: list[float] = Field(description="Eigenvalues as they came, descending, sum 1.")
-
-
-class UsageOut(BaseModel):
-    """Tokens, as the LLM server counts them."""
-
-    prompt_tokens: int = Field(description="Tokens of the prompt.")
-    completion_tokens: int = Field(description="Tokens of all answers.")
-
-
-class TimingsOut(BaseModel):
-    """Milliseconds by stage."""
-
-    queue: float = Field(description="Waiting: for parsing and for a slot at the LLM.")
-    generate: float | None = Field(None, description="Drawing the answers; null for supplied samples.")
-    embed: float = Field(description="Embedding the distinct answers.")
-    spectrum: float = Field(description="Spectrum, calibration and modes.")
-    total: float = Field(description="All of it.")
-
-
-class ScoreResponse(BaseModel):
-    """A scored prompt."""
-
-    id: str = Field(description="Id of this score.")
-    answer: str = Field(description="The sample most aligned with the dominant eigenvector.")
-    lambda_max: float = Field(
-        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
-        "of their meaning the answers share, not the probability that the answer is right."
-    )
-    entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
-    entropy_normalized: float = Field(description="Entropy over the largest that the spectrum allows, 0..1.")
-    calibrated: bool = Field(description="Whether a calibration that fits was applied.")
-    uncalibrated: SpectrumValues = Field(description="The same two numbers without calibration.")
-    calibration: CalibrationUsed | None = Field(description="The calibration used; null: none.")
-    evidence: EvidenceOut | None = Field(
-        description="What the log-probabilities say; null unless every answer has one."
-    )
-    warnings: list[WarningOut] = Field(description="What to know about this score.")
-    model: str | None = Field(description="Model that answered; null for supplied samples.")
-    embedder: str = Field(description="Embedder of the answers.")
-    num_samples: int = Field(description="Answers scored.")
-    num_distinct: int = Field(description="Distinct ones among them.")
-    num_truncated: int = Field(description="Answers cut by max_tokens; they count.")
-    num_empty: int = Field(description="Empty answers; together they are one outcome.")
-    modes: list[ModeOut] | None = Field(None, description="The leading meanings, at most five.")
-    samples: list[str] | None = Field(None, description="The answers, in the order drawn.")
-    spectrum: SpectrumOut | None = Field(None, description="The whole spectrum.")
-    usage: UsageOut | None = Field(description="Tokens used; null for supplied samples.")
-    timings_ms: TimingsOut = Field(description="Where the time went.")
 
 
 def view(score: Score, parts: Collection[ScorePart]) -> ScoreResponse:
@@ -148,6 +49,9 @@ def view(score: Score, parts: Collection[ScorePart]) -> ScoreResponse:
         ),
         calibration=_calibration(score.applied) if score.applied else None,
         evidence=_evidence(score.evidence),
+        candidate=_candidate(score.judgement.candidate),
+        probability_correct=score.judgement.probability_correct,
+        decision=_decision(score.judgement.decision),
         warnings=[
             WarningOut.model_construct(code=w.code, message=w.message, **_differs(w.differs))
             for w in score.warnings
@@ -164,6 +68,25 @@ def view(score: Score, parts: Collection[ScorePart]) -> ScoreResponse:
     )
 
 
+HEADERS: dict[str, Any] = {
+    "X-Lambda-Max": {"description": "`lambda_max`.", "schema": {"type": "number"}},
+    "X-Entropy": {"description": "`entropy`.", "schema": {"type": "number"}},
+    "X-Calibration-ID": {
+        "description": "Id of the calibration used; absent without one.",
+        "schema": {"type": "string"},
+    },
+    "X-Probability-Correct": {
+        "description": "`probability_correct` of the `candidate` or, without one, of `answer`; absent where "
+        "null.",
+        "schema": {"type": "number"},
+    },
+    "X-Decision": {
+        "description": "The decision's `action`, about the same text; absent where none is asked for.",
+        "schema": {"type": "string", "enum": ["answer", "abstain"]},
+    },
+}
+
+
 def headers_of(score: Score) -> dict[str, str]:
     """Return the score's headers, for proxies that drop bodies."""
     headers = {
@@ -172,6 +95,10 @@ def headers_of(score: Score) -> dict[str, str]:
     }
     if score.applied:
         headers["X-Calibration-ID"] = score.applied.calibration.id
+    if score.judgement.decisive is not None:
+        headers["X-Probability-Correct"] = f"{score.judgement.decisive:.6f}"
+    if score.judgement.decision:
+        headers["X-Decision"] = score.judgement.decision.action
     return headers
 
 
@@ -206,6 +133,26 @@ def _evidence(found: Evidence | None) -> EvidenceOut | None:
         return None
     return EvidenceOut.model_construct(
         missing_mass=found.missing_mass, mean_logprob=found.mean_log_probability
+    )
+
+
+def _candidate(found: JudgedCandidate | None) -> CandidateOut | None:
+    if found is None:
+        return None
+    return CandidateOut.model_construct(
+        probability=found.probability, mode=found.mode, probability_correct=found.probability_correct
+    )
+
+
+def _decision(made: Decision | None) -> DecisionOut | None:
+    if made is None:
+        return None
+    return DecisionOut.model_construct(
+        action=made.action,
+        target_error=made.target.error,
+        confidence=made.target.confidence,
+        threshold=made.threshold,
+        coverage=made.coverage,
     )
 
 

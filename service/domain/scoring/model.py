@@ -11,6 +11,7 @@ from service.domain.calibration import Calibration, Method
 from service.domain.ids import new_id
 from service.domain.models import EmbedderIdentity, Generation, GenerationRequest, Usage
 from service.domain.scoring.evidence import Evidence
+from service.domain.scoring.judgement import Judgement, Target
 from service.spectral.evidence import EvidenceMap
 from service.spectral.gram import Spectrum
 from service.spectral.maps import DepolarizedMap, Identity, ServedSpectrum, TemperatureMap
@@ -24,6 +25,7 @@ class ScoreCommand:
 
     `logprobs`: of each whole sample, in nats; None: not known.
     `calibration`: "active", "none", or the id of a stored one.
+    `candidate`: a text to judge by the answers; it is none of them. `target`: what a decision is to keep.
     """
 
     generation: GenerationRequest | None = None
@@ -31,6 +33,8 @@ class ScoreCommand:
     logprobs: tuple[float, ...] | None = None
     source_label: str = ""
     calibration: str = "active"
+    candidate: str | None = None
+    target: Target | None = None
     arrived: float | None = None  # time.perf_counter() when the request came in
 
     @property
@@ -100,6 +104,7 @@ class Score:
     modes: tuple[Mode, ...]
     usage: Usage | None
     evidence: Evidence | None = None
+    judgement: Judgement = field(default_factory=Judgement)
     timings_s: dict[str, float] = field(default_factory=dict)
 
 

@@ -1,8 +1,9 @@
 """The main use case: draw answers, embed them, take the spectrum, serve it calibrated."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from service.domain.scoring.answer_warnings import indistinct, num_indistinct, p
 from service.domain.scoring.choosing import choose, one_may_do
 from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
 from service.domain.scoring.evidence import Evidence, evidence_of
+from service.domain.scoring.judgement import Judgement
+from service.domain.scoring.judging import Outcomes, judge, num_thresholds, with_candidate
 from service.domain.scoring.model import (
     Applied,
     Score,
@@ -34,6 +37,8 @@ from service.domain.serving import LiveLoad
 from service.spectral.gram import Spectrum, spectrum
 
 Counts = NDArray[np.int_]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LATE_S = 1.0  # by which a score may miss its deadline: better a little late than not at all
 
@@ -42,6 +47,9 @@ INLINE_DISTINCT = 64
 
 # Taking as many accented characters apart, to compare what is said, takes milliseconds.
 INLINE_CHARACTERS = 20_000
+
+# So many thresholds have their error bounds in about two milliseconds.
+INLINE_THRESHOLDS = 2000
 
 
 class Scorer:
@@ -79,20 +87,25 @@ class Scorer:
         marks.lap("generate")
         marks.move("generate", "queue", generation.queued_s)
         texts, index = distinct([draw.text for draw in generation.draws])
-        to_embed = texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
+        candidate = None if command.candidate is None else command.candidate.strip()
+        to_embed = self._to_embed(with_candidate(texts, candidate))
         embedded = await self._embed(to_embed, command, marks)
-        vectors = outcome_vectors(texts, embedded.vectors)
+        # A candidate that is none of the answers comes last, and stays out of their spectrum.
+        vectors = outcome_vectors(texts, embedded.vectors[: len(self._to_embed(texts))])
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
         spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
-        alike = await self._alike(texts, vectors)
+        alike = await _apart(_much(texts), num_indistinct, texts, vectors)
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
+        outcomes = Outcomes(texts, candidate, embedded.vectors, spectrum_)
+        slow = _much([candidate or ""]) or (command.target and num_thresholds(score) > INLINE_THRESHOLDS)
+        judgement, about_texts = await _apart(slow, judge, score, outcomes, command.target)
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
         about_answers += indistinct(alike, len(texts))
-        return _finish(score, [*about_answers, *warnings], command, marks)
+        return _finish(score, judgement, [*about_answers, *warnings, *about_texts], command, marks)
 
     async def _named_calibration(self, choice: str) -> Calibration | None:
         """Look an explicitly named calibration up before the LLM is put to work."""
@@ -119,6 +132,9 @@ class Scorer:
         answered = command.generation is None or self._llm.identity(command.generation).answered
         return one_may_do(self.fingerprint(command), chosen, self._calibrations, answered=answered)
 
+    def _to_embed(self, texts: Sequence[str]) -> list[str]:
+        return texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
+
     async def _embed(self, texts: Sequence[str], command: ScoreCommand, marks: Stopwatch) -> Embedded:
         """Embed in the time that the deadline leaves: under load the embedder may take minutes."""
         deadline_s = command.generation.deadline_s if command.generation else None
@@ -132,14 +148,7 @@ class Scorer:
             ) from None
 
     async def _spectrum(self, vectors: NDArray[np.float32], counts: Counts, dimension: int) -> Spectrum:
-        if len(counts) <= INLINE_DISTINCT:
-            return spectrum(vectors, counts, dimension=dimension)
-        return await asyncio.to_thread(spectrum, vectors, counts, dimension=dimension)
-
-    async def _alike(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
-        if _much(texts):
-            return await asyncio.to_thread(num_indistinct, texts, vectors)
-        return num_indistinct(texts, vectors)
+        return await _apart(len(counts) > INLINE_DISTINCT, spectrum, vectors, counts, dimension=dimension)
 
     def fingerprint(
         self,
@@ -184,8 +193,19 @@ def _much(texts: Sequence[str]) -> bool:
     return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
 
 
-def _finish(score: Score, warnings: list[ScoreWarning], command: ScoreCommand, marks: Stopwatch) -> Score:
+async def _apart(slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what the work makes: in a thread if it is slow, here if a thread would cost more."""
+    return await asyncio.to_thread(work, *args, **kwargs) if slow else work(*args, **kwargs)
+
+
+def _finish(
+    score: Score,
+    judgement: Judgement,
+    warnings: list[ScoreWarning],
+    command: ScoreCommand,
+    marks: Stopwatch,
+) -> Score:
     laps = marks.total()
     if command.generation is None:
         del laps["generate"]
-    return replace(score, warnings=tuple(warnings), timings_s=laps)
+    return replace(score, judgement=judgement, warnings=tuple(warnings), timings_s=laps)

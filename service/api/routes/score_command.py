@@ -1,0 +1,75 @@
+"""What the domain makes of a request to score."""
+
+from dataclasses import replace
+from typing import Any
+
+from service.api.routes.score_schemas import SamplingIn, ScoreRequest
+from service.domain.errors import InvalidRequest
+from service.domain.models import GenerationRequest, Message, Sampling
+from service.domain.scoring.judgement import Target
+from service.domain.scoring.model import ScoreCommand
+from service.domain.serving import Serving
+
+
+def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
+    """Return the default with what the caller sent put over it."""
+    if sent is None:
+        return default
+    given = sent.model_dump(exclude_unset=True)
+    if "stop" in given:
+        given["stop"] = tuple(given["stop"])
+    return replace(default, **given)
+
+
+def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
+    """Return the domain's form of a request. Raises InvalidRequest for what only the settings can refuse."""
+    # Any: what types the call does not follow unpacked dictionaries.
+    asked: dict[str, Any] = {
+        "calibration": body.calibration,
+        "candidate": body.candidate,
+        "target": _target(body, serving),
+        "arrived": arrived,
+    }
+    if body.samples is not None:
+        return ScoreCommand(
+            samples=tuple(body.samples),
+            logprobs=None if body.logprobs is None else tuple(body.logprobs),
+            source_label=body.source_label or "",
+            **asked,
+        )
+    return ScoreCommand(_generation(body, serving), **asked)
+
+
+def _target(body: ScoreRequest, serving: Serving) -> Target | None:
+    """Return what a decision is to keep. Raises InvalidRequest for a confidence in no target."""
+    error = serving.target_error if body.target_error is None else body.target_error
+    if error is not None:
+        return Target(error, serving.confidence if body.confidence is None else body.confidence)
+    if body.confidence is not None:
+        # The schema cannot say it: the settings may name a target.
+        said = "goes with a `target_error`, which neither the request nor the settings name"
+        raise InvalidRequest(f"confidence: {said}", [{"loc": ["body", "confidence"], "msg": said}])
+    return None
+
+
+def _number(body: ScoreRequest, serving: Serving) -> int:
+    """Return how many answers are drawn."""
+    if body.effort is not None:
+        return serving.efforts.num_samples(body.effort)
+    return body.num_samples or serving.num_samples
+
+
+def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
+    base = serving.sampling
+    messages = None
+    if body.messages is not None:
+        base = serving.messages_sampling
+        messages = tuple(Message(turn.role, turn.content) for turn in body.messages)
+    return GenerationRequest(
+        num_samples=_number(body, serving),
+        sampling=to_sampling(body.sampling, base),
+        prompt=body.prompt,
+        messages=messages,
+        model=body.model,
+        deadline_s=None if body.deadline_ms is None else body.deadline_ms / 1000,
+    )

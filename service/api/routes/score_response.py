@@ -1,0 +1,159 @@
+"""A score as it is answered."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+
+class SpectrumValues(BaseModel):
+    """The two numbers of a spectrum."""
+
+    lambda_max: float = Field(description="Largest eigenvalue, 0..1. Higher = more certain.")
+    entropy: float = Field(description="Von Neumann entropy in nats. Higher = less certain.")
+
+
+class CalibrationUsed(BaseModel):
+    """The calibration that the score used, with the parameters for its number of answers."""
+
+    id: str = Field(description="Id of the calibration.")
+    method: Literal["depolarized", "temperature", "evidence"] = Field(description="The map applied.")
+    temperature: float = Field(description="Matrix temperature T applied.")
+    depolarization: float = Field(
+        description="Depolarisation g applied, 0 for `temperature`; with `evidence`, that of this very score."
+    )
+    evidence_intercept: float | None = Field(
+        None, description="With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."
+    )
+    evidence_slope: float | None = Field(None, description="With `evidence`: b.")
+    created_at: datetime = Field(description="When it was fitted.")
+
+
+class EvidenceOut(BaseModel):
+    """What the log-probabilities of the answers say."""
+
+    missing_mass: float = Field(
+        description="Mass that the LLM gives to none of the answers, 0..1. Higher = less certain."
+    )
+    mean_logprob: float = Field(
+        description="Mean log-probability of the whole answers, nats. Higher = more certain."
+    )
+
+
+class WarningOut(BaseModel):
+    """Something the caller should know."""
+
+    code: str = Field(
+        description="calibration_missing, calibration_mismatch, evidence_missing, partial_samples, "
+        "truncated_samples, indistinct_answers, no_correctness_model or target_unreachable."
+    )
+    message: str = Field(description="The same for a person.")
+    differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
+
+
+class CandidateOut(BaseModel):
+    """What the answers say of the text given as `candidate`."""
+
+    probability: float = Field(
+        description="Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer "
+        "to what the LLM means. Raw where `calibrated` is false."
+    )
+    mode: int | None = Field(
+        description="The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into "
+        "`modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: "
+        "it says what none of them said."
+    )
+    probability_correct: float | None = Field(
+        description="Probability that it is right, 0..1; null as that of the answer is."
+    )
+
+
+class DecisionOut(BaseModel):
+    """Whether to let a text through, so that few of those let through are wrong."""
+
+    action: Literal["answer", "abstain"] = Field(description="Let it through, or do not.")
+    target_error: float = Field(description="Share of wrong ones allowed among those let through.")
+    confidence: float = Field(
+        description="Probability with which that is kept, on questions like those of the calibration."
+    )
+    threshold: float | None = Field(
+        description="The least P(correct) that is let through; null where the target cannot be promised."
+    )
+    coverage: float = Field(
+        description="Share of the calibration's questions that is let through, 0..1; 0 where none is."
+    )
+
+
+class ModeOut(BaseModel):
+    """One latent meaning among the answers: an eigenvector of the density matrix."""
+
+    probability: float = Field(description="Its served eigenvalue, 0..1.")
+    share: float = Field(description="Share of the samples that lie closest to it, 0..1.")
+    answer: str = Field(description="The sample most aligned with it.")
+
+
+class SpectrumOut(BaseModel):
+    """The whole spectrum."""
+
+    eigenvalues: list[float] = Field(description="Served eigenvalues, descending.")
+    null_value: float = Field(description="Served eigenvalue of each remaining direction.")
+    null_count: int = Field(description="Number of remaining directions.")
+    uncalibrated: list[float] = Field(description="Eigenvalues as they came, descending, sum 1.")
+
+
+class UsageOut(BaseModel):
+    """Tokens, as the LLM server counts them."""
+
+    prompt_tokens: int = Field(description="Tokens of the prompt.")
+    completion_tokens: int = Field(description="Tokens of all answers.")
+
+
+class TimingsOut(BaseModel):
+    """Milliseconds by stage."""
+
+    queue: float = Field(description="Waiting: for parsing and for a slot at the LLM.")
+    generate: float | None = Field(None, description="Drawing the answers; null for supplied samples.")
+    embed: float = Field(description="Embedding the distinct answers.")
+    spectrum: float = Field(description="Spectrum, calibration and modes.")
+    total: float = Field(description="All of it.")
+
+
+class ScoreResponse(BaseModel):
+    """A scored prompt."""
+
+    id: str = Field(description="Id of this score.")
+    answer: str = Field(description="The sample most aligned with the dominant eigenvector.")
+    lambda_max: float = Field(
+        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
+        "of their meaning the answers share, not the probability that the answer is right."
+    )
+    entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
+    entropy_normalized: float = Field(description="Entropy over the largest that the spectrum allows, 0..1.")
+    calibrated: bool = Field(description="Whether a calibration that fits was applied.")
+    uncalibrated: SpectrumValues = Field(description="The same two numbers without calibration.")
+    calibration: CalibrationUsed | None = Field(description="The calibration used; null: none.")
+    evidence: EvidenceOut | None = Field(
+        description="What the log-probabilities say; null unless every answer has one."
+    )
+    candidate: CandidateOut | None = Field(description="The `candidate` judged; null without one.")
+    probability_correct: float | None = Field(
+        description="Probability that `answer` is right, 0..1, by the verdicts on the calibration's "
+        "questions. Null where no calibration is applied, where it has no model of being right for so many "
+        "answers, or where the model takes log-probabilities that these lack."
+    )
+    decision: DecisionOut | None = Field(
+        description="Whether to let the `candidate` through or, without one, `answer`; null where neither "
+        "request nor settings name a `target_error`. Without a `probability_correct`: abstain."
+    )
+    warnings: list[WarningOut] = Field(description="What to know about this score.")
+    model: str | None = Field(description="Model that answered; null for supplied samples.")
+    embedder: str = Field(description="Embedder of the answers.")
+    num_samples: int = Field(description="Answers scored.")
+    num_distinct: int = Field(description="Distinct ones among them.")
+    num_truncated: int = Field(description="Answers cut by max_tokens; they count.")
+    num_empty: int = Field(description="Empty answers; together they are one outcome.")
+    modes: list[ModeOut] | None = Field(None, description="The leading meanings, at most five.")
+    samples: list[str] | None = Field(None, description="The answers, in the order drawn.")
+    spectrum: SpectrumOut | None = Field(None, description="The whole spectrum.")
+    usage: UsageOut | None = Field(description="Tokens used; null for supplied samples.")
+    timings_ms: TimingsOut = Field(description="Where the time went.")

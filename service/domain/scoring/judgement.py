@@ -1,0 +1,61 @@
+"""What a score says of single texts: how likely they are, whether right, and whether to let one through."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is asked of a decision.
+
+    `error`: the share of wrong ones allowed among the answers let through, in (0, 1). `confidence`: with
+    which probability it is kept, in (0, 1).
+    """
+
+    error: float
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCandidate:
+    """A text that the caller has, judged by the answers drawn.
+
+    `probability`: p(y) under the served matrix, in [0, lambda_max]; higher = more likely meant. `mode`: the
+    eigenvector that it belongs to, 0 the largest; None: it says what no answer said. `probability_correct`:
+    in [0, 1]; None where no model tells.
+    """
+
+    probability: float
+    mode: int | None
+    probability_correct: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether to let a text through.
+
+    `threshold`: the least P(correct) that is let through; None where the target cannot be promised.
+    `coverage`: the share of questions, of those that set the threshold, that it lets through, in [0, 1].
+    """
+
+    action: Literal["answer", "abstain"]
+    target: Target
+    threshold: float | None = None
+    coverage: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a score says of the candidate, and of its own `answer`.
+
+    `probability_correct`: of the answer, in [0, 1]; None where no model tells.
+    """
+
+    candidate: JudgedCandidate | None = None
+    probability_correct: float | None = None
+    decision: Decision | None = None
+
+    @property
+    def decisive(self) -> float | None:
+        """P(correct) of the text that a decision is about: the candidate where there is one."""
+        return self.probability_correct if self.candidate is None else self.candidate.probability_correct

@@ -1,0 +1,187 @@
+"""How single texts are judged by the answers drawn (method, sections 7 and 8)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.decider import Decider, features
+from service.domain.outcomes import outcome_vectors
+from service.domain.scoring.answer_warnings import EQUAL_COSINE, essence
+from service.domain.scoring.evidence import Evidence
+from service.domain.scoring.judgement import Decision, JudgedCandidate, Judgement, Target
+from service.domain.scoring.model import Score, ScoreWarning
+from service.spectral.born import BornProbability, born_probability_of
+from service.spectral.gram import Spectrum
+from service.spectral.maps import DepolarizedMap, ServedSpectrum, TemperatureMap
+from service.spectral.reliability import rounded_ties
+from service.spectral.selective import Promise, SelectiveCounts, promises
+
+# Callers choose targets freely; those of the settings, and of most callers, are few.
+KEPT_PROMISES = 256
+# Digits of the lowest error named, most readable first.
+NAMED_DIGITS = (3, 6, 9)
+
+
+def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
+    """Return the distinct answers and, last, the candidate unless it is one of them."""
+    return [*texts] if candidate is None or candidate in texts else [*texts, candidate]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """The distinct answers, a candidate beside them, and what was made of both.
+
+    `embedded`: the vectors of `texts_to_embed(with_candidate(texts, candidate))`. `found`: the spectrum, of
+    the answers alone.
+    """
+
+    texts: Sequence[str]
+    candidate: str | None
+    embedded: NDArray[np.float32]
+    found: Spectrum
+
+    def located(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the vectors of the answers (k, d) and that of one of them, or of the candidate (d,).
+
+        d is one more than the embedder's where an empty text is an outcome of its own.
+        """
+        known = with_candidate(self.texts, self.candidate)
+        space = outcome_vectors(known, self.embedded)
+        return space[: len(self.texts)], space[known.index(text)]
+
+    def born(self, text: str, served: ServedSpectrum) -> BornProbability:
+        """Return p(y) of an answer, or of the candidate."""
+        return born_probability_of(self.found, served, *self.located(text))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Model:
+    """What tells P(correct) for one number of answers, with the map that makes its features."""
+
+    decider: Decider
+    map: DepolarizedMap | TemperatureMap
+    evidence: Evidence | None
+
+    def probability(self, text: str, outcomes: Outcomes) -> float:
+        """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
+        # By the decider's own map: what is served was fitted on rows that its counts must not have seen.
+        served = self.map.serve(outcomes.found.eigenvalues, outcomes.found.dimension)
+        told = self.evidence
+        columns = features(
+            outcomes.born(text, served).probability,
+            served.entropy,
+            None if told is None else told.missing_mass,
+            None if told is None else told.mean_log_probability,
+        )
+        return float(self.decider.model.predict(columns).item())
+
+
+def judge(score: Score, outcomes: Outcomes, target: Target | None) -> tuple[Judgement, list[ScoreWarning]]:
+    """Return what the score says of its candidate and of its answer, with the warnings on both.
+
+    Where nothing tells P(correct), a warning says why only if a decision was asked for.
+    """
+    model = _model_of(score)
+    correct = None if isinstance(model, str) else model.probability(score.answer, outcomes)
+    judgement, warnings = Judgement(_candidate(score, outcomes, model), correct), _mistaken(outcomes)
+    if target is None:
+        return judgement, warnings
+    decision, about_decision = _decide(model, judgement.decisive, target)
+    return replace(judgement, decision=decision), [*warnings, *about_decision]
+
+
+def num_thresholds(score: Score) -> int:
+    """Return how many thresholds a decision is found among; 0 where nothing decides."""
+    decider = score.applied and score.applied.calibration.deciders.get(len(score.samples))
+    return len(decider.counts.thresholds) if decider else 0
+
+
+def _candidate(score: Score, outcomes: Outcomes, model: _Model | str) -> JudgedCandidate | None:
+    if outcomes.candidate is None:
+        return None
+    born = outcomes.born(outcomes.candidate, score.served)
+    correct = None if isinstance(model, str) else model.probability(outcomes.candidate, outcomes)
+    return JudgedCandidate(born.probability, born.mode, correct)
+
+
+def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
+    """Return a warning when the embedder cannot tell the candidate from an answer that says another thing."""
+    candidate, texts = outcomes.candidate, outcomes.texts
+    if candidate is None or candidate in texts:
+        return []
+    answers, vector = outcomes.located(candidate)
+    near = np.flatnonzero(answers @ vector > EQUAL_COSINE)
+    said = essence(candidate) if near.size else ""
+    if all(essence(texts[i]) == said for i in near.tolist()):
+        return []
+    message = (
+        "The embedder cannot tell the candidate from an answer that says another thing (characters unknown "
+        "to it, or texts equal as far as it reads): it is judged as if it were that answer."
+    )
+    return [ScoreWarning("indistinct_answers", message)]
+
+
+def _model_of(score: Score) -> _Model | str:
+    """Return what tells P(correct) for this score, or why nothing does."""
+    if score.applied is None:
+        return "no calibration is applied"
+    calibration, count = score.applied.calibration, len(score.samples)
+    if not calibration.deciders:
+        return f"calibration {calibration.id} holds no model of being right"
+    decider = calibration.deciders.get(count)
+    if decider is None:
+        return f"calibration {calibration.id} holds no model of being right for {count} answers"
+    map_ = decider.map_for(score.evidence.missing_mass if score.evidence else None)
+    if map_ is None:
+        return f"the model of calibration {calibration.id} takes log-probabilities, which these answers lack"
+    return _Model(decider, map_, score.evidence)
+
+
+def _decide(
+    model: _Model | str, correct: float | None, target: Target
+) -> tuple[Decision, list[ScoreWarning]]:
+    if isinstance(model, str) or correct is None:
+        message = f"Nothing tells how likely an answer is right: {model}. So none is let through."
+        return Decision("abstain", target), [ScoreWarning("no_correctness_model", message)]
+    found = promise(model.decider.counts, target)
+    if found.threshold is None:
+        return Decision("abstain", target), [_unreachable(model.decider.counts, found, target)]
+    # Rounded as the counts were: scores that differ in their last bits only are one.
+    passes = rounded_ties(correct) >= rounded_ties(found.threshold)
+    return Decision("answer" if passes else "abstain", target, found.threshold, found.coverage), []
+
+
+@lru_cache(KEPT_PROMISES)
+def promise(counts: SelectiveCounts, target: Target) -> Promise:
+    """Return the threshold that keeps the target, or the lowest error that can be kept instead.
+
+    Remembered: a bound for every threshold takes a millisecond for a thousand of them.
+    """
+    [found] = promises(counts, [target.error], target.confidence)
+    return found
+
+
+def _unreachable(counts: SelectiveCounts, found: Promise, target: Target) -> ScoreWarning:
+    lowest = lowest_named(counts, found)
+    instead = "no error can" if lowest is None else f"the lowest that can is {lowest}"
+    message = (
+        f"An error of {target.error} among the answers let through cannot be promised with a confidence of "
+        f"{target.confidence}: {instead}. So none is let through."
+    )
+    return ScoreWarning("target_unreachable", message)
+
+
+def lowest_named(counts: SelectiveCounts, found: Promise) -> float | None:
+    """Return the lowest error that can be promised, rounded up to a target that is kept when asked for."""
+    if found.lowest_error is None:
+        return None
+    for digits in NAMED_DIGITS:
+        # Not always kept: tests of a laxer target may begin at fewer answers, and fail there.
+        rounded: float = math.ceil(found.lowest_error * 10**digits) / 10**digits
+        if rounded < 1 and promise(counts, Target(rounded, found.confidence)).threshold is not None:
+            return rounded
+    return found.lowest_error

@@ -1,0 +1,258 @@
+"""Candidates and decisions over real HTTP, with a calibration that decides in a real store."""
+
+import itertools
+import json
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.api.http.bodies import parse
+from service.api.routes.score_command import to_command
+from service.api.routes.score_schemas import ScoreRequest
+from service.app import create_app
+from service.domain.calibration import Calibration
+from service.domain.errors import InvalidRequest
+from service.domain.models import Sampling, caller_fingerprint, service_fingerprint
+from service.domain.scoring.judgement import Target
+from service.domain.serving import Serving
+from service.settings import Settings
+from service.spectral.correctness_model import FEATURES
+from service.spectral.evidence import EvidenceMap
+from tests.support.calibrations import calibration
+from tests.support.decisions import decider
+from tests.support.evidence import TellingLLM, by_evidence
+from tests.support.fakes import FakeEmbedder
+from tests.support.live import served
+
+pytestmark = pytest.mark.anyio
+DIMENSION = 8
+# As the settings have it: few-shot text stops prompts at a newline.
+SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
+Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+def drawn_here() -> Calibration:
+    """By evidence, for answers of `TellingLLM` to a prompt; it decides for one and for three answers."""
+    request = SERVING.request(prompt="question 0")
+    wanted = service_fingerprint(
+        TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
+    )
+    every = {m: decider(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
+    return by_evidence(fingerprint=wanted, deciders=every)
+
+
+def drawn_by_callers() -> Calibration:
+    """For answers labelled `mine`; it decides for three."""
+    wanted = caller_fingerprint("mine", FakeEmbedder(DIMENSION).identity)
+    return replace(calibration(), fingerprint=wanted, deciders={3: decider()})
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Served:
+    """Return a factory of clients of a service on a port of its own; its arguments are settings."""
+
+    @asynccontextmanager
+    async def start(**set_: Any) -> AsyncIterator[httpx.AsyncClient]:
+        llm = TellingLLM(told={"question 0": math.log(0.75)})
+        app = create_app(Settings(data_dir=tmp_path, **set_), llm=llm, embedder=FakeEmbedder(DIMENSION))
+        async with served(app) as port:
+            store = app.state.services.calibrations
+            for one in (drawn_here(), drawn_by_callers()):
+                await store.add(one, {"version": 1})
+                await store.activate(one.id)
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
+                yield http
+
+    return start
+
+
+async def answered(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
+    response = await http.post("/score", json=sent)
+    assert response.status_code == 200, response.text
+    body: dict[str, Any] = response.json()
+    return body | {"headers": response.headers}
+
+
+# g = u = 0.25: what the unanimous answer, and any text orthogonal to it, have.
+LIKELY, UNLIKELY = 0.75 + 0.25 / DIMENSION, 0.25 / DIMENSION
+
+
+async def test_a_candidate_is_judged_and_decided_about(started: Served) -> None:
+    asked = {"prompt": "question 0", "effort": "low", "target_error": 0.2}
+    async with started() as http:
+        same = await answered(http, **asked, candidate="answer 0")
+        none = await answered(http, **asked)
+        plain = await answered(http, prompt="question 0", effort="low")
+        sure = await answered(http, **asked, confidence=0.95)
+    assert same["candidate"] == pytest.approx(
+        {"probability": LIKELY, "mode": 0, "probability_correct": LIKELY}
+    )
+    decision = {"action": "answer", "target_error": 0.2, "confidence": 0.9, "threshold": 0.5, "coverage": 0.6}
+    assert same["decision"] == none["decision"] == decision
+    assert none["candidate"] is None
+    assert none["probability_correct"] == pytest.approx(LIKELY)
+    assert (plain["candidate"], plain["decision"]) == (None, None)
+    assert sure["decision"]["confidence"] == 0.95
+    assert same["warnings"] == none["warnings"] == plain["warnings"] == []
+    assert same["headers"]["x-decision"] == "answer"
+    assert same["headers"]["x-probability-correct"] == f"{LIKELY:.6f}"
+    assert "x-decision" not in plain["headers"]
+    assert plain["headers"]["x-probability-correct"] == f"{LIKELY:.6f}"
+
+
+async def test_the_decision_and_its_headers_are_about_the_candidate(started: Served) -> None:
+    asked = {"prompt": "question 0", "effort": "low", "target_error": 0.2, "candidate": ""}
+    async with started() as http:
+        body = await answered(http, **asked)
+    assert body["probability_correct"] == pytest.approx(LIKELY)
+    assert body["candidate"] == pytest.approx(
+        {"probability": UNLIKELY, "mode": None, "probability_correct": UNLIKELY}
+    )
+    assert (body["decision"]["action"], body["decision"]["threshold"]) == ("abstain", 0.5)
+    assert body["headers"]["x-decision"] == "abstain"
+    assert body["headers"]["x-probability-correct"] == f"{UNLIKELY:.6f}"
+
+
+async def test_one_answer_and_answers_of_the_caller_are_judged_too(started: Served) -> None:
+    async with started() as http:
+        one = await answered(http, prompt="question 0", num_samples=1, candidate="answer 0", target_error=0.2)
+        own = await answered(
+            http, samples=["a", "a", "a"], source_label="mine", candidate=" a\n", target_error=0.34
+        )
+    assert (one["num_samples"], one["candidate"]["mode"]) == (1, 0)
+    assert one["decision"]["action"] == "answer"
+    assert own["candidate"]["probability"] == pytest.approx(own["lambda_max"])
+    assert own["decision"] == {
+        "action": "answer",
+        "target_error": 0.34,
+        "confidence": 0.9,
+        "threshold": 0.0,
+        "coverage": 1.0,
+    }
+
+
+async def test_a_target_out_of_reach_and_a_score_without_a_model_abstain_with_a_warning(
+    started: Served,
+) -> None:
+    async with started() as http:
+        far = await answered(http, prompt="question 0", num_samples=3, target_error=0.01)
+        without = await answered(http, prompt="question 0", num_samples=2, target_error=0.2, candidate="x")
+        raw = await answered(
+            http, prompt="question 0", num_samples=3, target_error=0.2, calibration="none", candidate="x"
+        )
+        unasked = await answered(http, prompt="question 0", num_samples=2, candidate="x")
+    assert [one["code"] for one in far["warnings"]] == ["target_unreachable"]
+    assert "0.074" in far["warnings"][0]["message"]
+    assert far["probability_correct"] == pytest.approx(LIKELY)
+    for body in (far, without, raw):
+        decision = body["decision"]
+        assert (decision["action"], decision["threshold"], decision["coverage"]) == ("abstain", None, 0)
+        assert body["headers"]["x-decision"] == "abstain"
+    for body in (without, raw):
+        assert [one["code"] for one in body["warnings"]] == ["no_correctness_model"]
+        assert body["probability_correct"] is body["candidate"]["probability_correct"] is None
+        assert "x-probability-correct" not in body["headers"]
+    assert "for 2 answers" in without["warnings"][0]["message"]
+    assert "no calibration" in raw["warnings"][0]["message"]
+    assert (unasked["warnings"], unasked["decision"]) == ([], None)
+
+
+async def test_the_settings_ask_for_decisions_on_every_score(started: Served) -> None:
+    asked = {"prompt": "question 0", "effort": "low"}
+    async with started(target_error=0.2, confidence=0.8) as http:
+        plain = await answered(http, **asked)
+        own = await answered(http, **asked, target_error=0.3)
+        surer = await answered(http, **asked, confidence=0.95)
+    made = [(one["decision"]["target_error"], one["decision"]["confidence"]) for one in (plain, own, surer)]
+    assert made == [(0.2, 0.8), (0.3, 0.8), (0.2, 0.95)]
+
+
+async def test_a_confidence_in_nothing_is_refused(started: Served) -> None:
+    async with started() as http:
+        response = await http.post("/score", json={"samples": ["a", "b"], "confidence": 0.9})
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
+    assert response.json()["errors"][0]["loc"] == ["body", "confidence"]
+
+
+REFUSED: list[dict[str, Any]] = [
+    {"target_error": 0},
+    {"target_error": 1},
+    {"target_error": -0.1},
+    {"target_error": "0.2"},
+    {"target_error": 0.2, "confidence": 1},
+    {"target_error": 0.2, "confidence": 0.0},
+    {"candidate": 7},
+    {"candidate": "x" * 200_001},
+    {"candidate": None},
+]
+
+
+async def test_what_is_no_target_or_candidate_is_refused(started: Served) -> None:
+    async with started() as http:
+        for bad in REFUSED:
+            response = await http.post("/score", json={"samples": ["a", "b"], **bad})
+            assert (response.status_code, response.json()["code"]) == (422, "invalid_request"), bad
+
+
+async def test_items_of_a_batch_are_judged_like_single_requests(started: Served) -> None:
+    asked = {"prompt": "question 0", "effort": "low", "candidate": "answer 0", "target_error": 0.2}
+    items = [asked, {**asked, "deadline_ms": 20_000}, {"prompt": "question 0", "confidence": 0.9}]
+    async with started() as http:
+        lines = (await http.post("/score/batch", json={"items": items})).text.splitlines()
+        single = await answered(http, **asked)
+    found = {one["index"]: one for one in map(json.loads, lines)}
+    for index in (0, 1):
+        for name in ("candidate", "probability_correct", "decision"):
+            assert found[index]["result"][name] == single[name]
+    assert found[2]["error"]["code"] == "invalid_request"
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.none() | st.floats(0, 1))
+def test_a_request_names_a_target_or_the_settings_do(error: float, confidence: float | None) -> None:
+    sent: dict[str, Any] = {"samples": ["a", "b"], "target_error": error}
+    if confidence is not None:
+        sent["confidence"] = confidence
+    if confidence in (0.0, 1.0):
+        with pytest.raises(InvalidRequest):
+            parse(json.dumps(sent).encode(), ScoreRequest)
+        return
+    body = parse(json.dumps(sent).encode(), ScoreRequest)
+    assert to_command(body, SERVING, None).target == Target(error, confidence or 0.9)
+
+
+EXTREMES = (5e-324, 1e-9, 0.5, 1 - 2**-53)
+
+
+async def test_extreme_targets_make_no_500(started: Served) -> None:
+    asked = {"samples": ["a", "a", "b"], "source_label": "mine", "candidate": "c"}
+    async with started() as http:
+        for error, confidence in itertools.product(EXTREMES, EXTREMES):
+            body = await answered(http, **asked, target_error=error, confidence=confidence)
+            assert body["decision"]["action"] in ("answer", "abstain")
+            assert math.isfinite(body["decision"]["coverage"] + body["probability_correct"])
+
+
+async def test_being_right_is_a_probability_at_every_missing_mass(tmp_path: Path) -> None:
+    """Whatever the caller's log-probabilities, and whichever features the model takes."""
+    app = create_app(Settings(data_dir=tmp_path), llm=TellingLLM(), embedder=FakeEmbedder(DIMENSION))
+    async with served(app) as port:
+        store = app.state.services.calibrations
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
+            for count in range(1, 1 + len(FEATURES)):
+                wanted = caller_fingerprint(f"{count}", FakeEmbedder(DIMENSION).identity)
+                one = decider(names=FEATURES[:count])
+                made = replace(by_evidence(fingerprint=wanted), deciders={3: one})
+                await store.add(made, {"version": 1})
+                await store.activate(made.id)
+                for told in ([0.0] * 3, [-1e4] * 3, [0.01] * 3, [-0.1, -2.0, -700.0]):
+                    sent = {"samples": ["a", "a", "b"], "source_label": f"{count}", "logprobs": told}
+                    assert 0 <= (await answered(http, **sent))["probability_correct"] <= 1
