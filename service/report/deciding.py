@@ -35,7 +35,8 @@ def decided(report: Report) -> Mapping[str, Any] | None:
         "fitted": whole["fitted_right"] + whole["fitted_wrong"],
         "counted": whole["counted_right"] + whole["counted_wrong"],
         "why_none": why_none(whole),
-        "table": [_row(row) for row in part["by_num_samples"]],
+        # Where nothing was tried for any number, one sentence says it all.
+        "table": [_row(row) for row in part["by_num_samples"]] if _tried(part) else [],
         "promises": [_promise(one) for one in part["promises"]],
     }
     if not part["promises"]:
@@ -43,6 +44,10 @@ def decided(report: Report) -> Mapping[str, Any] | None:
     # Ours from end to end: no text of a caller is drawn.
     drawn = {"diagram": diagram(part, report["calibration"]["method"]), "curve": curve(part)}
     return found | {name: Markup(svg) for name, svg in drawn.items()}  # noqa: S704
+
+
+def _tried(part: CorrectnessPart) -> bool:
+    return any(row["log_loss"] is not None for row in part["by_num_samples"])
 
 
 def why_none(row: CorrectnessAt) -> str:
