@@ -6,6 +6,7 @@ from typing import Any, Literal
 from service.domain.study.report_model import CalibrationPart, FitPart, Report, ServedRow
 from service.report import plots, words
 from service.report.comparison import compare
+from service.report.deciding import decided
 from service.report.diagrams import known_band
 from service.report.pages import page
 
@@ -41,6 +42,7 @@ def _context(report: Report) -> dict[str, Any]:
         "projection_nulls": [words.projection_words(row) for row in report["served"]],
         "algorithm1_nulls": [words.algorithm1_words(row) for row in report["served"]],
         "has_bands": _has_bands(report),
+        "decided": decided(report),
     }
 
 

@@ -38,6 +38,8 @@ def split(recorded: dict[str, Any], part: slice) -> Split:
     place: dict[str, int] = {}
     for row, samples, reference in zip(recorded["rows"], recorded["S"], recorded["Y"], strict=True):
         place |= dict(zip(row["samples"], samples.tolist(), strict=True)) | {row["reference"]: int(reference)}
+    for row in recorded["rows"]:
+        place.setdefault(row["answer"], 0)  # some have no recorded vector, and none is looked at here
     rows = [stored(i, row) for i, row in list(enumerate(recorded["rows"], start=1))[part]]
     return make_split(assemble(rows, 20, recorded["emb"], place, 768))
 

@@ -169,4 +169,5 @@ class Calibrator:
             created_at=self._now(),
             name=job.options.name,
             evidence=fitted.evidence_table,
+            deciders=fitted.decided.deciders(),
         )

@@ -9,10 +9,12 @@ import numpy as np
 from service.domain.calibrating.decision import decide
 from service.domain.calibrating.evidence import why_no_evidence
 from service.domain.calibrating.fitting import Fitted
+from service.domain.calibrating.judged import Labels
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrateOptions
 from service.domain.study.bench import Bench, HeldOut
+from service.domain.study.decider_parts import correctness_part
 from service.domain.study.experiments.checks import convergence
 from service.domain.study.experiments.correctness import rejection
 from service.domain.study.experiments.reliability import algorithm1_diagram, correctness, projection
@@ -36,7 +38,7 @@ from service.domain.study.report_model import (
     TemperatureCurve,
 )
 from service.domain.study.report_warnings import about_data, about_fit, about_gain
-from service.domain.study.split import Labels, make_split
+from service.domain.study.split import make_split
 
 Shape = TypeVar("Shape")  # of a row as a report has it
 
@@ -69,6 +71,7 @@ def make_report(outcome: FinishedFit) -> Report:
         "served": side_by_side(bench),
         "decision": decision,
         "curves": curves(bench),
+        "correctness": correctness_part(outcome.fitted, calibration.num_samples, outcome.options.seed),
         "warnings": [
             *about_data(data, rows.labels.right),
             *about_fit(chosen_fit(outcome.fitted)),
