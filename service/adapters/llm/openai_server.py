@@ -67,7 +67,7 @@ class HttpLanguageModel:
     `base_url` with or without /v1; `model` None or "": the first that the server lists, asked once.
     Deadlines: without `deadline_s` a call is plain, and one without an answer after `timeout_s` (waiting and
     retries included) is DeadlineExceeded; with it the answer is streamed, and what has been finished by then
-    is returned. With `stream_to_listeners` a request that has `on_answer` is streamed, too, until `timeout_s`.
+    is returned. With `stream_to_listeners` one that has `on_answer` is streamed, too, until `timeout_s`.
     `on_answer` is told what a stream has finished, and what came when other calls are still to come; nothing
     where there is an answer regex. Past `max_waiting` calls in line a request is Overloaded; those of jobs
     (`priority` above 0) are not. A sampling temperature
