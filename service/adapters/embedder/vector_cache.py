@@ -177,7 +177,8 @@ class VectorCache:
         return rows, list(batches)
 
     def _start(self, texts: list[str], *, ahead: bool = False) -> _Batch:
-        if len(self._batches) >= self._max_queue:
+        asked = sum(not batch.ahead for batch in self._batches)  # nobody is refused for what is done ahead
+        if asked >= self._max_queue:
             wait_s = max(1.0, len(self._batches) * self._mean_s)
             raise Overloaded("Too many texts are waiting for the embedder.", retry_after_s=wait_s)
         batch = _Batch(texts, asyncio.create_task(self._embed(texts)), ahead)
