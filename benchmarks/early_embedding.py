@@ -44,7 +44,8 @@ def serve(port: int, *, early: bool) -> None:
     """Serve the service on the port, with or without embedding early; the rest is set in the environment."""
     settings = Settings()
     make = SentenceTransformerEmbedder if early else AfterTheLast
-    app = create_app(settings, embedder=make(settings.embedder, cache_dir=WEIGHTS))
+    threads = settings.embedder_threads
+    app = create_app(settings, embedder=make(settings.embedder, cache_dir=WEIGHTS, threads=threads))
     uvicorn.run(app, port=port, log_level="warning", access_log=False)
 
 
@@ -56,6 +57,8 @@ def service(llm: str, embedder: str, *, early: bool, api: str) -> Iterator[str]:
         env = {
             "EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_LLM_URL": f"{llm}/v1", "EIGENCAL_LLM_API": api,
             "EIGENCAL_EMBEDDER": embedder, "EIGENCAL_DATA_DIR": folder, "EIGENCAL_EMBED_EARLY": str(early),
+            # One: threads that wait for each other while others use the cores take many times as long.
+            "EIGENCAL_EMBEDDER_THREADS": "1",
         }  # fmt: skip
         command = [PYTHON, "-m", "benchmarks.early_embedding", "--serve", str(port)]
         log = Path("data") / f"bench-early-{early}.log"

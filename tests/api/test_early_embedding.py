@@ -22,8 +22,9 @@ from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer
 
 pytestmark = pytest.mark.anyio
 
-TEXTS = ("Paris", "Lyon", "", "paris", "Marseille, by the sea", "Lyon")
-FIRST = 4  # finished before the others are let go
+TEXTS = ("Paris", "Lyon", "", "paris", "Lyon", "Nice", "Lille", "Marseille, by the sea", "Lyon")
+FIRST = 7  # finished before the others are let go
+EARLY = {"Paris", "Lyon", "paris", "Nice", "Lille"}
 BODY = {"prompt": "Which?", "num_samples": len(TEXTS), "return": ["modes", "samples", "spectrum"]}
 DEADLINE = {"deadline_ms": 60_000}
 ALWAYS = {"embed_early": "true"}
@@ -97,14 +98,14 @@ async def test_answers_are_handed_on_before_the_last_has_come(
     go = asyncio.Event()
 
     def heard() -> None:
-        if {text for call in embedder.ahead for text in call} == {"Paris", "Lyon", "paris"}:
+        if {text for call in embedder.ahead for text in call} == EARLY:
             go.set()
 
     embedder = FakeEmbedder(on_ahead=heard)
     async with OpenAIServer(default=held(go)) as server:
         async with scoring(tmp_path, server, embedder, **settings) as post:
             assert (await post(**body))["samples"] == list(TEXTS)
-    assert embedder.calls == [("Paris", "Lyon", "paris", "Marseille, by the sea")]
+    assert embedder.calls == [("Paris", "Lyon", "paris", "Nice", "Lille", "Marseille, by the sea")]
 
 
 async def test_answers_of_single_calls_are_handed_on_while_others_are_drawn(tmp_path: Path) -> None:
@@ -120,7 +121,16 @@ async def test_answers_of_single_calls_are_handed_on_while_others_are_drawn(tmp_
 
     async with OpenAIServer(default=one) as server, scoring(tmp_path, server, embedder) as post:
         await post()
-    assert embedder.ahead[0][0] == "Paris"
+    assert len(embedder.ahead[0]) >= len(EARLY)
+
+
+async def test_few_short_answers_are_not_worth_a_call_and_a_long_one_is(tmp_path: Path) -> None:
+    for texts, ahead in ((("a", "b", "c", "d", "a"), []), (("a", "b" * 500), [("a", "b" * 500)])):
+        embedder = FakeEmbedder()
+        async with OpenAIServer(default=answers(*texts)) as server:
+            async with scoring(tmp_path, server, embedder, **ALWAYS) as post:
+                await post(num_samples=len(texts))
+        assert embedder.ahead == ahead
 
 
 async def test_without_a_deadline_nothing_is_streamed_unless_set_up(tmp_path: Path) -> None:
@@ -149,7 +159,7 @@ async def test_the_score_is_the_same_to_the_last_bit_and_no_text_is_embedded_twi
 
     async def score(behaviour: Behaviour, body: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
         async with OpenAIServer(default=behaviour) as server, EmbeddingsServer() as embeddings:
-            embeddings.before_answer = HeldTexts(embeddings, go, {"Paris", "Lyon", "paris"})
+            embeddings.before_answer = HeldTexts(embeddings, go, EARLY)
             async with scoring(tmp_path, server, HttpEmbedder(embeddings.url, "asked"), **settings) as post:
                 found = lasting(await post(**body))
             assert sorted(embedded(embeddings)) == sorted({*TEXTS} - {""})
@@ -165,7 +175,7 @@ async def test_a_model_swapped_between_the_first_answers_and_the_last_is_not_mix
     for swapped in (True, False):
         go = asyncio.Event()
         async with OpenAIServer(default=held(go)) as server, EmbeddingsServer() as embeddings:
-            release = HeldTexts(embeddings, go, {"Paris", "Lyon", "paris"})
+            release = HeldTexts(embeddings, go, EARLY)
 
             def swap(
                 number: int,
@@ -224,7 +234,7 @@ def early_work() -> int:
 async def test_a_hang_up_ends_the_early_work(tmp_path: Path) -> None:
     begun = asyncio.Event()
     embedder = FakeEmbedder(gate=asyncio.Event(), on_ahead=begun.set)
-    async with OpenAIServer(default=stream("Paris", then=hang)) as server:
+    async with OpenAIServer(default=stream(*EARLY, then=hang)) as server:
         async with scoring(tmp_path, server, embedder, **ALWAYS) as post:
             call = asyncio.create_task(post())
             await begun.wait()
@@ -237,7 +247,7 @@ async def test_a_hang_up_ends_the_early_work(tmp_path: Path) -> None:
 async def test_a_deadline_ends_the_early_work(tmp_path: Path) -> None:
     """The embedder hangs: the score fails a second after its deadline, and leaves nothing behind."""
     embedder = FakeEmbedder(gate=asyncio.Event())
-    async with OpenAIServer(default=stream("Paris", "Lyon", then=hang)) as server:
+    async with OpenAIServer(default=stream(*EARLY, then=hang)) as server:
         async with scoring(tmp_path, server, embedder) as post:
             with pytest.raises(AssertionError, match="deadline_exceeded"):
                 await post(deadline_ms=500)

@@ -287,7 +287,7 @@ def test_ahead_waits_until_nobody_else_embeds_and_goes_piece_by_piece() -> None:
         cache = cached(model)
         first = asyncio.create_task(cache.rows(["first"]))
         await settle()
-        long = ["x" * 190, "y" * 190, "z" * 190]
+        long = ["x" * 390, "y" * 390, "z" * 390]
         waiting = [asyncio.create_task(cache.ahead([f"{text}{i}" for text in long])) for i in (1, 2)]
         await settle()
         assert model.batches == [["first"]]
@@ -295,9 +295,9 @@ def test_ahead_waits_until_nobody_else_embeds_and_goes_piece_by_piece() -> None:
         gate.set()
         await first
         await settle()
-        assert model.batches[1:] == [["x" * 190 + "1"]]
+        assert model.batches[1:] == [["x" * 390 + "1"]]
         model.gate = last = asyncio.Event()
-        third = asyncio.create_task(cache.rows(["third", "x" * 190 + "1"]))
+        third = asyncio.create_task(cache.rows(["third", "x" * 390 + "1"]))
         await settle()
         held.set()
         await settle()
