@@ -18,7 +18,7 @@ from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
 from tests.support.memory_store import MemoryStore
-from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, hang, stream
+from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, drop, hang, stream
 
 pytestmark = pytest.mark.anyio
 
@@ -224,6 +224,16 @@ async def test_answers_that_are_drawn_again_leave_nothing_behind(tmp_path: Path)
         async with scoring(tmp_path, server, HttpEmbedder(embeddings.url, "asked")) as post:
             score = await post(num_samples=2, **DEADLINE)
     assert (score["samples"], score["lambda_max"]) == (["by c", "by c"], 1.0)
+
+
+async def test_what_was_finished_before_the_server_broke_off_is_scored_where_all_is_streamed(
+    tmp_path: Path,
+) -> None:
+    async with OpenAIServer(default=stream("Paris", "Lyon", then=drop)) as server:
+        async with scoring(tmp_path, server, FakeEmbedder(), **ALWAYS) as post:
+            score = await post()
+    assert score["samples"] == ["Paris", "Lyon"]
+    assert "partial_samples" in [warning["code"] for warning in score["warnings"]]
 
 
 def early_work() -> int:
