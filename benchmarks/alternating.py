@@ -39,7 +39,7 @@ class Rounds:
 
 
 async def alternate(calls: Mapping[str, Call], *, callers: int, seconds: float) -> Rounds:
-    """Make rounds, each in another order, until the time is over (three at least); the first is not counted.
+    """Make rounds, each in another order, until the time is over: two at least, and one that is not counted.
 
     A call is told a number, the same for all calls of a round, to choose its question by.
     """
@@ -51,7 +51,7 @@ async def alternate(calls: Mapping[str, Call], *, callers: int, seconds: float) 
         return (time.perf_counter() - start) * 1000
 
     ends, number = time.monotonic() + seconds, -1
-    while time.monotonic() < ends or number < 3:
+    while time.monotonic() < ends or number < 2:
         number += 1
         for i in range(len(names)):
             name = names[(i + number) % len(names)]

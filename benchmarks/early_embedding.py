@@ -23,6 +23,7 @@ from service.adapters.embedder.local import SentenceTransformerEmbedder
 from service.app import create_app
 from service.settings import Settings
 
+CALLERS = (1, 8)
 EMBEDDERS = ["all-MiniLM-L6-v2", "all-mpnet-base-v2"]
 WEIGHTS = ROOT / "data" / "weights"
 # Answers that are nearly all distinct, of lengths from a few tokens to the most: the usual case of a chat.
@@ -124,7 +125,7 @@ def compared(llm: str, api: str, embedders: Sequence[str], seconds: float, vllm:
             service(llm, embedder, early=True, api=api) as early,
         ):
             print(f"embedder {embedder}")
-            for callers in (1, 8):
+            for callers in CALLERS:
                 asyncio.run(compare(after, early, callers, seconds, vllm))
 
 

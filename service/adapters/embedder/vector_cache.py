@@ -99,7 +99,6 @@ class VectorCache:
         self._max_queue = max_queue
         self._idle = asyncio.Event()  # no batch is under way
         self._idle.set()
-        self._one_ahead = asyncio.Lock()
         self._running: dict[str, _Batch] = {}
         self._batches: set[_Batch] = set()
         self._mean_s = 0.0
@@ -125,13 +124,12 @@ class VectorCache:
         if not self._max_entries:
             return
         for piece in small_pieces(texts):
-            async with self._one_ahead:
-                # Again and again: he who woke first may have begun a batch.
-                while self._batches:
-                    await self._idle.wait()
-                missing = [text for text in piece if self._kept.get(_key(text)) is None]
-                if missing:
-                    await self._made_ahead(missing)
+            # Again and again: of those who wait here, he who woke first has begun a batch.
+            while self._batches:
+                await self._idle.wait()
+            missing = [text for text in piece if self._kept.get(_key(text)) is None]
+            if missing:
+                await self._made_ahead(missing)
 
     async def _made_ahead(self, texts: list[str]) -> None:
         batch = self._start(texts, ahead=True)
