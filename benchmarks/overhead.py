@@ -1,18 +1,16 @@
-"""What /score adds to the n = 20 request that it rests on, against one real vLLM server.
+"""What /score adds to the n = 20 request that it rests on, and log-probabilities to that, on a real vLLM.
 
-In turn, in one run: the request straight to the server, and /score with the same prompt, settings and server.
-The figure is the ratio of the total times over the same prompts, with 1 and 8 callers. Answers differ in
-length from draw to draw, so rounds are many and their order alternates.
+In turn, in one run: the request straight to the server without log-probabilities, the same with, and /score
+with the same prompt, settings and server, which asks for them. Ratios of median latencies, 1 and 8 callers.
 """
 
 import argparse
 import asyncio
-import statistics
-import time
 from pathlib import Path
 
 import httpx
 
+from benchmarks.alternating import alternate, told
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
 from service.adapters.embedded_llm.gguf import converted_model
 from service.adapters.llm.prompting import FEW_SHOT
@@ -26,55 +24,36 @@ QUESTIONS = [
     "Which language is spoken in Brazil?",
 ]  # fmt: skip
 SAMPLING = {"temperature": 0.5, "top_p": 1.0, "max_tokens": 32, "stop": ["\n"]}
+# Of the completions API: the log-probability of each token drawn, without alternatives.
+WITH_LOGPROBS = {"logprobs": 0}
+BARE, LOGPROBS, SCORE = "the bare call", "the bare call with log-probabilities", "/score"
 
 
-async def direct(http: httpx.AsyncClient, base: str, question: str) -> None:
-    body = {"model": "m", "prompt": f"{FEW_SHOT}Q: {question}\nA:", "n": 20, **SAMPLING}
-    (await http.post(f"{base}/v1/completions", json=body)).raise_for_status()
-
-
-async def scored(http: httpx.AsyncClient, base: str, question: str) -> None:
-    body = {"prompt": question, "num_samples": 20, "sampling": SAMPLING}
-    (await http.post(f"{base}/score", json=body)).raise_for_status()
-
-
-async def timed(call, http: httpx.AsyncClient, base: str, callers: int) -> float:
-    """Return the seconds that all questions take, asked by so many callers at once."""
-    queue = iter(QUESTIONS)
-
-    async def caller() -> None:
-        for question in queue:
-            await call(http, base, question)
-
-    start = time.perf_counter()
-    await asyncio.gather(*(caller() for _ in range(callers)))
-    return time.perf_counter() - start
-
-
-async def compare(llm: str, ours: str, callers: int, rounds: int) -> None:
+async def compare(llm: str, ours: str, callers: int, seconds: float) -> None:
     async with httpx.AsyncClient(timeout=600) as http:
-        await timed(direct, http, llm, callers)
-        await timed(scored, http, ours, callers)
-        ratios, times = [], {direct: 0.0, scored: 0.0}
-        for i in range(rounds):
-            pair = {}
-            for call in (direct, scored) if i % 2 else (scored, direct):
-                pair[call] = await timed(call, http, llm if call is direct else ours, callers)
-                times[call] += pair[call]
-            ratios.append(pair[scored] / pair[direct])
-    total = times[scored] / times[direct]
-    print(
-        f"{callers} caller(s): /score over direct {total:.3f} in total, by round median"
-        f" {statistics.median(ratios):.3f} ({min(ratios):.3f} .. {max(ratios):.3f}, {rounds} rounds);"
-        f" direct {times[direct] / rounds / len(QUESTIONS) * 1000:.0f} ms a question",
-        flush=True,
-    )
+
+        async def direct(number: int, extra: dict[str, int]) -> None:
+            prompt = f"{FEW_SHOT}Q: {QUESTIONS[number % len(QUESTIONS)]}\nA:"
+            body = {"model": "m", "prompt": prompt, "n": 20, **SAMPLING, **extra}
+            (await http.post(f"{llm}/v1/completions", json=body)).raise_for_status()
+
+        async def scored(number: int) -> None:
+            body = {"prompt": QUESTIONS[number % len(QUESTIONS)], "num_samples": 20, "sampling": SAMPLING}
+            answer = await http.post(f"{ours}/score", json=body)
+            if answer.raise_for_status().json()["evidence"] is None:
+                raise RuntimeError("the server told no log-probabilities")
+
+        calls = {BARE: lambda i: direct(i, {}), LOGPROBS: lambda i: direct(i, WITH_LOGPROBS), SCORE: scored}
+        found = await alternate(calls, callers=callers, seconds=seconds)
+    print(f"{told(found)}; {BARE} {found.p50(BARE):.0f} ms")
+    for name, base in ((LOGPROBS, BARE), (SCORE, LOGPROBS), (SCORE, BARE)):
+        print(f"  {name} over {base}: {found.ratio(name, base)}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--embedder", action="append", help="may be given twice")
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--embedder", action="append", help="may be given twice; default: all-mpnet-base-v2")
+    parser.add_argument("--seconds", type=float, default=70, help="with 1 caller; twice as long with 8")
     options = parser.parse_args()
     llm_port, log = free_port(), Path("data") / "bench-vllm.log"
     model = converted_model(ROOT / "data" / "weights")
@@ -82,7 +61,7 @@ def main() -> None:
     with running(serve, log=log) as vllm:
         llm = f"http://127.0.0.1:{llm_port}"
         wait_for(f"{llm}/health", vllm, 300)
-        for embedder in options.embedder or ["all-MiniLM-L6-v2", "all-mpnet-base-v2"]:
+        for embedder in options.embedder or ["all-mpnet-base-v2"]:
             port = free_port()
             env = {
                 "EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_LLM_URL": f"{llm}/v1",
@@ -93,8 +72,8 @@ def main() -> None:
             with running([PYTHON, "-m", "service"], env=env, log=Path("data") / "bench-service.log") as ours:
                 wait_for(f"http://127.0.0.1:{port}/readyz", ours, 120)
                 print(f"embedder {embedder}, no vectors kept")
-                for callers in (1, 8):
-                    asyncio.run(compare(llm, f"http://127.0.0.1:{port}", callers, options.rounds))
+                for callers, seconds in ((1, options.seconds), (8, 2 * options.seconds)):
+                    asyncio.run(compare(llm, f"http://127.0.0.1:{port}", callers, seconds))
 
 
 if __name__ == "__main__":

@@ -142,6 +142,11 @@ class Settings(BaseSettings):
         256, ge=1, description="Most requests waiting for the embedder; past it: 503."
     )
 
+    embed_early: bool = Field(
+        False,
+        description="Have answers streamed without a deadline, too, and embed them while others are drawn.",
+    )
+
     receive_timeout_s: float = Field(
         20.0,
         gt=0,

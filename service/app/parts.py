@@ -76,6 +76,7 @@ def build_llm(settings: Settings) -> LanguageModel:
         max_waiting=settings.resolved_llm_queue(),
         use_priority=settings.llm_priority,
         logprobs=True,
+        stream_to_listeners=settings.embed_early,
         proxies_from_env=settings.proxies_from_env,
     )
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -40,6 +41,8 @@ class GenerationRequest:
     Exactly one of `prompt` (shaped by the adapter's settings) and `messages` (sent as they are) is set.
     `deadline_s` is the time left, from the call on; None: the adapter's own timeout.
     `priority`: 0 for live scoring, greater for work that may wait.
+    `on_answer` is told the text of each answer that is finished before the last, in the event loop; also of
+    some that do not count in the end. An adapter that learns of all answers at once never calls it.
     """
 
     num_samples: int
@@ -49,6 +52,7 @@ class GenerationRequest:
     model: str | None = None
     deadline_s: float | None = None
     priority: int = 0
+    on_answer: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

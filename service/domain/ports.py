@@ -63,5 +63,11 @@ class Embedder(Protocol):
         Raises EmbedderUnavailable, Overloaded.
         """
 
+    async def embed_ahead(self, texts: Sequence[str]) -> None:
+        """Make vectors that `embed` will soon be asked for, while nobody else waits for any; return then.
+
+        One that keeps no vectors does nothing. Raises EmbedderUnavailable.
+        """
+
     async def check(self) -> None:
         """Return when texts can be embedded; raise EmbedderUnavailable when not."""

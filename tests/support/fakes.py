@@ -33,7 +33,8 @@ class FakeLLM:
     """Answers from a script: answer i to a prompt is `answers[prompt][i % len]`, else `default[i % len]`.
 
     `gate`: when given, every call waits for it before answering. `fail_with`: the next calls raise these,
-    in order. `deliver`: at most so many answers come (the rest is missing with reason "error").
+    in order. `tell`: so many answers are told to who listens before it waits. `deliver`: at most so many come
+    (the rest is missing with reason "error").
     `requests` records the calls, `cancelled` counts those cancelled, `active` those under way.
     """
 
@@ -46,6 +47,7 @@ class FakeLLM:
         gate: asyncio.Event | None = None,
         fail_with: Sequence[Exception] = (),
         deliver: int | None = None,
+        tell: int = 0,
         on_request: Callable[[GenerationRequest], None] | None = None,
     ) -> None:
         self.answers = dict(answers or {})
@@ -54,6 +56,7 @@ class FakeLLM:
         self.gate = gate
         self.fail_with = list(fail_with)
         self.deliver = deliver
+        self.tell = tell
         self.available = True
         self.requests: list[GenerationRequest] = []
         self.cancelled = 0
@@ -78,6 +81,9 @@ class FakeLLM:
             self._on_request(request)
         self.active += 1
         try:
+            for text in self._texts(request)[: self.tell]:
+                if request.on_answer is not None:
+                    request.on_answer(text)
             await self._wait(request.deadline_s)
             return self._answer(request)
         except asyncio.CancelledError:
@@ -99,17 +105,20 @@ class FakeLLM:
         except TimeoutError:
             raise DeadlineExceeded("No answer came before the deadline.") from None
 
+    def _texts(self, request: GenerationRequest) -> list[str]:
+        script = self.answers.get(last_user_text(request), self.default)
+        count = request.num_samples if self.deliver is None else min(self.deliver, request.num_samples)
+        return [script[i % len(script)] for i in range(count)]
+
     def _answer(self, request: GenerationRequest) -> Generation:
         if self.fail_with:
             raise self.fail_with.pop(0)
         if not self.available:
             raise LLMUnavailable("The LLM is not available.")
-        script = self.answers.get(last_user_text(request), self.default)
-        count = request.num_samples if self.deliver is None else min(self.deliver, request.num_samples)
-        draws = tuple(Draw(text=script[i % len(script)]) for i in range(count))
+        draws = tuple(map(Draw, self._texts(request)))
         usage = Usage(prompt_tokens=8, completion_tokens=sum(len(d.text.split()) for d in draws))
         model = request.model or self.model
-        whole = count >= request.num_samples
+        whole = len(draws) >= request.num_samples
         return Generation(draws, request.num_samples, model, usage, None if whole else "error")
 
 
@@ -127,12 +136,15 @@ class FakeEmbedder:
         vectors: Mapping[str, Sequence[float]] | None = None,
         gate: asyncio.Event | None = None,
         embeds_empty: bool = False,
+        on_ahead: Callable[[], None] | None = None,
     ) -> None:
         self.dimension = dimension
         self.embeds_empty = embeds_empty
         self.available = True
         self.calls: list[tuple[str, ...]] = []
+        self.ahead: list[tuple[str, ...]] = []
         self._gate = gate
+        self._on_ahead = on_ahead
         self._cache = {text: _unit(np.asarray(v, dtype=np.float64)) for text, v in (vectors or {}).items()}
 
     @property
@@ -154,6 +166,15 @@ class FakeEmbedder:
         await self.check()
         empty = np.empty((0, self.dimension), dtype=np.float32)
         return Embedded(np.stack([self._vector(text) for text in texts]) if texts else empty, self.identity)
+
+    async def embed_ahead(self, texts: Sequence[str]) -> None:
+        """Keep nothing, record the texts in `ahead` and tell `on_ahead`; raises as `embed`."""
+        self.ahead.append(tuple(texts))
+        if self._on_ahead is not None:
+            self._on_ahead()
+        if self._gate is not None:
+            await self._gate.wait()
+        await self.check()
 
     async def check(self) -> None:
         """Raise EmbedderUnavailable while `available` is false."""

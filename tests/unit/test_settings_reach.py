@@ -74,6 +74,7 @@ OTHER = {
     "embedder_threads": "3",
     "embedder_cache": "123",
     "embedder_queue": "17",
+    "embed_early": "true",
     "proxies_from_env": "true",
     "receive_timeout_s": "7",
     "max_connections": "99",
@@ -98,6 +99,7 @@ SERVERS_ONLY = {
     "llm_slots",
     "llm_priority",
     "embedder_api_key",
+    "embed_early",
     "proxies_from_env",
     "calibration_share",  # of one slot, any share is one
 }

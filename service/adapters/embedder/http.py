@@ -109,6 +109,10 @@ class HttpEmbedder:
             return Embedded(np.empty((0, self.identity.dimension), dtype=np.float32), self.identity)
         return await self._vectors.rows(texts)
 
+    async def embed_ahead(self, texts: Sequence[str]) -> None:
+        """Embed texts before they are asked for, while nobody waits. Raises EmbedderUnavailable."""
+        await self._vectors.ahead(texts)
+
     async def check(self) -> None:
         """Embed a word unless the server has just answered; raise EmbedderUnavailable when it does not.
 

@@ -110,6 +110,11 @@ class SentenceTransformerEmbedder:
             return Embedded(np.empty((0, self.identity.dimension), dtype=np.float32), self.identity)
         return await self._vectors.rows(texts)
 
+    async def embed_ahead(self, texts: Sequence[str]) -> None:
+        """Embed texts before they are asked for, while nobody waits. Raises EmbedderUnavailable."""
+        await self.check()
+        await self._vectors.ahead(texts)
+
     async def check(self) -> None:
         """Raise EmbedderUnavailable unless the model is loaded."""
         if self._model is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from service.adapters.embedder.pieces import small_pieces
 from service.adapters.lru import LRU
 from service.domain.errors import EmbedderUnavailable, Overloaded
 from service.domain.models import EmbedderIdentity
@@ -47,6 +48,10 @@ class TwoMakersError(Exception):
     """Vectors of two models came for one call."""
 
 
+class _AheadError(Exception):
+    """A batch failed that was begun ahead: who has joined it since begins one of his own."""
+
+
 Compute = Callable[[list[str]], Awaitable[Made]]
 """Embeds texts; raises TwoMakersError, or what the caller is told."""
 
@@ -71,10 +76,11 @@ def unit_rows(raw: NDArray[np.generic], count: int) -> Vectors:
 
 @dataclass(eq=False, slots=True)
 class _Batch:
-    """Texts being embedded, and how many callers wait for them."""
+    """Texts being embedded, and how many callers wait for them. `ahead`: begun before one asked for them."""
 
     texts: list[str]
     task: asyncio.Task[Made]
+    ahead: bool = False
     waiters: int = 0
 
 
@@ -89,7 +95,10 @@ class VectorCache:
     def __init__(self, compute: Compute, *, max_entries: int, max_queue: int) -> None:
         self._compute = compute
         self._kept: LRU[str | bytes, Vectors] = LRU(max_entries)
+        self._max_entries = max_entries
         self._max_queue = max_queue
+        self._idle = asyncio.Event()  # no batch is under way
+        self._idle.set()
         self._running: dict[str, _Batch] = {}
         self._batches: set[_Batch] = set()
         self._mean_s = 0.0
@@ -102,9 +111,34 @@ class VectorCache:
         and what `compute` raises.
         """
         for _ in range(STARTS):
-            with contextlib.suppress(TwoMakersError):
+            with contextlib.suppress(TwoMakersError, _AheadError):
                 return await self._rows(texts)
         raise EmbedderUnavailable("The embedder answers as two models by turns; ask again.")
+
+    async def ahead(self, texts: Sequence[str]) -> None:
+        """Embed and keep those of the texts that are new, in small pieces, each begun while none is embedded.
+
+        One piece at a time, whoever asks: more would stand between a caller and the vectors he waits for.
+        Raises what `compute` raises.
+        """
+        if not self._max_entries:
+            return
+        for piece in small_pieces(texts):
+            # Again and again: of those who wait here, he who woke first has begun a batch.
+            while self._batches:
+                await self._idle.wait()
+            missing = [text for text in piece if self._kept.get(_key(text)) is None]
+            if missing:
+                await self._made_ahead(missing)
+
+    async def _made_ahead(self, texts: list[str]) -> None:
+        batch = self._start(texts, ahead=True)
+        batch.waiters += 1
+        try:
+            with contextlib.suppress(TwoMakersError):
+                await _result(batch)
+        finally:
+            self._release(batch)
 
     async def _rows(self, texts: Sequence[str]) -> Embedded:
         maker = self._maker
@@ -114,7 +148,7 @@ class VectorCache:
             batch.waiters += 1
         try:
             for batch in batches:
-                made = await _result(batch)
+                made = await _shared(batch)
                 makers.add(made.maker)
                 rows.update(zip(batch.texts, made.rows, strict=True))
         finally:
@@ -140,12 +174,14 @@ class VectorCache:
             batches[self._start(missing)] = None
         return rows, list(batches)
 
-    def _start(self, texts: list[str]) -> _Batch:
-        if len(self._batches) >= self._max_queue:
+    def _start(self, texts: list[str], *, ahead: bool = False) -> _Batch:
+        asked = sum(not batch.ahead for batch in self._batches)  # nobody is refused for what is done ahead
+        if asked >= self._max_queue:
             wait_s = max(1.0, len(self._batches) * self._mean_s)
             raise Overloaded("Too many texts are waiting for the embedder.", retry_after_s=wait_s)
-        batch = _Batch(texts, asyncio.create_task(self._embed(texts)))
+        batch = _Batch(texts, asyncio.create_task(self._embed(texts)), ahead)
         self._batches.add(batch)
+        self._idle.clear()
         self._running.update(dict.fromkeys(texts, batch))
         batch.task.add_done_callback(lambda task: self._done(batch))
         return batch
@@ -178,6 +214,8 @@ class VectorCache:
 
     def _forget(self, batch: _Batch) -> None:
         self._batches.discard(batch)
+        if not self._batches:
+            self._idle.set()
         for text in batch.texts:
             if self._running.get(text) is batch:
                 del self._running[text]
@@ -188,6 +226,15 @@ def _key(text: str) -> str | bytes:
     if len(text) <= LONGEST_KEY:
         return text
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+
+
+async def _shared(batch: _Batch) -> Made:
+    try:
+        return await _result(batch)
+    except EmbedderUnavailable:
+        if batch.ahead:
+            raise _AheadError from None
+        raise
 
 
 async def _result(batch: _Batch) -> Made:

@@ -26,7 +26,7 @@ from service.adapters.llm.replies import (
     read,
     read_beginning,
 )
-from service.adapters.llm.wire import Completion, StreamCollector, parse_completion, prompt_texts
+from service.adapters.llm.wire import Completion, Heard, StreamCollector, parse_completion, prompt_texts
 from service.domain.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable
 
 BACKOFF_S = 0.2
@@ -106,12 +106,14 @@ class CompletionClient:
         with self._line.admitted(ticket):
             yield ticket
 
-    async def complete(self, path: str, body: dict[str, Any], ticket: Ticket) -> CallResult:
+    async def complete(
+        self, path: str, body: dict[str, Any], ticket: Ticket, heard: Heard | None = None
+    ) -> CallResult:
         """Send one call of an admitted request; streamed (and then maybe partial) when the body says so.
 
-        Raises as the port's `generate`.
+        `heard` is told the output of each choice that a stream has finished. Raises as the port's `generate`.
         """
-        collector = StreamCollector()
+        collector = StreamCollector(heard)
         asked = asyncio.get_running_loop().time()
         try:
             slot = await self._line.slot(ticket)

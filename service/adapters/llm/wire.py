@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the ser
 _SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
 MAX_TOKENS_COUNTED = 2**53  # more tokens than that is no count but nonsense
 LONGEST_MODEL_NAME = 256
+Heard = Callable[[str], None]
 # What reading nonsense raises; Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
@@ -192,9 +193,13 @@ def _cut(choice: Mapping[str, Any]) -> bool:
 
 
 class StreamCollector:
-    """Gathers server-sent chunks into choices, so that those finished survive a deadline or a broken line."""
+    """Gathers server-sent chunks into choices, so that those finished survive a deadline or a broken line.
 
-    def __init__(self) -> None:
+    `heard` is told the output of each choice as it is finished.
+    """
+
+    def __init__(self, heard: Heard | None = None) -> None:
+        self._heard = heard
         self.model = ""
         self.usage = Usage()
         self.done = False
@@ -239,7 +244,13 @@ class StreamCollector:
             self._texts.setdefault(index, []).append("" if piece is None else _text(piece))
             self._take_logprobs(index, choice, told_text=bool(piece))
             if choice.get("finish_reason"):
-                self._finished[index] = _text(choice["finish_reason"])
+                self._finish(index, _text(choice["finish_reason"]))
+
+    def _finish(self, index: int, reason: str) -> None:
+        # Some servers say twice that a choice is finished.
+        if self._heard and index not in self._finished and reason not in FAILED:
+            self._heard("".join(self._texts[index]))
+        self._finished[index] = reason
 
     def _take_logprobs(self, index: int, choice: Mapping[str, Any], *, told_text: bool) -> None:
         # A chunk may hold tokens without text (a stop string held back), or neither, but not text alone.

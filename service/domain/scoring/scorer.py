@@ -21,6 +21,7 @@ from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
 from service.domain.ports import Embedded, Embedder, LanguageModel
 from service.domain.scoring.answer_warnings import indistinct, num_indistinct, partial, truncated
 from service.domain.scoring.choosing import choose, one_may_do
+from service.domain.scoring.early import embedding_early
 from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
 from service.domain.scoring.evidence import Evidence, evidence_of
 from service.domain.scoring.judgement import Judgement
@@ -77,7 +78,8 @@ class Scorer:
         raise.
         """
         with self._live.one():
-            return await self._score(command)
+            async with embedding_early(self._embedder, command) as listening:
+                return await self._score(listening)
 
     async def _score(self, command: ScoreCommand) -> Score:
         marks = Stopwatch(command.arrived)

@@ -1,6 +1,7 @@
 """What every LanguageModel must do: one class, run on the fake, the HTTP adapter and the embedded LLM."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -91,6 +92,17 @@ class LanguageModelContract:
 
         self.played(opened, scenario)
 
+    @pytest.mark.parametrize("deadline_s", [None, 30.0])
+    def test_what_is_told_before_the_end_is_among_the_answers(
+        self, opened: Open, deadline_s: float | None
+    ) -> None:
+        async def scenario(llm: LanguageModel) -> None:
+            told: list[str] = []
+            generation = await llm.generate(ask(5, on_answer=told.append, deadline_s=deadline_s))
+            assert not Counter(told) - Counter(draw.text for draw in generation.draws)
+
+        self.played(opened, scenario)
+
     def test_deadline_without_an_answer(self, opened: Open) -> None:
         async def scenario(llm: LanguageModel) -> None:
             with pytest.raises(DeadlineExceeded):
@@ -122,7 +134,7 @@ class TestFake(LanguageModelContract):
                 if request.sampling == SHORT:
                     gate.set()
 
-            async with started(FakeLLM(gate=gate if busy else None, on_request=on_request)) as llm:
+            async with started(FakeLLM(tell=2, gate=gate if busy else None, on_request=on_request)) as llm:
                 yield llm
 
         return open_fake

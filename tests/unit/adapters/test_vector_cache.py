@@ -254,6 +254,124 @@ def test_two_makers_of_one_identity_are_two() -> None:
     asyncio.run(scenario())
 
 
+# Ahead of a call
+
+
+def test_what_is_done_ahead_is_not_done_again() -> None:
+    async def scenario() -> None:
+        model = Model()
+        cache = cached(model)
+        await cache.ahead(["a", "bb", "a"])
+        await cache.ahead(["bb"])
+        assert (await cache.rows(["bb", "ccc", "a"])).vectors[:, 0].tolist() == [2, 3, 1]
+        assert model.batches == [["a", "bb"], ["ccc"]]
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_done_ahead_where_no_vector_is_kept() -> None:
+    async def scenario() -> None:
+        model = Model()
+        await cached(model, max_entries=0).ahead(["a"])
+        assert model.batches == []
+
+    asyncio.run(scenario())
+
+
+def test_ahead_waits_until_nobody_else_embeds_and_goes_piece_by_piece() -> None:
+    """Two callers with long texts ahead keep a third waiting for one piece of theirs, not for all."""
+
+    async def scenario() -> None:
+        model = Model()
+        model.gate = gate = asyncio.Event()
+        cache = cached(model)
+        first = asyncio.create_task(cache.rows(["first"]))
+        await settle()
+        long = ["x" * 390, "y" * 390, "z" * 390]
+        waiting = [asyncio.create_task(cache.ahead([f"{text}{i}" for text in long])) for i in (1, 2)]
+        await settle()
+        assert model.batches == [["first"]]
+        model.gate = held = asyncio.Event()
+        gate.set()
+        await first
+        await settle()
+        assert model.batches[1:] == [["x" * 390 + "1"]]
+        model.gate = last = asyncio.Event()
+        third = asyncio.create_task(cache.rows(["third", "x" * 390 + "1"]))
+        await settle()
+        held.set()
+        await settle()
+        assert model.batches[2:] == [["third"]]
+        last.set()
+        assert len((await third).vectors) == 2
+        await asyncio.gather(*waiting)
+        assert [len(batch) for batch in model.batches] == [1] * 8
+
+    asyncio.run(scenario())
+
+
+def test_nobody_is_refused_for_what_is_done_ahead() -> None:
+    async def scenario() -> None:
+        model = Model()
+        model.gate = asyncio.Event()
+        cache = cached(model, max_queue=1)
+        ahead = asyncio.create_task(cache.ahead(["ahead"]))
+        await settle()
+        caller = asyncio.create_task(cache.rows(["a"]))
+        await settle()
+        with pytest.raises(Overloaded):
+            await cache.rows(["b"])
+        model.gate.set()
+        await asyncio.gather(ahead, caller)
+
+    asyncio.run(scenario())
+
+
+def test_who_joined_a_batch_ahead_that_fails_begins_his_own() -> None:
+    async def scenario() -> None:
+        model = Model()
+        model.gate, model.fails = asyncio.Event(), EmbedderUnavailable("down")
+        cache = cached(model)
+        ahead = asyncio.create_task(cache.ahead(["a"]))
+        await settle()
+        caller = asyncio.create_task(cache.rows(["a", "bb"]))
+        await settle()
+
+        async def recovered(texts: list[str]) -> Made:
+            model.fails = None
+            return await model(texts)
+
+        cache._compute = recovered
+        model.gate.set()
+        with pytest.raises(EmbedderUnavailable):
+            await ahead
+        assert (await caller).vectors[:, 0].tolist() == [1, 2]
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_ahead_that_its_caller_leaves_is_cancelled_unless_another_has_joined() -> None:
+    async def scenario() -> None:
+        model = Model()
+        cache = cached(model)
+        for joined in (False, True):
+            model.gate = asyncio.Event()
+            ahead = asyncio.create_task(cache.ahead(["a"]))
+            await settle()
+            caller = asyncio.create_task(cache.rows(["a"])) if joined else None
+            await settle()
+            ahead.cancel()
+            await settle()
+            model.gate.set()
+            if caller is not None:
+                assert len((await caller).vectors) == 1
+            assert model.cancelled == 1
+        assert model.batches == [["a"], ["a"]]
+        assert not cache._batches
+
+    asyncio.run(scenario())
+
+
 def test_unit_rows_scale_exactly() -> None:
     rows = unit_rows(np.asfortranarray([[3.0, 4.0], [0.0, 1e-6]]), 2)
     np.testing.assert_allclose(rows, [[0.6, 0.8], [0, 1]], atol=1e-7)

@@ -1,5 +1,6 @@
 """What a score is made of: the calibration chosen, the modes, the warnings, the deadline, where time went."""
 
+import asyncio
 import time
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from service.domain.calibration import Calibration, NoCalibrations, Parameters
 from service.domain.models import Draw, Generation, GenerationRequest, Sampling, Usage
 from service.domain.scoring.answer_warnings import num_indistinct, truncated
 from service.domain.scoring.choosing import choose
+from service.domain.scoring.early import embedding_early
 from service.domain.scoring.model import ScoreCommand, Stopwatch, find_modes
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import LiveLoad
@@ -148,3 +150,20 @@ def test_a_live_score_counts_until_it_ends_also_by_an_error() -> None:
     with pytest.raises(KeyError), live.one():
         raise KeyError
     assert live.under_way == 0
+
+
+@pytest.mark.anyio
+async def test_an_embedder_that_fails_early_is_left_alone_until_the_last_answer() -> None:
+    embedder = FakeEmbedder()
+    embedder.available = False
+    command = ScoreCommand(GenerationRequest(12, Sampling(), prompt="p"))
+    async with embedding_early(embedder, command) as listening:
+        assert listening.generation is not None
+        tell = listening.generation.on_answer
+        assert tell is not None
+        for i in range(12):
+            tell(f"answer {i}")
+            if i == 5:
+                while not embedder.ahead:
+                    await asyncio.sleep(0)
+    assert len(embedder.ahead) == 1
