@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.domain.models import GenerationRequest, Message, Sampling
+from service.spectral.selective import CONFIDENCE
 
 Effort = Literal["low", "medium", "high"]
 
@@ -35,7 +36,7 @@ class Serving:
     messages_sampling: Sampling
     efforts: Efforts = Efforts()
     target_error: float | None = None
-    confidence: float = 0.9
+    confidence: float = CONFIDENCE
 
     def request(
         self,

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from service.app.parts import build_llm, own_keys, serving_of
 from service.cli import cli
 from service.settings import Settings, strangers
+from service.spectral.selective import CONFIDENCE
 from tests.support.fakes import FakeEmbedder
 from tools.settings_table import table
 
@@ -134,6 +135,11 @@ def test_serving_warns_of_a_mistyped_setting_and_goes_on(
         "EIGENCAL_NUM_SAMPELS is no setting and is not read (did you mean EIGENCAL_NUM_SAMPLES?).",
         "EIGENCAL_OTHERWISE is no setting and is not read.",
     ]
+
+
+def test_decisions_are_asked_for_by_nobody_and_as_surely_as_reports_say() -> None:
+    serving = serving_of(Settings())
+    assert (serving.target_error, serving.confidence) == (None, CONFIDENCE)
 
 
 def test_two_processes_of_a_host_are_two_replicas() -> None:

@@ -87,7 +87,8 @@ async def post_score(request: Request, app: ServicesDep) -> Response:
     """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
 
     The values are calibrated when a calibration fits this very set-up; otherwise they are raw,
-    `calibrated` is false and a warning says why.
+    `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a `target_error`
+    asks whether to let it, or without one the `answer`, through.
     """
     body = await read_json(request, ScoreRequest)
     score = await while_connected(request, score_one(app, body, request.scope.get("eigencal.arrived")))
