@@ -88,27 +88,27 @@ def test_a_deadline_serves_what_has_come(service_url: str) -> None:
 
 
 async def test_a_caller_that_hangs_up_frees_the_server(service_url: str, vllm: VllmServer) -> None:
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         call = asyncio.create_task(http.post(f"{service_url}/score", json=LONG, timeout=600))
-        assert await until(lambda: vllm.metric("vllm:num_requests_running") > 0, 60)
+        assert await until(lambda: vllm.metric("vllm:num_requests_running") > 0, 120)
         before = vllm.metric("vllm:generation_tokens_total")
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-    assert await until(lambda: vllm.metric("vllm:num_requests_running") == 0, 10)
+    assert await until(lambda: vllm.metric("vllm:num_requests_running") == 0, 120)
     # Twenty stories of 1500 tokens would be 30,000.
     assert vllm.metric("vllm:generation_tokens_total") - before < 5000
 
 
 async def test_a_killed_server_is_said_and_its_return_noticed(service_url: str, vllm: VllmServer) -> None:
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         call = asyncio.create_task(http.post(f"{service_url}/score", json=LONG, timeout=600))
-        assert await until(lambda: vllm.metric("vllm:num_requests_running") > 0, 60)
+        assert await until(lambda: vllm.metric("vllm:num_requests_running") > 0, 120)
         await asyncio.to_thread(vllm.kill)
         response = await call
         assert (response.status_code, response.json()["code"]) == (503, "llm_unavailable")
         assert response.json()["retryable"] and response.headers["retry-after"]
         # What the check found is kept for a second.
-        assert await until(lambda: httpx.get(f"{service_url}/readyz", timeout=30).status_code == 503, 10)
+        assert await until(lambda: httpx.get(f"{service_url}/readyz", timeout=30).status_code == 503, 120)
         assert (await http.get(f"{service_url}/readyz", timeout=30)).json()["code"] == "llm_unavailable"
         assert (await http.get(f"{service_url}/healthz")).status_code == 200
         await asyncio.to_thread(vllm.start)
