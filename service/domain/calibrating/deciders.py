@@ -64,8 +64,10 @@ def fit_deciders(
 ) -> Decided:
     """Return what the verdicts on the full rows allow, for their first answers of every number.
 
-    The rows are split once, by their verdicts with all answers: no row is on both sides for any number. From
-    1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for. Blocking: seconds.
+    The rows are split once, by their verdicts with all answers: one that fits for any number is counted for
+    none. method: the kind of map, which all rows have chosen (by risk, not by verdicts: decision 0023).
+    From 1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for.
+    Blocking: seconds.
     """
     rows = FullRows(material)
     whole = rows.at(material.num_samples)
