@@ -64,15 +64,17 @@ def fit_deciders(
 ) -> Decided:
     """Return what the verdicts on the full rows allow, for their first answers of every number.
 
-    The rows are split once, by their verdicts with all answers: no row is on both sides for any number. From
-    1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for. Blocking: seconds.
+    The rows are split once, by their verdicts with all answers: one that fits for any number is counted for
+    none. method: the kind of map, which all rows have chosen (by risk, not by verdicts: decision 0023).
+    From 1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for.
+    Blocking: seconds.
     """
     rows = FullRows(material)
     whole = rows.at(material.num_samples)
     fitting = stratified_split(whole.right, SHARE, rng)
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(material.num_samples)]
     found = {}
-    # A stream for each number: what one draws does not depend on which others there are.
+    # A stream for each number: what one draws does not hang on how much the others draw.
     for done, (size, own) in enumerate(zip(sizes, rng.spawn(len(sizes)), strict=True), start=1):
         seen = whole if size == material.num_samples else rows.at(size)
         found[size] = _decided(seen.take(fitting), seen.take(~fitting), method, own, eps)

@@ -35,6 +35,7 @@ from service.spectral.subsets import OnDone, fit_by_num_samples
 
 METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
 RESAMPLES = 200
+WHOLE = 1000  # of the progress of a fit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,11 +174,11 @@ def _tables(
 
 
 def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
-    """Return the progress of one of several equal parts of a whole, in thousandths of it.
+    """Return the progress of one of several equal parts of a whole, in thousandths of the whole.
 
     How many maps are fitted is not known before one is chosen, so their number cannot be announced.
     """
-    return progress and (lambda done, total: progress((1000 * part + 1000 * done // total) // parts, 1000))
+    return progress and (lambda done, total: progress((WHOLE * part + WHOLE * done // total) // parts, WHOLE))
 
 
 def _table(

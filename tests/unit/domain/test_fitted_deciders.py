@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.selective_worlds import naive
 from service.domain.calibrating.deciders import MOST_THRESHOLDS, Decided, fit_deciders
-from service.domain.calibrating.fitting import Fitted, fit_all
+from service.domain.calibrating.fitting import WHOLE, Fitted, fit_all
 from service.domain.calibrating.judged import FullRows
 from service.domain.jobs.store import StoredRow
 from service.domain.study.decider_parts import correctness_part, in_words, percent, targets
@@ -73,6 +73,17 @@ def test_equal_seeds_give_equal_deciders_and_another_seed_splits_otherwise() -> 
     one, same, other = (fit_all(material, "evidence", seed=seed).decided for seed in (0, 0, 1))
     assert one.deciders() == same.deciders()
     assert not np.array_equal(one.fitting, other.fitting)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_progress_goes_up_to_the_whole_whichever_map_is_fitted(method: str) -> None:
+    told: list[tuple[int, int]] = []
+    fit_all(judged_material(judged_rows(60)), method, progress=lambda *at: told.append(at))
+    assert {total for _, total in told} == {WHOLE}
+    done = [at for at, _ in told]
+    assert done == sorted(done)
+    assert done[0] < 400
+    assert done[-1] == WHOLE
 
 
 def test_both_parts_have_their_share_of_either_kind() -> None:
