@@ -94,12 +94,6 @@ def judge(score: Score, outcomes: Outcomes, target: Target | None) -> tuple[Judg
     return replace(judgement, decision=decision), [*warnings, *about_decision]
 
 
-def num_thresholds(score: Score) -> int:
-    """Return how many thresholds a decision is found among; 0 where nothing decides."""
-    decider = score.applied and score.applied.calibration.deciders.get(len(score.samples))
-    return len(decider.counts.thresholds) if decider else 0
-
-
 def _candidate(score: Score, outcomes: Outcomes, model: _Model | str) -> JudgedCandidate | None:
     if outcomes.candidate is None:
         return None

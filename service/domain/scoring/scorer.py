@@ -25,7 +25,7 @@ from service.domain.scoring.early import embedding_early
 from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
 from service.domain.scoring.evidence import Evidence, evidence_of
 from service.domain.scoring.judgement import Judgement
-from service.domain.scoring.judging import Outcomes, judge, num_thresholds, with_candidate
+from service.domain.scoring.judging import Outcomes, judge, with_candidate
 from service.domain.scoring.model import (
     Applied,
     Score,
@@ -48,9 +48,6 @@ INLINE_DISTINCT = 64
 
 # Taking as many accented characters apart, to compare what is said, takes milliseconds.
 INLINE_CHARACTERS = 20_000
-
-# So many thresholds have their error bounds in about two milliseconds.
-INLINE_THRESHOLDS = 2000
 
 
 class Scorer:
@@ -102,7 +99,8 @@ class Scorer:
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
         outcomes = Outcomes(texts, candidate, embedded.vectors, spectrum_)
-        slow = _much([candidate or ""]) or (command.target and num_thresholds(score) > INLINE_THRESHOLDS)
+        # The first decision imports scipy, which takes half a second.
+        slow = _much([candidate or ""]) or command.target is not None
         judgement, about_texts = await _apart(slow, judge, score, outcomes, command.target)
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
