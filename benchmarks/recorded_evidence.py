@@ -17,7 +17,7 @@ from service.spectral.evidence_fit import fit_evidence
 from service.spectral.fit import assign_folds, fit_depolarized
 from service.spectral.maps import CalibrationMap
 from service.spectral.missing_mass import logit_missing_mass, mean_log_probability, missing_mass
-from service.spectral.risk import DevSet
+from service.spectral.risk import DevSet, served_entropies
 from service.spectral.selective import SelectiveCounts, selective_counts
 from service.spectral.strata import stratified_split
 from service.spectral.text_scores import correct
@@ -115,7 +115,7 @@ class Material:
         if evidence:
             over = fit_evidence(fit).map.over(rows.missing_mass)
         p = born_probabilities(over, self.candidates.take(held))
-        found = {"logit_probability": logit_probability(p), "entropy": entropies(over, rows.dev)}
+        found = {"logit_probability": logit_probability(p), "entropy": served_entropies(over, rows.dev)}
         if evidence:
             found["logit_missing_mass"] = logit_missing_mass(rows.missing_mass)
             found["mean_log_probability"] = self.mean_log_probability[held]
@@ -127,14 +127,6 @@ class Material:
         parts = [self.columns(fold != number, fold == number, evidence=evidence) for number in range(5)]
         back = np.argsort(np.argsort(fold, kind="stable"), kind="stable")
         return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
-
-
-def entropies(map_: CalibrationMap, dev: DevSet) -> np.ndarray:
-    """Von Neumann entropies (n,) of the served spectra in nats, null values included."""
-    log_p, log_q = map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension)
-    p, q = np.exp(log_p), np.exp(log_q)
-    inside = (p * np.where(p > 0, log_p, 0.0)).sum(axis=1)
-    return np.asarray(-inside - (D - dev.rank) * q * np.where(q > 0, log_q, 0.0))
 
 
 def recorded_splits(data: Recorded, m: int, splits: int) -> Iterator[tuple[SelectiveCounts, SelectiveCounts]]:
