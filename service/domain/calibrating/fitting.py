@@ -90,7 +90,7 @@ def fit_all(
     rivals = {} if active is None else {"active": map_of(active, material.num_samples)}
     found, risks = fits(dev, eps), held_out(dev, seed, eps, rivals)
     evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), RESAMPLES)
-    risks = _with_evidence(risks, evidence)
+    risks = with_evidence(risks, evidence)
     method = _chosen(asked, risks)
     tables = _tables(material, method, seed, eps, progress)
     return Fitted(dev, found, bootstraps(dev, seed, eps), risks, method, tables[0], evidence, tables[1])
@@ -136,7 +136,7 @@ def held_out(
     return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
 
 
-def _with_evidence(found: CrossValidation, evidence: EvidenceFound | None) -> CrossValidation:
+def with_evidence(found: CrossValidation, evidence: EvidenceFound | None) -> CrossValidation:
     """Return the risks with those by evidence among them, "active" last."""
     if evidence is None:
         return found

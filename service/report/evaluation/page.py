@@ -23,6 +23,7 @@ FIGURES: dict[str, Callable[..., str]] = {
     "constant_predictor": curves.constant,
     "risk_and_entropy": curves.risk_and_entropy,
     "depolarized_map": curves.depolarized,
+    "evidence_map": curves.evidence_map,
     "projection_reliability": panels.reliability,
     "naive_diagram": panels.reliability,
     "algorithm1_diagram": panels.reliability,
