@@ -14,6 +14,7 @@ from service.spectral.risk import DevSet
 Floats = NDArray[np.float64]
 STACK_ENTRIES = 2_000_000  # of one stack of matrices: 16 MB
 SYMMETRIC_FROM = 32  # rows
+TIE = 1e-9  # of squared projections: equal ones differ in their last bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,3 +165,26 @@ def solve(problems: Sequence[Weighted], dimension: int, *, tolerance: float = RA
 def dev_set(answers: Iterable[Answers], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSet:
     """Return the dev set of all draws of each prompt. An iterator is read once and its vectors forgotten."""
     return solve([weighted(overlaps(one)) for one in answers], dimension, tolerance=tolerance)
+
+
+def dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:
+    """Return for each problem the distinct answer (n,) with the largest squared projection on u_1.
+
+    Of equal ones the most frequent, then the first: the answer that a score names.
+    """
+    found = np.empty(len(problems), dtype=np.int_)
+    for rows in _chunks(problems):
+        found[rows] = _dominant([problems[i] for i in rows])
+    return found
+
+
+def _dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:
+    share = np.stack([p.share for p in problems])
+    root, cosines = np.sqrt(share), np.stack([p.cosines for p in problems])
+    values, columns = np.linalg.eigh(root[:, :, None] * cosines * root[:, None, :])
+    # <u_1, e_a> = sum_b <e_a, e_b> root_b v_b / sqrt(lambda_1), as `gram.spectrum_from_gram` has it.
+    along = np.einsum("nab,nb->na", cosines, root * columns[:, :, -1])
+    squared = np.square(along) / values[:, -1:]
+    tied = squared >= squared.max(axis=1, keepdims=True) - TIE
+    best = np.where(tied, share, -1.0).argmax(axis=1)
+    return np.array([p.present[i] for p, i in zip(problems, best, strict=True)])

@@ -85,12 +85,20 @@ def risk(map_: CalibrationMap, dev: DevSet) -> float:
 
 def mean_entropy(map_: CalibrationMap, dev: DevSet) -> float:
     """Return the mean von Neumann entropy of the fitted operators on the full space, in nats."""
-    log_p, log_q = map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension)
+    return float(_entropies(*map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension), dev).mean())
+
+
+def served_entropies(map_: CalibrationMap, dev: DevSet) -> Floats:
+    """Return the von Neumann entropy of each served spectrum, (n,), in nats. Higher = less certain."""
+    return _entropies(*map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension), dev)
+
+
+def _entropies(log_p: Floats, log_q: Floats, dev: DevSet) -> Floats:
     # A depolarised map gives padded columns q, too: they are no eigenvalues of the prompt.
     inside = np.arange(log_p.shape[1]) < dev.rank[:, None]
     p = np.where(inside, np.exp(log_p), 0.0)
     null = np.exp(log_q) * np.maximum(dev.dimension - dev.rank, 0)
-    return float((_charge(p, log_p).sum(axis=1) + _charge(null, log_q)).mean())
+    return np.asarray(_charge(p, log_p).sum(axis=1) + _charge(null, log_q))
 
 
 def served_lambda_max(map_: CalibrationMap, dev: DevSet) -> Floats:

@@ -30,7 +30,8 @@ class Material:
     answers of each row, in the order of its vectors; rows: as stored, answers cut to `num_samples`.
     dimension: d of the embedder; vectors have one more coordinate where any answer is empty. made_by: the
     embedder of every vector, where it is known. totals: by row, the log-probability of each whole answer in
-    nats, None for a row in which one has none.
+    nats, None for a row in which one has none. judged: by row, the vector (d,) of the `answer` that its
+    verdict is about, None where it gives none.
     """
 
     rows: Sequence[StoredRow]
@@ -41,6 +42,7 @@ class Material:
     dimension: int
     made_by: EmbedderIdentity | None = None
     totals: Sequence[NDArray[np.float64] | None] = ()
+    judged: Sequence[NDArray[np.floating] | None] = ()
 
 
 def full_number(sizes: Sequence[int], asked: int | None) -> int:
@@ -133,9 +135,16 @@ def check_made_by(*identities: EmbedderIdentity | None) -> None:
 
 
 def all_texts(rows: Sequence[StoredRow]) -> list[str]:
-    """Return the distinct texts of answers and references, in order of appearance."""
-    every = (text for one in rows for text in (*(d.text for d in one.draws), *one.row.references))
+    """Return the distinct texts of answers, references and judged answers, in order of appearance."""
+    every = (
+        text for one in rows for text in (*(d.text for d in one.draws), *one.row.references, *_said(one))
+    )
     return distinct(list(every))[0]
+
+
+def _said(one: StoredRow) -> tuple[str, ...]:
+    """Return the answer that the row gives for judgement, stripped as answers drawn are; nothing for none."""
+    return () if one.row.answer is None else (one.row.answer.strip(),)
 
 
 def assemble(
@@ -147,14 +156,16 @@ def assemble(
 ) -> Material:
     """Return the rows as vectors; place: the row of each text in `vectors`, made by `outcome_vectors`."""
     answers, texts = [], []
+    judged: list[NDArray[np.floating] | None] = []
     for one in rows:
         found, index = distinct([d.text for d in one.draws])
         references = _rows_at(vectors, [place[text] for text in one.row.references])
         answers.append(Answers(_rows_at(vectors, [place[text] for text in found]), index, references))
         texts.append(found)
+        judged.append(next((vectors[place[text]] for text in _said(one)), None))
     full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
     totals = [log_probabilities(one.draws) for one in rows]
-    return Material(rows, answers, texts, full, num_samples, dimension, totals=totals)
+    return Material(rows, answers, texts, full, num_samples, dimension, totals=totals, judged=judged)
 
 
 def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.float32]:

@@ -16,19 +16,22 @@ MAX_LISTED = 20
 
 @dataclass(slots=True)
 class TextCount:
-    """References, and rows by the number of samples that they carry (0: answers are drawn for them)."""
+    """Rows by the number of samples that they carry (0: answers are drawn for them), and their other texts.
 
-    references: int = 0
+    others: references, and each `answer`: it may be among the samples, but not among those that are used.
+    """
+
+    others: int = 0
     rows: Counter[int] = field(default_factory=Counter)
 
     def add(self, row: DevRow) -> None:
         """Count a row."""
-        self.references += len(row.references)
+        self.others += len(row.references) + (row.answer is not None)
         self.rows[len(row.samples or ())] += 1
 
     def total(self, asked: int | None, drawn: int) -> int:
         """Return answers and references. `asked`: of every row; `drawn`: for rows without, if not asked."""
-        return self.references + sum(n * _answers(have, asked, drawn) for have, n in self.rows.items())
+        return self.others + sum(n * _answers(have, asked, drawn) for have, n in self.rows.items())
 
 
 def _answers(have: int, asked: int | None, drawn: int) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from service.domain.calibrating.decision import decide
 from service.domain.calibrating.evidence import why_no_evidence
 from service.domain.calibrating.fitting import Fitted
+from service.domain.calibrating.judged import Labels
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrateOptions
@@ -36,7 +37,7 @@ from service.domain.study.report_model import (
     TemperatureCurve,
 )
 from service.domain.study.report_warnings import about_data, about_fit, about_gain
-from service.domain.study.split import Labels, make_split
+from service.domain.study.split import make_split
 
 Shape = TypeVar("Shape")  # of a row as a report has it
 

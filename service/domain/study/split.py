@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibrating.evidence import missing_masses
+from service.domain.calibrating.judged import Labels, label
 from service.domain.calibrating.material import Material
 from service.domain.study.model import SplitPart
 from service.spectral.batch import Answers, dev_set
@@ -15,18 +15,8 @@ from service.spectral.density import DensityStack
 from service.spectral.gram import Spectrum, spectrum
 from service.spectral.maps import ServedSpectrum
 from service.spectral.risk import DevSet
-from service.spectral.text_scores import correct
 
 Floats = NDArray[np.float64]
-TIE = 1e-9  # of squared projections: equal ones differ in their last bits
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Labels:
-    """right: (n,) bool of the full rows. source: who said so."""
-
-    right: NDArray[np.bool_]
-    source: Literal["data", "rouge_l", "mixed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,35 +75,6 @@ def describe(split: Split, num_rows: int, answers_in_file: int) -> SplitPart:
         "correct_from": split.labels.source,
         "accuracy": float(split.labels.right.mean()),
     }
-
-
-def dominant(answers: Answers, texts: Sequence[str]) -> str:
-    """Return the answer that a score would give: the largest projection on u_1, ties to the most frequent."""
-    counts = np.bincount(answers.index, minlength=len(answers.vectors))
-    squared = np.square(spectrum(answers.vectors, counts).projections[:, 0])
-    tied = np.flatnonzero(squared >= squared.max() - TIE)
-    return texts[int(tied[np.argmax(counts[tied])])]
-
-
-def label(material: Material) -> Labels:
-    """Return right or wrong for each full row: as given, else its `answer` or dominant one by ROUGE-L."""
-    given = [material.rows[i].row.correct for i in material.full]
-    right = [_right(material, int(i)) for i in material.full]
-    known = sum(one is not None for one in given)
-    source: Literal["data", "rouge_l", "mixed"] = "mixed"
-    if known in (0, len(given)):
-        source = "data" if known else "rouge_l"
-    return Labels(np.array(right), source)
-
-
-def _right(material: Material, position: int) -> bool:
-    row = material.rows[position].row
-    if row.correct is not None:
-        return row.correct
-    said = row.answer
-    if said is None:
-        said = dominant(material.answers[position], material.texts[position])
-    return correct(said, row.references)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

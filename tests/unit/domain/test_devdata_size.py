@@ -32,6 +32,12 @@ def test_answers_and_references_are_counted(file: TextCount, asked: int | None, 
     assert file.total(asked, 20) == texts
 
 
+def test_an_answer_to_be_judged_is_a_text_too() -> None:
+    found = counted(3, samples=5)
+    found.add(DevRow(4, None, ("yes",), prompt="Q?", samples=("a", "b"), answer="c"))
+    assert found.total(None, 20) == 3 * (5 + 1) + 2 + 1 + 1
+
+
 @pytest.mark.parametrize("file", [counted(2000, samples=100), counted(10_000), counted(10_000, references=5)])
 def test_what_a_calibration_commonly_holds_is_let_in(file: TextCount) -> None:
     check_size([file], None, UploadLimits())

@@ -1,0 +1,169 @@
+"""Who was right, and what the first answers of a row say of the text that was judged (method, section 8).
+
+That text is the row's own `answer`, or else its dominant answer, which may be another for fewer answers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.domain.calibrating.first_answers import first_totals
+from service.domain.calibrating.material import Material
+from service.domain.decider import features
+from service.domain.jobs.store import StoredRow
+from service.spectral.batch import Answers, Weighted, dominant, overlaps, solve, weighted
+from service.spectral.born import born_probabilities
+from service.spectral.evidence import EvidenceMap
+from service.spectral.maps import CalibrationMap
+from service.spectral.missing_mass import mean_log_probability, missing_mass
+from service.spectral.risk import DevSet, served_entropies
+from service.spectral.text_scores import correct
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.int_] | NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """right: (n,) bool of the full rows. source: who said so."""
+
+    right: NDArray[np.bool_]
+    source: Literal["data", "rouge_l", "mixed"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """n prompts as some of their answers show them, and a text of each that was judged.
+
+    rows: their spectra, with the references as targets; texts: the same with the judged text as target.
+    right: (n,) verdicts. missing_mass, mean_log_probability: (n,) each; None where an answer of any
+    prompt has no log-probability.
+    """
+
+    rows: DevSet
+    texts: DevSet
+    right: NDArray[np.bool_]
+    missing_mass: Floats | None = None
+    mean_log_probability: Floats | None = None
+
+    def __len__(self) -> int:
+        return self.right.size
+
+    def take(self, rows: Mask) -> "Judged":
+        """Return the prompts selected by an index or mask."""
+        found = [None if one is None else one[rows] for one in (self.missing_mass, self.mean_log_probability)]
+        return Judged(self.rows.take(rows), self.texts.take(rows), self.right[rows], *found)
+
+    def over(self, map_: CalibrationMap | EvidenceMap) -> CalibrationMap:
+        """Return the map of these prompts' eigenvalues. Raises ValueError where it needs what they lack."""
+        if not isinstance(map_, EvidenceMap):
+            return map_
+        if self.missing_mass is None:
+            raise ValueError("the map needs a log-probability of every answer")
+        return map_.over(self.missing_mass)
+
+    def columns(self, map_: CalibrationMap | EvidenceMap) -> dict[str, ArrayLike]:
+        """Return the features (n,) of the judged texts under a map, as one score has them."""
+        served = self.over(map_)
+        p, entropy = born_probabilities(served, self.texts), served_entropies(served, self.rows)
+        return features(p, entropy, self.missing_mass, self.mean_log_probability)
+
+
+class FullRows:
+    """The full rows of a material, ready for any number of their first answers; vectors are forgotten."""
+
+    def __init__(self, material: Material) -> None:
+        self._material = material
+        self._overlaps = [overlaps(material.answers[i]) for i in material.full]
+        self._own = [_own(material, int(i)) for i in material.full]
+        # ROUGE-L takes longer than the rest; most answers stay dominant as others join them.
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def at(self, num_samples: int) -> Judged:
+        """Return what the first `num_samples` answers of each row say."""
+        problems = [weighted(one, np.arange(num_samples)) for one in self._overlaps]
+        said, dimension = self._said(problems), self._material.dimension
+        texts = [self._about(*parts) for parts in zip(problems, self._own, said, strict=True)]
+        right = np.array([self._right(row, answer) for row, answer in enumerate(said)])
+        return Judged(
+            solve(problems, dimension), solve(texts, dimension), right, *self._evidence(num_samples)
+        )
+
+    def _said(self, problems: Sequence[Weighted]) -> list[int]:
+        """Return which distinct answer of each row is dominant; -1 where the row gives a text of its own."""
+        found = np.full(len(problems), -1)
+        lacking = [i for i, own in enumerate(self._own) if own is None]
+        if lacking:
+            found[lacking] = dominant([problems[i] for i in lacking])
+        return [int(one) for one in found]
+
+    @staticmethod
+    def _about(problem: Weighted, own: Floats | None, said: int) -> Weighted:
+        """Return the problem with the judged text as its only target."""
+        one = problem.overlaps
+        return replace(problem, overlaps=replace(one, targets=one.cosines[[said]] if own is None else own))
+
+    def _right(self, row: int, said: int) -> bool:
+        if (row, said) not in self._known:
+            position = self._material.full[row]
+            # A text of the row's own (-1) is judged instead, or has its verdict already.
+            self._known[row, said] = _verdict(
+                self._material.rows[position], self._material.texts[position][said]
+            )
+        return self._known[row, said]
+
+    def _evidence(self, num_samples: int) -> tuple[Floats, Floats] | tuple[None, None]:
+        """Return missing mass and mean log-probability (n,) of the first answers, where all have one."""
+        known = [
+            (first_totals(self._material, int(i), num_samples), one.index[:num_samples])
+            for i, one in zip(self._material.full, self._overlaps, strict=True)
+        ]
+        pairs = [(totals, index) for totals, index in known if totals is not None]
+        if len(pairs) < len(known):
+            return None, None
+        missing = [missing_mass(totals, index) for totals, index in pairs]
+        return np.array(missing), np.array([mean_log_probability(totals) for totals, _ in pairs])
+
+
+def _own(material: Material, position: int) -> Floats | None:
+    """Return the cosines (1, k) of the row's own text to its distinct answers; None where it gives none."""
+    vector = material.judged[position] if material.judged else None
+    if vector is None:
+        return None
+    one = material.answers[position]
+    return overlaps(Answers(one.vectors, one.index, vector[None])).targets
+
+
+def _verdict(one: StoredRow, dominant_text: str) -> bool:
+    """Return right or wrong: as given, else the row's `answer`, else the dominant one, by ROUGE-L."""
+    if one.row.correct is not None:
+        return one.row.correct
+    said = dominant_text if one.row.answer is None else one.row.answer
+    return correct(said, one.row.references)
+
+
+def columns(material: Material, map_: CalibrationMap | EvidenceMap) -> dict[str, ArrayLike]:
+    """Return the features (n,) of the full rows' judged texts under a map.
+
+    For several maps, or numbers of answers: `FullRows(material).at(m).take(rows).columns(map_)`.
+    """
+    return FullRows(material).at(material.num_samples).columns(map_)
+
+
+def label(material: Material) -> Labels:
+    """Return right or wrong for each full row: as given, else its `answer` or dominant one by ROUGE-L."""
+    rows = [material.rows[i] for i in material.full]
+    said = dict.fromkeys(map(int, material.full), "")
+    open_ = [i for i in said if material.rows[i].row.correct is None and material.rows[i].row.answer is None]
+    if open_:
+        named = dominant([weighted(overlaps(material.answers[i])) for i in open_])
+        said |= {i: material.texts[i][one] for i, one in zip(open_, named, strict=True)}
+    known = sum(one.row.correct is not None for one in rows)
+    source: Literal["data", "rouge_l", "mixed"] = "mixed"
+    if known in (0, len(rows)):
+        source = "data" if known else "rouge_l"
+    right = [_verdict(one, text) for one, text in zip(rows, said.values(), strict=True)]
+    return Labels(np.array(right), source)

@@ -1,0 +1,160 @@
+"""The judged text of a row: embedded, judged and turned into features as a score does it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from service.domain.calibrating.first_answers import first_answers, only
+from service.domain.calibrating.judged import FullRows, columns, label
+from service.domain.calibrating.material import Material, all_texts, assemble
+from service.domain.decider import features
+from service.domain.jobs.model import DevRow
+from service.domain.jobs.store import StoredRow
+from service.domain.models import Draw
+from service.domain.outcomes import distinct, outcome_vectors
+from service.domain.scoring.evidence import evidence_of
+from service.domain.scoring.model import find_modes
+from service.spectral.born import born_probability_of
+from service.spectral.evidence import EvidenceMap
+from service.spectral.gram import spectrum
+from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
+
+D, M = 12, 6
+TEXTS = ("Paris", "Lyon", "the city of Nice", "", "Lille")
+
+
+def rows(count: int = 40, *, logprobs: bool = True) -> list[StoredRow]:
+    """Rows of all kinds: with an answer of their own, also an empty one, with a verdict, without either."""
+    rng = np.random.default_rng(5)
+    made = []
+    for i in range(count):
+        drawn = rng.choice(len(TEXTS), M, p=rng.dirichlet(np.ones(len(TEXTS))))
+        totals = -rng.gamma(2.0, 1.0, M) if logprobs else [None] * M
+        draws = tuple(Draw(TEXTS[k], total_logprob=t) for k, t in zip(drawn, totals, strict=True))
+        answer = (None, " Metz ", TEXTS[drawn[0]], "")[i % 4]
+        row = DevRow(i + 1, None, ("Paris",), prompt=f"q{i}", answer=answer, correct=(None, True)[i % 3 == 1])
+        made.append(StoredRow(row, draws[: M - (i % 7 == 6)], complete=True))
+    return made
+
+
+def vectors_of(texts: Sequence[str]) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    known = {text: rng.standard_normal(D) + 0.7 for text in (*TEXTS, "Metz", "else")}
+    made = np.stack([known[text] / np.linalg.norm(known[text]) for text in texts if text])
+    return outcome_vectors(texts, made.astype(np.float32))
+
+
+def material(stored: Sequence[StoredRow]) -> Material:
+    texts = all_texts(stored)
+    return assemble(stored, M, vectors_of(texts), {text: i for i, text in enumerate(texts)}, D)
+
+
+def scored(one: StoredRow, m: int, map_: EvidenceMap | DepolarizedMap | TemperatureMap) -> dict[str, float]:
+    """What scoring has for the first m answers: one spectrum, the map's eigenvalues, p of one text."""
+    texts, index = distinct([draw.text for draw in one.draws[:m]])
+    answer = None if one.row.answer is None else one.row.answer.strip()
+    every = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
+    counts, found = np.bincount(index), spectrum(every[: len(texts)], np.bincount(index), dimension=D)
+    evidence = evidence_of(one.draws[:m], index)
+    served_by = map_
+    if isinstance(map_, EvidenceMap):
+        assert evidence is not None
+        served_by = map_.at(evidence.missing_mass)
+    assert not isinstance(served_by, EvidenceMap)
+    served = served_by.serve(found.eigenvalues, D)
+    if answer is None:
+        answer = find_modes(found, served, texts, counts)[0].answer
+    text = every[distinct([*texts, *TEXTS, "Metz"])[0].index(answer)]
+    p = born_probability_of(found, served, every[: len(texts)], text).probability
+    known = (evidence.missing_mass, evidence.mean_log_probability) if evidence else ()
+    return {name: float(np.asarray(value)) for name, value in features(p, served.entropy, *known).items()}
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, M])
+@pytest.mark.parametrize(
+    "map_", [DepolarizedMap(0.8, 0.4), TemperatureMap(1.7), EvidenceMap(0.9, -0.2, 0.5)], ids=repr
+)
+def test_training_has_the_features_that_a_score_has(
+    map_: EvidenceMap | DepolarizedMap | TemperatureMap, m: int
+) -> None:
+    whole = material(rows())
+    full = only(whole, whole.full)
+    made = columns(first_answers(full, m), map_)
+    assert set(made) == {"logit_probability", "entropy", "logit_missing_mass", "mean_log_probability"}
+    for i, one in enumerate(full.rows):
+        expected = scored(one, m, map_)
+        assert {name: float(np.asarray(made[name])[i]) for name in made} == pytest.approx(
+            expected, rel=1e-12, abs=1e-12
+        )
+
+
+def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn() -> None:
+    whole = material(rows())
+    at_once = FullRows(whole)
+    for m in range(1, M + 1):
+        apart = first_answers(only(whole, whole.full), m)
+        assert apart.full.tolist() == list(range(len(whole.full)))
+        found, alone = at_once.at(m), FullRows(apart).at(m)
+        assert np.array_equal(found.right, alone.right)
+        assert np.array_equal(found.right, label(apart).right)
+        map_ = EvidenceMap(1.1, 0.1, 0.3)
+        for name, values in found.columns(map_).items():
+            np.testing.assert_allclose(values, alone.columns(map_)[name], rtol=1e-12, atol=1e-12)
+
+
+def test_first_answers_are_consistent_views() -> None:
+    whole = material(rows())
+    short = first_answers(whole, M)
+    assert len(short.rows) == whole.full.size < len(whole.rows)
+    cut = first_answers(whole, 2)
+    assert len(cut.rows) == len(whole.rows)
+    for one, said, answers, totals, before in zip(
+        cut.rows, cut.texts, cut.answers, cut.totals, whole.answers, strict=True
+    ):
+        assert [said[k] for k in answers.index] == [draw.text for draw in one.draws]
+        assert len(said) == len(answers.vectors) == answers.index.max() + 1
+        assert totals is not None
+        assert len(totals) == 2
+        assert np.shares_memory(answers.vectors, before.vectors)
+
+
+def test_first_answers_have_log_probabilities_though_a_later_one_has_none() -> None:
+    stored = rows()
+    last = replace(stored[0].draws[-1], total_logprob=None)
+    stored[0] = replace(stored[0], draws=(*stored[0].draws[:-1], last))
+    whole = FullRows(material(stored))
+    assert whole.at(M).missing_mass is None
+    with pytest.raises(ValueError, match="log-probability"):
+        whole.at(M).columns(EvidenceMap(1.0, 0.0, 1.0))
+    assert whole.at(M - 1).missing_mass is not None
+    assert set(FullRows(material(rows(logprobs=False))).at(M).columns(Identity())) == {
+        "logit_probability",
+        "entropy",
+    }
+
+
+def test_the_judged_answer_is_embedded_stripped() -> None:
+    stored = rows()
+    texts = all_texts(stored)
+    assert "Metz" in texts
+    assert " Metz " not in texts
+    made = material(stored)
+    vectors = vectors_of(texts)
+    for one, judged in zip(made.rows, made.judged, strict=True):
+        if one.row.answer is None:
+            assert judged is None
+        else:
+            assert np.array_equal(judged, vectors[texts.index(one.row.answer.strip())])
+
+
+def test_verdicts_follow_the_dominant_answer_of_so_many_draws() -> None:
+    draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
+    bare = StoredRow(DevRow(1, None, ("Paris",), prompt="q"), draws, complete=True)
+    given = replace(bare, row=replace(bare.row, answer="Metz"))
+    told = replace(bare, row=replace(bare.row, correct=True))
+    found = FullRows(material([bare, given, told]))
+    assert found.at(1).right.tolist() == [True, False, True]
+    assert found.at(M).right.tolist() == [False, False, True]
+    assert label(material([bare, given, told])).source == "mixed"
