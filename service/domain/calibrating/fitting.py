@@ -109,6 +109,7 @@ class Stream(IntEnum):
     PROJECTION = 7
     CORRECTNESS = 8
     AUROC = 9
+    ANSWERS = 20
 
 
 def rng(seed: int, stream: Stream) -> np.random.Generator:

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from service.domain.calibrating import fitting
 from service.domain.calibrating.evidence import EvidenceFound, find_evidence
 from service.domain.calibrating.fitting import Fitted, Stream
+from service.domain.calibrating.judged import FullRows
 from service.domain.calibrating.material import Material
+from service.domain.study.by_answers import AtSize, judge, judge_held_out, mean_tokens
 from service.domain.study.readings import (
     GRID,
     NAIVE,
@@ -118,6 +120,16 @@ class Bench:
         spectra = [map_.serve(one.eigenvalues, one.dimension) for map_, one in pairs]
         return served(name, spectra, self.risks_of(name))
 
+    def first_answers(self, num_samples: int) -> AtSize:
+        """Return what is fitted on dev with the first answers of each prompt, as judged on test."""
+        tokens = mean_tokens(self.test.material, num_samples)
+        dev, test = (one.at(num_samples) for one in self._rows)
+        return judge(dev, test, num_samples, tokens, self.eps, self.rng(Stream.ANSWERS))
+
+    @cached_property
+    def _rows(self) -> tuple[FullRows, FullRows]:
+        return FullRows(self.dev.material), FullRows(self.test.material)
+
     @cached_property
     def cosines(self) -> Floats | None:
         """Frobenius cosines (n, n) of the test prompts; None where there are too many to keep."""
@@ -196,6 +208,16 @@ class HeldOut(Bench):
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
         """Return the map that serves each prompt, fitted without its fold."""
         return self._fitted.maps_of(name)
+
+    def first_answers(self, num_samples: int) -> AtSize:
+        """Return what the first answers of each prompt are worth, each judged by fits without its fold."""
+        tokens, fold = mean_tokens(self.test.material, num_samples), self.held_out.fold
+        rows = self._full.at(num_samples)
+        return judge_held_out(rows, fold, num_samples, tokens, self.eps, self.rng(Stream.ANSWERS))
+
+    @cached_property
+    def _full(self) -> FullRows:
+        return FullRows(self.test.material)
 
     def risks_of(self, name: str) -> Floats:
         """Return the out-of-fold risks of a map, (n,) in nats."""

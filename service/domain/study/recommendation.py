@@ -86,8 +86,8 @@ def recommend(
     if base is not None and (to_base := gap(base, best.losses)).within:
         return Recommendation(
             _nothing(
-                f"the {MEASURES[measure]} of the best, {best.words} ({best.loss:.3f}), is within one standard "
-                f"error of what the mere share of right answers gives ({to_base})",
+                f"the {MEASURES[measure]} of the best, {best.words} ({best.loss:.3f}), is within one "
+                f"standard error of what the mere share of right answers gives ({to_base})",
                 why_not,
             ),
             best=best,
@@ -109,26 +109,35 @@ def _instead(why_not: str) -> str:
 def _sentence(
     candidates: Sequence[Candidate], chosen: Candidate, best: Candidate, measure: str, why_not: str
 ) -> str:
-    are = "is" if chosen.num_samples == 1 else "are"
+    one = chosen.num_samples == 1
+    full = max(candidates, key=lambda one: (one.num_samples, -one.loss))
     if chosen.num_samples < best.num_samples:
         told = (
-            f"{chosen.words} {are} within one standard error of the best, {best.words}: {MEASURES[measure]} "
-            f"{chosen.loss:.3f} against {best.loss:.3f} ({gap(chosen.losses, best.losses)})"
+            f"{chosen.words} {'is' if one else 'are'} within one standard error of the best, {best.words}: "
+            f"{MEASURES[measure]} {chosen.loss:.3f} against {best.loss:.3f} "
+            f"({gap(chosen.losses, best.losses)})"
         )
     else:
         told = (
-            f"{chosen.words} {are} the fewest to recommend: {MEASURES[measure]} {best.loss:.3f}, and no fewer "
-            f"come within one standard error{_next(candidates, best)}"
+            f"{best.words} {'has' if one else 'have'} the lowest {MEASURES[measure]}, {best.loss:.3f}"
+            f"{_no_fewer(candidates, best)}{_more(full, best)}"
         )
-    return f"{told}{_instead(why_not)}{_tokens(chosen, max(candidates, key=lambda one: one.num_samples))}."
+    return f"{told}{_instead(why_not)}{_tokens(chosen, full)}."
 
 
-def _next(candidates: Sequence[Candidate], best: Candidate) -> str:
+def _no_fewer(candidates: Sequence[Candidate], best: Candidate) -> str:
     fewer = [one for one in candidates if one.num_samples < best.num_samples]
     if not fewer:
         return ""
     closest = min(fewer, key=lambda one: one.loss)
-    return f" (closest: {closest.words}, {gap(closest.losses, best.losses)})"
+    told = gap(closest.losses, best.losses)
+    return f", and no fewer are within one standard error of it (nearest: {closest.words}, {told})"
+
+
+def _more(full: Candidate, best: Candidate) -> str:
+    if full.num_samples == best.num_samples:
+        return ""
+    return f"; {full.words}: {full.loss:.3f} ({gap(full.losses, best.losses)})"
 
 
 def _tokens(chosen: Candidate, full: Candidate) -> str:

@@ -14,6 +14,7 @@ from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrateOptions
 from service.domain.study.bench import Bench, HeldOut
+from service.domain.study.experiments.answers import answers
 from service.domain.study.experiments.checks import convergence
 from service.domain.study.experiments.correctness import rejection
 from service.domain.study.experiments.reliability import algorithm1_diagram, correctness, projection
@@ -28,6 +29,8 @@ from service.domain.study.fit_parts import (
 )
 from service.domain.study.model import Experiment, TableRow
 from service.domain.study.report_model import (
+    AnswersPart,
+    AnswersRow,
     Bin,
     Curves,
     DataPart,
@@ -70,6 +73,7 @@ def make_report(outcome: FinishedFit) -> Report:
         "served": side_by_side(bench),
         "decision": decision,
         "curves": curves(bench),
+        "answers": _answers(answers(bench)),
         "warnings": [
             *about_data(data, rows.labels.right),
             *about_fit(chosen_fit(outcome.fitted)),
@@ -90,6 +94,13 @@ def curves(bench: Bench) -> Curves:
         "rejection": _rejection(rejection(bench), bench.served),
         "samples": [_of_shape(SamplesAt, row) for row in convergence(bench)["points"]],
     }
+
+
+def _answers(experiment: Experiment) -> AnswersPart:
+    told = experiment["headline"]
+    names = AnswersPart.__annotations__.keys() - {"rows"}
+    rows = [_of_shape(AnswersRow, row) for row in experiment["points"]]
+    return cast("AnswersPart", {**{name: told[name] for name in sorted(names)}, "rows": rows})
 
 
 def _number(row: TableRow, name: str) -> float:
