@@ -86,7 +86,7 @@ class Provenance(TypedDict):
 class Results(TypedDict):
     """The whole evaluation. num_samples: answers per prompt that scores and fits use.
 
-    provenance: absent from results of before it was kept. verdict: three sentences for the top of the page.
+    provenance: absent from results of before it was kept. verdict: sentences for the top of the page.
     cautions: those of `warnings` that have a code. Results of earlier releases lack all three.
     """
 

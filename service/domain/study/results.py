@@ -8,6 +8,7 @@ import numpy as np
 from service.domain.jobs.model import FEW_ROWS
 from service.domain.study.bench import Bench
 from service.domain.study.experiments.algorithm1 import sensitivity, similarity
+from service.domain.study.experiments.answers import answers
 from service.domain.study.experiments.baselines import Likelihoods, baselines
 from service.domain.study.experiments.checks import constant, convergence
 from service.domain.study.experiments.comparison import comparison
@@ -133,6 +134,7 @@ def _steps(bench: Bench, inputs: Inputs) -> Sequence[tuple[str, Step]]:
         ("accuracy and rejection", lambda: rejection(bench)),
         ("baselines", lambda: baselines(bench, _meanings(bench, inputs), inputs.likelihoods)),
         ("differences between maps", lambda: comparison(bench)),
+        ("what an answer more is worth", lambda: answers(bench)),
         ("embedders", lambda: embedders(inputs.benches)),
         ("sampling temperature", lambda: inputs.sampling_temperature),
     ]

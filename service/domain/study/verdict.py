@@ -1,4 +1,4 @@
-"""What an evaluation comes to: three sentences on top, and whether the paper's claim holds on these files."""
+"""What an evaluation comes to: four sentences on top, and whether the paper's claim holds on these files."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,12 +15,13 @@ FEWEST_TO_RANK = 0.5  # AUROC of a score that knows nothing
 
 
 def verdict(experiments: Sequence[Experiment]) -> list[str]:
-    """Return three sentences: is it a gain, is what is served calibrated, does it tell right from wrong.
+    """Return sentences: is it a gain, is what is served calibrated, does it tell right from wrong.
 
-    Each says what cannot be told, where an experiment did not run. By risk and by nulls, never by a bare ECE.
+    The last says how many answers to ask for; it is absent from results without that experiment. Each says what cannot be told, where an experiment did not run. By risk and by nulls, never by a bare ECE.
     """
     found = {one["name"]: one for one in experiments if one["ran"]}
-    return [_gain(found), _calibrated(found), _ranking(found)]
+    enough = [str(found["answers"]["headline"]["recommendation"])] if "answers" in found else []
+    return [_gain(found), _calibrated(found), _ranking(found), *enough]
 
 
 def _gain(found: Mapping[str, Experiment]) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from service.domain.study.model import Experiment
 from service.domain.study.report_model import RejectionCurve
 from service.report import diagrams
+from service.report.answers import answers_plot
 from service.report.diagrams import column, lines, log_temperature, mark
 from service.report.drawing import FIRST, LOOKS, SECOND, THIRD, WIDE, Plot, draw
 from service.report.words import MAPS, number
@@ -147,6 +148,11 @@ def rejection(experiment: Experiment) -> str:
     )
     plot = _plot(experiment, f"Areas: {areas}.")
     return draw(plot, lambda drawn: diagrams.rejection(drawn.add_subplot(), curves))
+
+
+def answers(experiment: Experiment) -> str:
+    """Return the loss that decides how many answers are enough, by number of answers."""
+    return answers_plot("evaluation-answers", experiment["points"], experiment["headline"])
 
 
 def sampling_temperature(experiment: Experiment) -> str:

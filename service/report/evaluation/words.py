@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from service.domain.study.model import MAPS as MAP_NAMES
 from service.domain.study.model import Experiment
+from service.report.answers import SAYS, SAYS_NOT
 from service.report.diagrams import column
 from service.report.evaluation.curves import figure
 from service.report.words import MAPS, number, p_words, typeset
@@ -105,6 +106,7 @@ READ = {
         "real for prompts like these. Negative is better for all but AUROC.",
         "Anything about other data or models. Of twenty such intervals, one leaves out 0 by chance.",
     ),
+    "answers": (SAYS, SAYS_NOT),
     "embedders": (
         "The same answers seen by another embedding model, with maps fitted for it. Bars: what calibrated "
         "scores read (for the eigenvalue ECE a, light, and b, dark); lines: 95 % intervals.",
@@ -273,6 +275,7 @@ _SENTENCES: dict[str, Callable[[Experiment], str]] = {
     ),
     "baselines": _baselines,
     "comparison": _comparison,
+    "answers": lambda e: typeset(str(e["headline"]["recommendation"])),
     "embedders": lambda e: f"{'; '.join(f'{k} {_of(e, k)}' for k in e['headline'])}.",
     "sampling_temperature": lambda e: (
         f"Chosen: {_of(e, 'sampling_temperature', 2)}; test eigenvalue ECE {_of(e, 'test_eigenvalue_ece')} "
