@@ -28,7 +28,7 @@ SERVED = {
 
 
 def stored(number: int, row: dict[str, Any], *, tells: bool) -> StoredRow:
-    """A row with its verdict; an `answer` that is none of the samples has no recorded vector to judge it by."""
+    """A row with its verdict; an `answer` that is none of the samples has no recorded vector."""
     samples, answer = tuple(row["samples"]), row["answer"]
     made = DevRow(
         number,
