@@ -28,13 +28,13 @@ SIZE = (4.4, 3.0)  # inches
 SAYS = (
     "The first answers of each prompt instead of all: every map, and P(correct), the probability that the "
     "answer is right, with evidence (log-probabilities) and without, fitted for that number and judged on "
-    "prompts that the fits have not seen. Recommended (dotted) are the fewest answers whose loss is within one "
-    "standard error, paired by prompt, of the lowest: log loss of P(correct), or risk where there are too few "
-    "verdicts."
+    "prompts that the fits have not seen. Recommended (dotted) are the fewest answers whose loss is within "
+    "one standard error, paired by prompt, of the lowest: log loss of P(correct), or risk where there are "
+    "too few verdicts."
 )
 SAYS_NOT = (
-    "That more answers are useless: so many prompts do not tell them apart by this loss. The risk of λmax falls "
-    "on with more answers, which span more of what a reference may be. One answer has a spectrum of 1 "
+    "That more answers are useless: so many prompts do not tell them apart by this loss. The risk of λmax "
+    "falls on with more answers, which span more of what a reference may be. One answer has a spectrum of 1 "
     "whatever it is, so only evidence tells anything then. Fits stay as they are while prompts are resampled."
 )
 

@@ -17,7 +17,8 @@ FEWEST_TO_RANK = 0.5  # AUROC of a score that knows nothing
 def verdict(experiments: Sequence[Experiment]) -> list[str]:
     """Return sentences: is it a gain, is what is served calibrated, does it tell right from wrong.
 
-    The last says how many answers to ask for; it is absent from results without that experiment. Each says what cannot be told, where an experiment did not run. By risk and by nulls, never by a bare ECE.
+    The last says how many answers to ask for; it is absent from results without that experiment. Each says
+    what cannot be told, where an experiment did not run. By risk and by nulls, never by a bare ECE.
     """
     found = {one["name"]: one for one in experiments if one["ran"]}
     enough = [str(found["answers"]["headline"]["recommendation"])] if "answers" in found else []

@@ -51,13 +51,17 @@ def answers(bench: Bench) -> Experiment:
     found = [bench.first_answers(m) for m in sizes(bench.test.material.num_samples)]
     resamples = Resamples.of(len(bench.test), bench.rng(Stream.ANSWERS))
     full = {(one.score, one.map): _figures(one, resamples) for one in _scored(found[-1])}
-    points: list[TableRow] = [
-        {"num_samples": at.num_samples, "score": one.score, "map": one.map, "tokens": at.tokens}
+    points = [
+        _named(at, one)
         | _columns(_figures(one, resamples), full.get((one.score, one.map)) if at is not found[-1] else None)
         for at in found
         for one in _scored(at)
     ]
     return ran(NAME, TITLE, _headline(found), points)
+
+
+def _named(at: AtSize, one: _Scored) -> TableRow:
+    return {"num_samples": at.num_samples, "score": one.score, "map": one.map, "tokens": at.tokens}
 
 
 def _scored(at: AtSize) -> Iterator[_Scored]:
