@@ -41,12 +41,15 @@ SAYS_NOT = (
 
 @dataclass(frozen=True, slots=True)
 class AnswersLine:
-    """A number of answers: tokens, and by score (name, figure, interval) of each; empty: not applicable."""
+    """A number of answers: tokens, and by score its figures; none: not applicable.
+
+    A figure is its name, its value, and small lines: its interval, and its gap to all answers with its own.
+    """
 
     num_samples: int
     tokens: str
     recommended: bool
-    cells: Sequence[Sequence[tuple[str, str, str]]]
+    cells: Sequence[Sequence[tuple[str, str, Sequence[str]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,16 @@ def _line(m: int, rows: Sequence[Row], scores: Sequence[tuple[str, str]], recomm
     return AnswersLine(m, number(tokens, 0), recommended, cells)
 
 
-def _cell(row: Row) -> list[tuple[str, str, str]]:
-    """Return (name, figure, interval) of each figure."""
+def _cell(row: Row) -> list[tuple[str, str, Sequence[str]]]:
     names = {"loss": LOSSES[str(row["score"])], "brier": "Brier", "auroc": "AUROC"}
-    return [(name, _number(row, key), _between(row, key)) for key, name in names.items()]
+    return [(name, _number(row, key), _small(row, key)) for key, name in names.items()]
+
+
+def _small(row: Row, key: str) -> list[str]:
+    """Return the interval; of the loss, which decides, the gap to all answers, too."""
+    gap = _between(row, f"{key}_gap") if key == "loss" else ""
+    lines = [_between(row, key), f"− all: {_number(row, f'{key}_gap')}" if gap else "", gap]
+    return [line for line in lines if line]
 
 
 def _number(row: Row, key: str) -> str:
@@ -127,7 +136,8 @@ def _paint(figure: "Figure", drawn: Mapping[str, Sequence[Row]], score: str, pla
     for map_, rows in drawn.items():
         _one(axes, map_, rows, _label(score, map_))
     sizes = sorted({x for rows in drawn.values() for x in column(rows, "num_samples")})
-    axes.set(xscale="log", ylim=(0, 1.35 * axes.get_ylim()[1]))
+    low, high = axes.get_ylim()
+    axes.set(xscale="log", ylim=(low, high + 0.3 * (high - low)))  # room for the legend
     axes.set_xticks(sizes, [f"{x:.0f}" for x in sizes])
     axes.set_xticks([], minor=True)
     if place is not None:

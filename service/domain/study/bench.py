@@ -1,7 +1,7 @@
 """What the experiments of a study share: prompts, the maps fitted for them, and what those serve."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,7 +124,7 @@ class Bench:
         """Return what is fitted on dev with the first answers of each prompt, as judged on test."""
         tokens = mean_tokens(self.test.material, num_samples)
         dev, test = (one.at(num_samples) for one in self._rows)
-        return judge(dev, test, num_samples, tokens, self.eps, self.rng(Stream.ANSWERS))
+        return judge(dev, test, num_samples, tokens, self.eps, partial(self.rng, Stream.ANSWERS))
 
     @cached_property
     def _rows(self) -> tuple[FullRows, FullRows]:
@@ -213,7 +213,7 @@ class HeldOut(Bench):
         """Return what the first answers of each prompt are worth, each judged by fits without its fold."""
         tokens, fold = mean_tokens(self.test.material, num_samples), self.held_out.fold
         rows = self._full.at(num_samples)
-        return judge_held_out(rows, fold, num_samples, tokens, self.eps, self.rng(Stream.ANSWERS))
+        return judge_held_out(rows, fold, num_samples, tokens, self.eps, partial(self.rng, Stream.ANSWERS))
 
     @cached_property
     def _full(self) -> FullRows:

@@ -3,7 +3,7 @@
 The first m', not random ones: they are what a request for m' answers would have drawn, and cost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,8 @@ from service.spectral.strata import stratified_folds
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
 AnyMap = CalibrationMap | EvidenceMap
+# Begins the same random numbers anew: each fit is judged on the same folds, whatever others there are.
+Fresh = Callable[[], np.random.Generator]
 
 SIZES = (1, 2, 3, 5, 8, 10, 20, 40, 80, 160)
 # The map whose p(y) and entropy are features of P(correct), with the log-probabilities and without.
@@ -79,12 +81,12 @@ def mean_tokens(material: Material, num_samples: int) -> float | None:
 
 
 def judge(
-    dev: Judged, test: Judged, num_samples: int, tokens: float | None, eps: float, rng: np.random.Generator
+    dev: Judged, test: Judged, num_samples: int, tokens: float | None, eps: float, rng: Fresh
 ) -> AtSize:
     """Return what is fitted on `dev` with so many answers, as judged on `test`."""
     maps = _maps(dev, num_samples, eps)
     found = {
-        name: fit_correctness(_columns(dev, maps[name], name), dev.right, rng=rng)
+        name: fit_correctness(_columns(dev, maps[name], name), dev.right, rng=rng())
         for name in CORRECT_BY
         if name in maps
     }
@@ -104,7 +106,7 @@ def judge_held_out(
     num_samples: int,
     tokens: float | None,
     eps: float,
-    rng: np.random.Generator,
+    rng: Fresh,
 ) -> AtSize:
     """Return the same for one set of rows, each judged by fits without its fold (n,)."""
     folds = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
@@ -119,7 +121,7 @@ def judge_held_out(
         for name in CORRECT_BY
         if name in names
     }
-    found = {name: fit_correctness(one, rows.right, rng=rng) for name, one in columns.items()}
+    found = {name: fit_correctness(one, rows.right, rng=rng()) for name, one in columns.items()}
     base = _base_rates(rows.right, rng)
     correct = {
         name: base if one.model is None or one.held_out is None else one.held_out
@@ -162,9 +164,9 @@ def _stacked(parts: list[Columns], order: Ints) -> dict[str, ArrayLike]:
     return {name: np.concatenate([np.asarray(one[name]) for one in parts])[order] for name in parts[0]}
 
 
-def _base_rates(right: NDArray[np.bool_], rng: np.random.Generator) -> Floats:
+def _base_rates(right: NDArray[np.bool_], rng: Fresh) -> Floats:
     """Return for each row (n,) the share right among the rows of the other folds."""
-    fold = stratified_folds(right, 5, rng)
+    fold = stratified_folds(right, 5, rng())
     return held_out_predictions({}, right, (), fold)
 
 

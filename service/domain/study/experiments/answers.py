@@ -66,7 +66,9 @@ def _named(at: AtSize, one: _Scored) -> TableRow:
 
 def _scored(at: AtSize) -> Iterator[_Scored]:
     for name, p in at.correct.items():
-        yield _Scored(CORRECT, name, log_losses(p, at.right), np.square(p - at.right), p, at.right)
+        # Base rates of folds order by the lack of right answers in each: below 0.5, and nobody's score.
+        values = np.zeros_like(p) if p is at.base else p
+        yield _Scored(CORRECT, name, log_losses(p, at.right), np.square(p - at.right), values, at.right)
     for name, one in at.served.items():
         yield _Scored(SERVED, name, one.risks, np.square(one.gaps), one.lambda_max, at.right)
 
