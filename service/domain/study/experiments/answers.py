@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from service.domain.calibrating.fitting import Stream
 from service.domain.study.bench import Bench
 from service.domain.study.by_answers import AtSize, sizes
+from service.domain.study.experiments.recommendation import Candidate, Recommendation, recommend
 from service.domain.study.model import Experiment, TableRow, finite, ran
-from service.domain.study.recommendation import Candidate, Recommendation, recommend
 from service.spectral.correctness import auroc
 from service.spectral.logistic import log_losses
 from service.spectral.resamples import Resamples, interval
