@@ -7,6 +7,7 @@ from service.domain.study.report_model import CalibrationPart, FitPart, Report, 
 from service.report import plots, words
 from service.report.answers import AnswersTable, answers_plot, answers_table
 from service.report.comparison import compare
+from service.report.deciding import decided
 from service.report.diagrams import known_band
 from service.report.pages import page
 
@@ -43,6 +44,7 @@ def _context(report: Report) -> dict[str, Any]:
         "projection_nulls": [words.projection_words(row) for row in report["served"]],
         "algorithm1_nulls": [words.algorithm1_words(row) for row in report["served"]],
         "has_bands": _has_bands(report),
+        "decided": decided(report),
     }
 
 

@@ -38,22 +38,29 @@ def reliability(
 
     note: a line under the title. calibrated_lie_on_it: whether a calibrated map lies on the diagonal.
     """
-    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", xlabel="λmax served, mean of bin")
-    axes.set_xticks(*TICKS)
-    axes.set_yticks(*TICKS)
-    if known := known_band(rows):
-        _band(axes, known)
+    unit_square(axes, rows, "λmax served, mean of bin", "perfect" if calibrated_lie_on_it else "equal")
     for end in ("rescaled_low", "rescaled_high"):
         if any(row.get(end) is not None for row in rows):
             axes.plot(
                 column(rows, "predicted"), column(rows, end), color=GREY, linewidth=1.1, linestyle=(0, (4, 2))
             )
-    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
-    word = "perfect" if calibrated_lie_on_it else "equal"
-    axes.text(1.0, 0.985, word, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
     _look_line(axes, LOOKS[name], column(rows, "predicted"), column(rows, "observed"))
     axes.set_title(f"{MAPS[name]}\n", loc="left")
     axes.text(0, 1.03, note, transform=axes.transAxes, fontsize=9.5)
+
+
+def unit_square(axes: "Axes", rows: Rows, xlabel: str, word: str) -> None:
+    """Draw what is below every reliability diagram: the band of its bins where known, and the diagonal.
+
+    word: what lies on the diagonal.
+    """
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", xlabel=xlabel)
+    axes.set_xticks(*TICKS)
+    axes.set_yticks(*TICKS)
+    if known := known_band(rows):
+        _band(axes, known)
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
+    axes.text(1.0, 0.985, word, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
 
 
 def _band(axes: "Axes", rows: Rows) -> None:

@@ -83,6 +83,20 @@ def selective_counts(scores: ArrayLike, labels: ArrayLike) -> SelectiveCounts:
     return SelectiveCounts(*(tuple(column) for column in numbers))
 
 
+def thinned(counts: SelectiveCounts, most: int) -> SelectiveCounts:
+    """Return the counts at no more than `most` >= 2 of the thresholds, evenly by rank, the last included.
+
+    Promises stay valid: which are kept does not depend on who is right.
+
+    >>> thinned(SelectiveCounts((0.9, 0.8, 0.4), (1, 2, 4), (0, 1, 2)), 2)
+    SelectiveCounts(thresholds=(0.9, 0.4), answered=(1, 4), wrong=(0, 2))
+    """
+    size = len(counts.thresholds)
+    kept = np.unique(np.rint(np.linspace(0, size - 1, min(most, size))).astype(np.int_))
+    columns = counts.thresholds, counts.answered, counts.wrong
+    return SelectiveCounts(*(tuple(column[i] for i in kept) for column in columns))
+
+
 def error_bound(wrong: ArrayLike, answered: ArrayLike, confidence: float = CONFIDENCE) -> Floats:
     """Return the exact upper bound on the error rate (..,) when `wrong` of `answered` >= 1 were wrong.
 

@@ -1,7 +1,8 @@
 """The report in a real Chromium: what it loads, complains about, shows and prints. `make test-browser`."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,23 @@ from service.api.routes.calibration_schemas import CALIBRATION
 from service.api.routes.health import PATHS
 from service.domain.models import Sampling
 from service.domain.serving import Serving
+from service.domain.study.report_model import Report
 from service.evaluate.command import evaluate
 from service.evaluate.gather import Components, Plan
 from service.report import render
 from service.report.pages import calibrations, home
 from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.reports import small_report
+from tests.support.reports import deciding_report, small_report
 from tests.unit.evaluation.worlds import rows, write
 
 pytestmark = pytest.mark.browser
-CASES = {"alone": {}, "beside an active one": {"with_active": True}, "one class": {"right": False}}
+CASES: dict[str, Callable[[], Report]] = {
+    "alone": small_report,
+    "beside an active one": partial(small_report, with_active=True),
+    "one class": partial(small_report, right=False),
+    "with thresholds": deciding_report,
+}
 # A right edge beyond the window: text or a plot is cut off, or the page scrolls sideways.
 SPILLING = """
 [...document.querySelectorAll('body *')].filter(e => !e.closest('svg *') && !e.closest('.scroll *'))
@@ -59,7 +66,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 @pytest.fixture(scope="module", params=CASES)
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(render(small_report(**CASES[request.param])), encoding="utf-8")
+    path.write_text(render(CASES[request.param]()), encoding="utf-8")
     return path
 
 
@@ -83,9 +90,13 @@ def test_the_browser_would_refuse_scripts_and_resources(tab: Page, saved: Path, 
 def test_every_plot_is_seen(tab: Page, saved: Path) -> None:
     tab.resize(1200, 900)
     tab.open(saved)
-    maps = tab.evaluate("document.querySelectorAll('.comparison thead th').length") - 1
+    maps = (
+        tab.evaluate("document.querySelectorAll('section[aria-labelledby=side-by-side] thead th').length") - 1
+    )
     sizes = tab.evaluate(SIZES)
-    assert len(sizes) == 3 * maps + 5
+    decided = tab.evaluate("document.querySelectorAll('[aria-labelledby=is-it-right] svg').length")
+    assert decided == (2 if tab.evaluate("document.body.innerText.includes('at most 50 % of')") else 0)
+    assert len(sizes) == 3 * maps + 5 + decided
     assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
 
 
@@ -153,6 +164,22 @@ def test_lines_are_told_apart_without_colour(tab: Page, tmp_path: Path) -> None:
     dashes = tab.evaluate(DASHES)
     assert len(dashes) == 4
     assert len(set(dashes)) == 4
+
+
+def test_what_decides_can_be_read_at_any_width(tab: Page, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render(deciding_report()), encoding="utf-8")
+    for width in (390, 1200):
+        tab.resize(width, 844, phone=width < 500)
+        tab.open(path)
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        shown = tab.evaluate("document.querySelector('[aria-labelledby=is-it-right]').innerText")
+        assert "150 rows to fit a map and the model, and 150 that neither has seen" in shown
+        assert shown.count("With 90 % confidence, at most") == 4
+        assert shown.count("cannot be promised") == 2
+        # The table of targets needs no scrolling, in a narrow window either.
+        wide = "e => e.scrollWidth > e.clientWidth"
+        assert not tab.evaluate(f"[...document.querySelectorAll('[aria-label=Targets]')].some({wide})")
 
 
 def test_the_picture_is_not_blank_and_it_prints_on_a4(tab: Page, saved: Path) -> None:

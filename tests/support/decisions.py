@@ -1,6 +1,15 @@
-"""A decider of round numbers."""
+"""A decider of round numbers, and rows with verdicts that decide as a calibration does."""
 
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.calibrating.material import Material, all_texts, assemble
 from service.domain.decider import Decider
+from service.domain.jobs.model import DevRow
+from service.domain.jobs.store import StoredRow
+from service.domain.models import Draw
 from service.spectral.correctness_model import CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
@@ -19,3 +28,44 @@ def decider(
     zeros, ones = (0.0,) * len(names), (1.0,) * len(names)
     weights = (1.0, *(0.1,) * (len(names) - 1))
     return Decider(map_, CorrectnessModel(names, zeros, ones, weights, 0.0), COUNTS)
+
+
+def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bool = True) -> list[StoredRow]:
+    """Questions whose `answer` is right as often as the LLM is sure of it, which its draws tell.
+
+    Question i has one likely answer of probability p, uniform in [0.2, 0.98], and six others.
+    """
+    rng = np.random.default_rng(seed)
+    made = []
+    for i in range(count):
+        p = rng.uniform(0.2, 0.98)
+        drawn = np.where(rng.random(num_samples) < p, 0, rng.integers(1, 7, num_samples))
+        mass = np.where(drawn == 0, p, (1 - p) / 6)
+        draws = tuple(
+            Draw(f"{i} says {k}", total_logprob=float(np.log(one)) if logprobs else None)
+            for k, one in zip(drawn, mass, strict=True)
+        )
+        right = bool(rng.random() < p)
+        row = DevRow(
+            i + 1,
+            None,
+            (f"{i} says {0 if right else 9}",),
+            prompt=f"q{i}",
+            answer=f"{i} says 0",
+            correct=right,
+        )
+        made.append(StoredRow(row, draws, complete=True))
+    return made
+
+
+def vectors_of(texts: Sequence[str], dimension: int = 12) -> NDArray[np.float32]:
+    """A unit vector for each text, random but always the same one."""
+    made = np.stack([np.random.default_rng(list(text.encode())).standard_normal(dimension) for text in texts])
+    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), dtype=np.float32)
+
+
+def judged_material(stored: Sequence[StoredRow]) -> Material:
+    """The rows as vectors."""
+    texts = all_texts(stored)
+    place = {text: i for i, text in enumerate(texts)}
+    return assemble(stored, max(len(one.draws) for one in stored), vectors_of(texts), place, 12)

@@ -24,7 +24,7 @@ from service.domain.models import (
 from service.domain.study.report_model import Report
 from service.domain.study.reporting import FinishedFit, make_report
 from service.spectral.batch import Answers
-from tests.support import evidence
+from tests.support import decisions, evidence
 
 ROWS, SAMPLES, DIMENSION, MEANINGS = 120, 6, 16, 4
 
@@ -52,6 +52,24 @@ def _evidence_report(tells: bool) -> Report:
         fingerprint=replace(_fingerprint(), evidence="token_sums" if tells else ""),
     )
     return make_report(FinishedFit(made, CalibrateOptions(), told, fitted, None, evidence.ROWS))
+
+
+def deciding_report(count: int = 300, *, logprobs: bool = True) -> Report:
+    """Return a report of its own, of rows whose verdicts allow a model of being right."""
+    return copy.deepcopy(_deciding_report(count, logprobs))
+
+
+@functools.cache
+def _deciding_report(count: int, logprobs: bool) -> Report:
+    material = decisions.judged_material(decisions.judged_rows(count, logprobs=logprobs))
+    fitted = fit_all(material, "auto")
+    made = replace(
+        _calibration(fitted),
+        num_samples=4,
+        evidence=fitted.evidence_table,
+        deciders=fitted.decided.deciders(),
+    )
+    return make_report(FinishedFit(made, CalibrateOptions(), material, fitted, None, count))
 
 
 @functools.cache

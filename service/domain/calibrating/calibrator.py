@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
-from service.domain.calibrating.fitting import Fitted, fit_all
+from service.domain.calibrating.fitting import WHOLE, Fitted, fit_all
 from service.domain.calibrating.material import Embedding, Material, usable_rows
 from service.domain.calibration import Calibration, CalibrationSource
 from service.domain.errors import InvalidDevData
@@ -20,7 +20,7 @@ from service.domain.jobs.setup import check_same
 from service.domain.jobs.store import ActiveChangedError, ClaimedJob, JobStore, StoredRow
 from service.domain.models import CALLER, Fingerprint, caller_fingerprint, with_embedder
 from service.domain.study.reporting import FinishedFit, make_report
-from service.spectral.subsets import OnDone, fitted_sizes
+from service.spectral.subsets import OnDone
 
 logger = logging.getLogger(__name__)
 
@@ -147,10 +147,10 @@ class Calibrator:
         return claimed
 
     async def _fit(self, job: ClaimedJob, material: Material, active: Calibration | None) -> Fitted:
-        options, total = job.options, len(fitted_sizes(material.num_samples))
+        options = job.options
 
         def work(report: OnDone) -> Fitted:
-            report(0, total)
+            report(0, WHOLE)
             return fit_all(material, options.method, active=active, seed=options.seed, progress=report)
 
         return await in_thread(work, functools.partial(self._stage, job, "fitting"))
@@ -169,4 +169,5 @@ class Calibrator:
             created_at=self._now(),
             name=job.options.name,
             evidence=fitted.evidence_table,
+            deciders=fitted.decided.deciders(),
         )

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from service.domain.calibrating.deciders import Decided, fit_deciders
 from service.domain.calibrating.evidence import (
     EvidenceFound,
     evidence_table,
@@ -30,10 +31,11 @@ from service.spectral.fit import (
 from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.risk import DevSet
-from service.spectral.subsets import OnDone, fit_by_num_samples, fitted_sizes
+from service.spectral.subsets import OnDone, fit_by_num_samples
 
 METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
 RESAMPLES = 200
+WHOLE = 1000  # of the progress of a fit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +45,8 @@ class Fitted:
     dev: the full rows. fits, bootstraps: by method. held_out: out-of-fold risks of "raw", both methods,
     "evidence" where it was fitted, "active" where there is one; and the maps of those that need no
     log-probabilities. method: the one chosen; parameters: of every m' for it, those of "depolarized" for
-    "evidence", whose own are in evidence_table. evidence: None where rows lack log-probabilities.
+    "evidence", whose own are in evidence_table. evidence: None where rows lack log-probabilities. decided:
+    what the rows' verdicts allow.
     """
 
     dev: DevSet
@@ -52,6 +55,7 @@ class Fitted:
     held_out: CrossValidation
     method: Method
     parameters: Mapping[int, Parameters]
+    decided: Decided
     evidence: EvidenceFound | None = None
     evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
 
@@ -92,8 +96,11 @@ def fit_all(
     evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), RESAMPLES)
     risks = with_evidence(risks, evidence)
     method = _chosen(asked, risks)
-    tables = _tables(material, method, seed, eps, progress)
-    return Fitted(dev, found, bootstraps(dev, seed, eps), risks, method, tables[0], evidence, tables[1])
+    tables = _tables(material, method, seed, eps, _part(progress, 0, 2))
+    last = _part(progress, 1, 2)
+    decided = fit_deciders(material, method, rng=rng(seed, Stream.DECIDERS), eps=eps, progress=last)
+    spread = bootstraps(dev, seed, eps)
+    return Fitted(dev, found, spread, risks, method, tables[0], decided, evidence, tables[1])
 
 
 class Stream(IntEnum):
@@ -109,6 +116,7 @@ class Stream(IntEnum):
     PROJECTION = 7
     CORRECTNESS = 8
     AUROC = 9
+    DECIDERS = 10
     ANSWERS = 20
 
 
@@ -162,17 +170,16 @@ def _tables(
     plain: PlainMethod = "temperature" if method == "temperature" else "depolarized"
     if method != "evidence":
         return _table(material, plain, seed, eps, progress), {}
-    sizes = len(fitted_sizes(material.num_samples))
-    first = _table(material, plain, seed, eps, _half(progress, 0, sizes))
-    return first, evidence_table(material, seed, _half(progress, sizes, sizes))
+    first = _table(material, plain, seed, eps, _part(progress, 0, 2))
+    return first, evidence_table(material, seed, _part(progress, 1, 2))
 
 
-def _half(progress: OnDone | None, before: int, total: int) -> OnDone | None:
-    """Return the progress of one of two tables, each of which counts for half of the `total` announced.
+def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
+    """Return the progress of one of several equal parts of a whole, in thousandths of the whole.
 
-    It was announced before it was known which map is chosen, and so how many tables there are.
+    How many maps are fitted is not known before one is chosen, so their number cannot be announced.
     """
-    return progress and (lambda done, _: progress((before + done) // 2, total))
+    return progress and (lambda done, total: progress((WHOLE * part + WHOLE * done // total) // parts, WHOLE))
 
 
 def _table(

@@ -277,6 +277,73 @@ class AnswersPart(TypedDict):
     rows: list[AnswersRow]
 
 
+WhyNone = Literal["one_kind", "too_few_verdicts", "no_better_than_base_rate"]
+
+
+class CorrectnessAt(TypedDict):
+    """The model of P(correct) with this number of answers, judged in folds on the rows that it was fitted on.
+
+    fitted_right, fitted_wrong: verdicts on those rows; counted_right, counted_wrong: on the rows that
+    promises rest on. features: those that the model takes; empty where there is none: why_none says why.
+    log_loss (in nats), brier: lower is better, of the model and of the base rate, which says the same of
+    every row; null where too few verdicts were given to try. auroc: right against wrong answers.
+    """
+
+    num_samples: int
+    fitted_right: int
+    fitted_wrong: int
+    counted_right: int
+    counted_wrong: int
+    features: list[str]
+    log_loss: float | None
+    base_log_loss: float | None
+    brier: float | None
+    base_brier: float | None
+    auroc: Estimate
+    why_none: WhyNone | None
+
+
+class PromiseAt(TypedDict):
+    """What can be promised for this target error: the share of wrong ones among the answers let through.
+
+    threshold: on P(correct), null where the target cannot be promised; then lowest_error is the lowest that
+    can be, null where none can. answered, wrong, coverage: of the rows counted that it lets through. text:
+    the promise in words.
+    """
+
+    target_error: float
+    threshold: float | None
+    answered: int
+    wrong: int
+    coverage: float
+    lowest_error: float | None
+    text: str
+
+
+class RiskAt(TypedDict):
+    """One threshold: the share of the counted rows let through, of wrong ones among them, its upper bound."""
+
+    threshold: float
+    coverage: float
+    error: float
+    bound: float
+
+
+class CorrectnessPart(TypedDict):
+    """Whether an answer is right: P(correct) by number of answers, and what thresholds on it promise.
+
+    diagram, risk_coverage, promises: with `num_samples` answers; empty where there is no model for them.
+    confidence: of every promise and bound. diagram: of the rows that fitted, each predicted out of its fold.
+    """
+
+    num_samples: int
+    confidence: float
+    by_num_samples: list[CorrectnessAt]
+    diagram: list[Bin]
+    risk_coverage: list[RiskAt]
+    promises: list[PromiseAt]
+
+
 class PlainWarning(TypedDict):
     """A stable code and a sentence in plain words."""
 
@@ -290,6 +357,7 @@ class Report(TypedDict):
     unfitted: why a map could not be fitted, by name; absent from reports of earlier releases.
     evidence_parameters: of every number of answers from 1, for the method "evidence" alone.
     answers: what an answer more is worth; absent from reports of earlier releases.
+    correctness: whether answers are right; absent from reports of earlier releases.
     now: added when it is sent; all else is as it was when the calibration was made.
     """
 
@@ -304,6 +372,7 @@ class Report(TypedDict):
     decision: Decision
     curves: Curves
     answers: NotRequired[AnswersPart]
+    correctness: NotRequired[CorrectnessPart]
     warnings: list[PlainWarning]
     job_id: NotRequired[str]
     now: NotRequired[Now]

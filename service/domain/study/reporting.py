@@ -14,6 +14,7 @@ from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrateOptions
 from service.domain.study.bench import Bench, HeldOut
+from service.domain.study.decider_parts import correctness_part
 from service.domain.study.experiments.answers import answers
 from service.domain.study.experiments.checks import convergence
 from service.domain.study.experiments.correctness import rejection
@@ -74,6 +75,7 @@ def make_report(outcome: FinishedFit) -> Report:
         "decision": decision,
         "curves": curves(bench),
         "answers": _answers(answers(bench)),
+        "correctness": correctness_part(outcome.fitted, calibration.num_samples, outcome.options.seed),
         "warnings": [
             *about_data(data, rows.labels.right),
             *about_fit(chosen_fit(outcome.fitted)),

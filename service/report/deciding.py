@@ -1,0 +1,151 @@
+"""Whether an answer is right, on the page of a report: P(correct), and what thresholds on it promise."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from service.domain.study.report_model import CorrectnessAt, CorrectnessPart, PromiseAt, Report, RiskAt
+from service.report import diagrams
+from service.report.drawing import GREY, LOOKS, WIDE, Plot, draw
+from service.report.words import MISSING, number, share
+from service.spectral.correctness_model import LEAST_OF_A_KIND
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FEATURES = {
+    "logit_probability": "probability of the answer",
+    "logit_missing_mass": "missing mass",
+    "entropy": "entropy",
+    "mean_log_probability": "mean log-probability",
+}
+
+
+def decided(report: Report) -> Mapping[str, Any] | None:
+    """Return what the section shows; None for reports of earlier releases, which have no such part."""
+    from markupsafe import Markup
+
+    if (part := report.get("correctness")) is None:
+        return None
+    whole = next(row for row in part["by_num_samples"] if row["num_samples"] == part["num_samples"])
+    found: dict[str, Any] = {
+        "num_samples": part["num_samples"],
+        "confidence": share(part["confidence"]),
+        "fitted": whole["fitted_right"] + whole["fitted_wrong"],
+        "counted": whole["counted_right"] + whole["counted_wrong"],
+        "why_none": why_none(whole),
+        # Where nothing was tried for any number, one sentence says it all.
+        "table": [_row(row) for row in part["by_num_samples"]] if _tried(part) else [],
+        "promises": [_promise(one) for one in part["promises"]],
+    }
+    if not part["promises"]:
+        return found
+    # Ours from end to end: no text of a caller is drawn.
+    drawn = {"diagram": diagram(part, report["calibration"]["method"]), "curve": curve(part)}
+    return found | {name: Markup(svg) for name, svg in drawn.items()}  # noqa: S704
+
+
+def _tried(part: CorrectnessPart) -> bool:
+    return any(row["log_loss"] is not None for row in part["by_num_samples"])
+
+
+def why_none(row: CorrectnessAt) -> str:
+    """Return why there is no model, as a sentence; "" where there is one."""
+    right, wrong = row["fitted_right"], row["fitted_wrong"]
+    if row["why_none"] == "one_kind":
+        return f"all answers of the rows that would fit it are {'right' if right else 'wrong'}."
+    if row["why_none"] == "too_few_verdicts":
+        counted = f"{right} right answers and {wrong} wrong ones"
+        return f"the rows that would fit it have {counted}; it takes {LEAST_OF_A_KIND} of each."
+    if row["why_none"] == "no_better_than_base_rate":
+        return (
+            "on held-out rows nothing tells right from wrong better than their share of right answers does."
+        )
+    return ""
+
+
+def _row(row: CorrectnessAt) -> dict[str, Any]:
+    """Return a line of the table by number of answers, as texts."""
+    low, high = row["auroc"]["low"], row["auroc"]["high"]
+    takes = ", ".join(FEATURES.get(name, name) for name in row["features"])
+    return {
+        "num_samples": row["num_samples"],
+        "log_loss": number(row["log_loss"]),
+        "base_log_loss": number(row["base_log_loss"]),
+        "brier": number(row["brier"]),
+        "base_brier": number(row["base_brier"]),
+        "auroc": number(row["auroc"]["value"]),
+        "interval": "" if low is None or high is None else f"{number(low)} to {number(high)}",
+        "takes": takes or f"no model: {why_none(row)}",
+        "fitted": f"{row['fitted_right']} / {row['fitted_wrong']}",
+        "counted": f"{row['counted_right']} / {row['counted_wrong']}",
+    }
+
+
+def _promise(one: PromiseAt) -> dict[str, Any]:
+    """Return a line of the table of targets, as texts."""
+    kept = one["threshold"] is not None
+    return {
+        "target": share(one["target_error"]),
+        "threshold": number(one["threshold"]),
+        "answered": f"{one['answered']:,}" if kept else MISSING,
+        "coverage": share(one["coverage"]) if kept else "",
+        "wrong": f"{one['wrong']:,}" if kept else MISSING,
+        "share_wrong": share(one["wrong"] / one["answered"]) if one["answered"] else "",
+        "text": one["text"],
+    }
+
+
+def diagram(part: CorrectnessPart, method: str) -> str:
+    """Return how often answers are right at each P(correct), in the look of the calibration's map."""
+    bins = part["diagram"]
+    points = "; ".join(f"{number(b['predicted'], 2)}: {number(b['observed'], 2)}" for b in bins)
+    plot = Plot("p-correct", "Share of right answers against P(correct)", f"Bins: {points}.", (WIDE[0], 4.1))
+    look = LOOKS[method]
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.add_subplot(ylabel="share of right answers")
+        diagrams.unit_square(axes, bins, "P(correct), mean of bin", "perfect")
+        x, y = ([one[name] for one in bins] for name in ("predicted", "observed"))
+        axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, clip_on=False)
+
+    return draw(plot, paint)
+
+
+def curve(part: CorrectnessPart) -> str:
+    """Return the error among the answers let through by coverage, its bound, and each target's threshold."""
+    rows, kept = part["risk_coverage"], _kept(part["promises"])
+    told = "; ".join(f"{name}: {share(at)} let through" for name, at, _ in kept) or "No target is reached"
+    plot = Plot("risk-coverage", "Wrong ones among the answers let through", f"{told}.", (WIDE[0], 3.6))
+    return draw(plot, lambda figure: _curve(figure.add_subplot(), rows, kept, part["confidence"]))
+
+
+def _kept(promises: Sequence[PromiseAt]) -> list[tuple[str, float, float]]:
+    """Return (targets, coverage, largest target) of each threshold; several targets may share one."""
+    reached = [one for one in promises if one["threshold"] is not None]
+    groups = [list(group) for _, group in groupby(reached, key=lambda one: one["threshold"])]
+    return [
+        (
+            ", ".join(share(one["target_error"]) for one in group),
+            group[0]["coverage"],
+            group[0]["target_error"],
+        )
+        for group in groups
+    ]
+
+
+def _curve(
+    axes: "Axes", rows: Sequence[RiskAt], kept: Sequence[tuple[str, float, float]], confidence: float
+) -> None:
+    x, errors, bounds = ([row[name] for row in rows] for name in ("coverage", "error", "bound"))
+    axes.plot(x, errors, color="black", label="wrong, as counted")
+    axes.plot(x, bounds, color=GREY, linestyle=(0, (4, 2)), label=f"at most, {share(confidence)} sure")
+    for name, at, target in kept:
+        axes.plot(at, target, color="#0072B2", marker="o", markersize=7, clip_on=False)
+        above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
+        axes.annotate(name, (at, target), (0, 8), **above)
+    axes.set(xlim=(0, 1.1), ylim=(0, 1.02), xlabel="share of answers let through")
+    axes.set_xticks(*diagrams.TICKS)
+    axes.set_ylabel("share wrong among them")
+    axes.legend(frameon=False, loc="upper right", fontsize=9.5)

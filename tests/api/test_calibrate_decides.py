@@ -1,0 +1,99 @@
+"""A calibration over HTTP from rows with `answer` and `correct`: what it decides, stored and reported."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from service.app import create_app
+from service.domain.ports import Embedded
+from service.settings import Settings
+from tests.support.decisions import judged_rows, vectors_of
+from tests.support.fakes import FakeEmbedder, FakeLLM
+
+pytestmark = pytest.mark.anyio
+ROWS, DIMENSION = 160, 12
+
+
+class Remembering(FakeEmbedder):
+    """Embeds each text alike, and keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(DIMENSION)
+        self.seen: list[str] = []
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        self.seen += texts
+        vectors = vectors_of(texts) if texts else np.empty((0, DIMENSION), dtype=np.float32)
+        return Embedded(vectors, self.identity)
+
+
+def sent(count: int, **changed: Any) -> bytes:
+    """Rows as a file: answers drawn, their log-probabilities, an answer to judge, and whether it is right."""
+    lines = []
+    for one in judged_rows(count):
+        row = {
+            "prompt": one.row.prompt,
+            "reference": one.row.references[0],
+            "samples": [draw.text for draw in one.draws],
+            "logprobs": [draw.total_logprob for draw in one.draws],
+            "answer": f" {one.row.answer} ",
+            "correct": one.row.correct,
+        }
+        lines.append(json.dumps(row | changed) + "\n")
+    return "".join(lines).encode()
+
+
+@pytest.fixture
+def embedder() -> Remembering:
+    return Remembering()
+
+
+@pytest.fixture
+async def http(embedder: Remembering, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=embedder)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as client:
+            yield client
+
+
+async def calibrated(http: httpx.AsyncClient, data: bytes) -> dict[str, Any]:
+    posted = await http.post("/calibrate", files={"file": ("dev.jsonl", data)})
+    assert posted.status_code == 202, posted.text
+    events = (await http.get(f"/jobs/{posted.json()['id']}/events")).text.splitlines()
+    last = json.loads([line for line in events if line.startswith("data:")][-1].removeprefix("data:"))
+    assert (last["state"], last["error"]) == ("succeeded", None)
+    return (await http.get(f"/calibrations/{last['calibration_id']}")).json()
+
+
+async def test_verdicts_become_thresholds(http: httpx.AsyncClient, embedder: Remembering) -> None:
+    found = await calibrated(http, sent(ROWS))
+    assert (found["method"], found["decides"]) == ("evidence", [1, 2, 3, 4])
+    [listed] = (await http.get("/calibrations")).json()
+    assert listed["decides"] == found["decides"]
+    assert {one.row.answer for one in judged_rows(ROWS)} <= set(embedder.seen)
+
+    report = (await http.get(found["links"]["report"])).json()
+    part = report["correctness"]
+    assert [row["num_samples"] for row in part["by_num_samples"]] == found["decides"]
+    assert sum(one["count"] for one in part["diagram"]) == ROWS / 2
+    kept = [one for one in part["promises"] if one["threshold"] is not None]
+    assert kept
+    page = (await http.get(found["links"]["report"], headers={"Accept": "text/html"})).text
+    assert "Is this answer right?" in page
+    assert all(one["text"] in page for one in part["promises"])
+
+
+async def test_without_verdicts_of_both_kinds_it_decides_nothing_and_says_why(
+    http: httpx.AsyncClient,
+) -> None:
+    found = await calibrated(http, sent(60, correct=False))
+    assert found["decides"] == []
+    part = (await http.get(found["links"]["report"])).json()["correctness"]
+    assert {row["why_none"] for row in part["by_num_samples"]} == {"one_kind"}
+    assert part["promises"] == []

@@ -1,0 +1,227 @@
+"""P(correct) and thresholds fitted with a calibration: what no part has seen keeps the promise."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from benchmarks.selective_worlds import naive
+from service.domain.calibrating.deciders import MOST_THRESHOLDS, Decided, fit_deciders
+from service.domain.calibrating.fitting import WHOLE, Fitted, fit_all
+from service.domain.calibrating.judged import FullRows
+from service.domain.jobs.store import StoredRow
+from service.domain.study.decider_parts import correctness_part, in_words, percent, targets
+from service.spectral.evidence import EvidenceMap
+from service.spectral.maps import DepolarizedMap, TemperatureMap
+from service.spectral.selective import Promise, promises
+from tests.support.decisions import judged_material, judged_rows
+
+METHODS = {"temperature": TemperatureMap, "depolarized": DepolarizedMap, "evidence": EvidenceMap}
+
+
+@cache
+def fitted(method: str = "evidence", count: int = 160) -> Fitted:
+    return fit_all(judged_material(judged_rows(count)), method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_number_of_answers_has_a_decider_of_the_chosen_map(method: str) -> None:
+    found = fitted(method).decided.deciders()
+    assert sorted(found) == ([1, 2, 3, 4] if method == "evidence" else [2, 3, 4])
+    assert all(isinstance(one.map, METHODS[method]) for one in found.values())
+    assert {one.counts.num_rows for one in found.values()} == {80}
+
+
+def test_the_counts_are_of_the_model_that_is_served_on_rows_that_it_has_not_seen() -> None:
+    rows = judged_rows(160)
+    decided = fitted().decided
+    for m, one in decided.deciders().items():
+        counted = FullRows(judged_material(rows)).at(m).take(~decided.fitting)
+        scores = one.model.predict(counted.columns(one.map))
+        for threshold, answered, wrong in zip(*vars_of(one), strict=True):
+            through = scores >= threshold - 1e-12
+            assert (through.sum(), (~counted.right[through]).sum()) == (answered, wrong)
+
+
+def vars_of(one: object) -> tuple[Sequence[float], Sequence[int], Sequence[int]]:
+    counts = one.counts  # type: ignore[attr-defined]
+    return counts.thresholds, counts.answered, counts.wrong
+
+
+def test_rows_that_are_counted_move_neither_map_nor_model() -> None:
+    rows = judged_rows(160)
+    before = fitted()
+    others = [
+        one if fits else replace(one, row=replace(one.row, references=("else",)), draws=one.draws[::-1])
+        for one, fits in zip(rows, before.decided.fitting, strict=True)
+    ]
+    after = fit_all(judged_material(others), "evidence")
+    assert np.array_equal(before.decided.fitting, after.decided.fitting)
+    assert before.parameters != after.parameters
+    counts = []
+    for m, one in before.decided.deciders().items():
+        other = after.decided.deciders()[m]
+        assert (one.map, one.model) == (other.map, other.model)
+        counts.append(one.counts == other.counts)
+    assert not all(counts)
+
+
+def test_equal_seeds_give_equal_deciders_and_another_seed_splits_otherwise() -> None:
+    material = judged_material(judged_rows(160))
+    one, same, other = (fit_all(material, "evidence", seed=seed).decided for seed in (0, 0, 1))
+    assert one.deciders() == same.deciders()
+    assert not np.array_equal(one.fitting, other.fitting)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_progress_goes_up_to_the_whole_whichever_map_is_fitted(method: str) -> None:
+    told: list[tuple[int, int]] = []
+    fit_all(judged_material(judged_rows(60)), method, progress=lambda *at: told.append(at))
+    assert {total for _, total in told} == {WHOLE}
+    done = [at for at, _ in told]
+    assert done == sorted(done)
+    assert done[0] < 400
+    assert done[-1] == WHOLE
+
+
+def test_both_parts_have_their_share_of_either_kind() -> None:
+    for one in fitted().decided.at.values():
+        assert abs(int(one.fitted.sum()) - int(one.counted.sum())) <= 1
+        assert one.fitted.size == one.counted.size == 80
+
+
+def test_without_log_probabilities_the_model_takes_what_there_is() -> None:
+    found = fit_all(judged_material(judged_rows(200, logprobs=False)), "auto")
+    assert found.method != "evidence"
+    features = {name for one in found.decided.deciders().values() for name in one.model.features}
+    assert features <= {"logit_probability", "entropy"}
+    assert found.decided.deciders()
+
+
+def test_why_there_is_no_model() -> None:
+    rows = judged_rows(80)
+    few = fit_all(judged_material(rows), "depolarized").decided
+    assert {one.fit.why_none for one in few.at.values()} == {"too_few_verdicts"}
+    assert few.deciders() == {}
+    right = [replace(one, row=replace(one.row, correct=True)) for one in rows]
+    one_kind = fit_all(judged_material(right), "depolarized").decided
+    assert {one.fit.why_none for one in one_kind.at.values()} == {"one_kind"}
+    chance = fit_all(judged_material(by_chance(300)), "depolarized").decided
+    assert "no_better_than_base_rate" in {one.fit.why_none for one in chance.at.values()}
+
+
+def by_chance(count: int) -> list[StoredRow]:
+    rng = np.random.default_rng(2)
+    return [
+        replace(one, row=replace(one.row, correct=bool(rng.random() < 0.5)))
+        for one in judged_rows(count, logprobs=False)
+    ]
+
+
+def test_rows_with_fewer_answers_take_no_part() -> None:
+    rows = judged_rows(160)
+    short = [replace(one, draws=one.draws[:2]) for one in judged_rows(20, seed=9)]
+    found = fit_all(judged_material([*rows, *short]), "evidence").decided
+    assert found.fitting.size == 160
+    assert found.deciders() == fitted().decided.deciders()
+
+
+def test_a_decider_stays_small_however_many_rows() -> None:
+    [one, *_] = fitted("depolarized", 900).decided.deciders().values()
+    assert len(one.counts.thresholds) == MOST_THRESHOLDS
+    assert one.counts.num_rows == 450
+
+
+def test_the_promise_holds_in_simulated_worlds_and_a_naive_threshold_breaks_it() -> None:
+    """New questions of the same kind: the share of worlds in which more than the target is wrong."""
+    target, worlds, size = 0.3, 100, 3
+    new = FullRows(judged_material(judged_rows(2000, seed=10_000, num_samples=size))).at(size)
+    broken, reached = np.zeros(2), 0
+    for seed in range(worlds):
+        material = judged_material(judged_rows(200, seed=seed, num_samples=size))
+        found = fit_deciders(material, "depolarized", rng=np.random.default_rng(seed), eps=1e-10)
+        if (decider := found.deciders().get(size)) is None:
+            continue
+        [promise] = promises(decider.counts, [target])
+        reached += promise.threshold is not None
+        scores = decider.model.predict(new.columns(decider.map))
+        for at, threshold in enumerate((promise.threshold, naive(decider.counts, target))):
+            broken[at] += threshold is not None and (~new.right[scores >= threshold]).mean() > target
+    assert reached > 30
+    assert broken[0] / worlds <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / worlds)
+    assert broken[1] / worlds > 0.3
+
+
+def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -> None:
+    part = correctness_part(fitted(), 4, 0)
+    assert [row["num_samples"] for row in part["by_num_samples"]] == [1, 2, 3, 4]
+    for row in part["by_num_samples"]:
+        assert row["why_none"] is None
+        assert row["fitted_right"] + row["fitted_wrong"] == row["counted_right"] + row["counted_wrong"] == 80
+        assert row["log_loss"] is not None
+        assert row["base_log_loss"] is not None
+        assert row["log_loss"] < row["base_log_loss"]
+        assert row["auroc"]["low"] is not None
+    assert sum(one["count"] for one in part["diagram"]) == 80
+    assert [one["target_error"] for one in part["promises"]] == [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
+    last = part["risk_coverage"][-1]
+    assert last["coverage"] == 1
+    assert last["error"] < last["bound"]
+    for promise in part["promises"]:
+        if promise["threshold"] is not None:
+            [at] = [one for one in part["risk_coverage"] if one["threshold"] == promise["threshold"]]
+            assert at["coverage"] == promise["coverage"]
+            assert at["bound"] <= promise["target_error"] + 1e-12
+
+
+def test_without_a_model_the_report_says_why_and_promises_nothing() -> None:
+    part = correctness_part(fit_all(judged_material(judged_rows(80)), "depolarized"), 4, 0)
+    assert {row["why_none"] for row in part["by_num_samples"]} == {"too_few_verdicts"}
+    assert (part["diagram"], part["risk_coverage"], part["promises"]) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("promise", "text"),
+    [
+        (
+            Promise(0.2, 0.9, 0.7, 30, 2, 0.3, 0.2),
+            "With 90 % confidence, at most 20 % of the answers let through are wrong, "
+            "on questions like those of the dev set.",
+        ),
+        (
+            Promise(0.1, 0.9, None, 0, 0, 0.0, 0.1231),
+            "An error of at most 10 % cannot be promised with 90 % confidence; "
+            "the lowest that can be is 12.4 %.",
+        ),
+        (
+            Promise(0.1, 0.9, None, 0, 0, 0.0, None),
+            "No error can be promised with 90 % confidence: these rows are too few.",
+        ),
+    ],
+)
+def test_a_promise_in_words(promise: Promise, text: str) -> None:
+    assert in_words(promise) == text
+
+
+def test_percents_are_never_rounded_down() -> None:
+    assert [percent(x) for x in (0.3, 0.1, 0.12301, 1.0)] == ["30 %", "10 %", "12.4 %", "100 %"]
+
+
+def test_the_base_rates_error_is_a_target_where_it_is_above_the_others() -> None:
+    assert targets(0.42)[-1] == 0.5
+    assert targets(0.8612)[-2:] == [0.5, 0.86]
+    assert targets(0.999)[-1] == 0.5
+
+
+def decided_sizes(found: Decided) -> list[int]:
+    return sorted(found.at)
+
+
+def test_of_many_answers_those_numbers_that_maps_are_fitted_for() -> None:
+    rows = judged_rows(60, num_samples=80, logprobs=False)
+    sizes = decided_sizes(fit_all(judged_material(rows), "depolarized").decided)
+    assert sizes[0] == 2
+    assert sizes[-1] == 80
+    assert len(sizes) < 79
