@@ -397,7 +397,7 @@ def test_embedders_have_the_bands_and_intervals_that_the_others_have(experiments
 def test_the_bands_of_embedders_are_drawn_where_they_are_known(experiments, monkeypatch):
     found = experiments["embedders"]
     drawn = figure_of(monkeypatch, forests, forests.embedders, found)
-    assert [len(axes.patches) for axes in drawn.axes] == [6, 12, 0]  # one null, two, none; of 6 rows
+    assert [len(axes.patches) for axes in drawn.axes] == [8, 16, 0]  # one null, two, none; of 8 rows
     new = [key for key in found["points"][0] if "band" in key or "rescaled" in key or "auroc_" in key]
     before = [{k: v for k, v in row.items() if k not in new} for row in found["points"]]
     drawn = figure_of(monkeypatch, forests, forests.embedders, {**found, "points": before})
