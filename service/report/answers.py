@@ -120,7 +120,7 @@ def answers_plot(name: str, rows: Sequence[Row], headline: Row) -> str:
 
 
 def _measure(score: str) -> str:
-    return "Log loss of P(correct)" if score == CORRECT else "Risk"
+    return "Log loss of the verdicts" if score == CORRECT else "Risk"
 
 
 def _told(drawn: Mapping[str, Sequence[Row]]) -> str:

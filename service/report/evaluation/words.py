@@ -179,7 +179,8 @@ def _sensitivity(experiment: Experiment) -> str:
     told = f"{_by_map(experiment, '{}_least', 'Least ECE')} {_by_map(experiment, '{}_most', 'Most ECE')}"
     if not any("rescaled_high" in row for row in experiment["points"]):
         return told
-    above = ", ".join(f"{MAPS[name]} {_above(experiment, name)}" for name in _maps(experiment, "{}_most"))
+    shown = dict.fromkeys(str(row["map"]) for row in experiment["points"])
+    above = ", ".join(f"{MAPS[name]} {_above(experiment, name)}" for name in shown)
     return f"{told} Above the band of references rescaled: {above} settings."
 
 
