@@ -33,12 +33,19 @@ class _Scored:
     right: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Figure:
     """A figure, and its value in each resample (B,)."""
 
     value: float
     drawn: Floats
+
+    def __sub__(self, other: "_Figure") -> "_Figure":
+        # On the same resamples: that is what pairs them.
+        return _Figure(self.value - other.value, self.drawn - other.drawn)
+
+
+_UNKNOWN = _Figure(np.nan, np.empty(0))
 
 
 def answers(bench: Bench) -> Experiment:
@@ -85,16 +92,14 @@ def _figures(one: _Scored, resamples: Resamples) -> dict[str, _Figure]:
 def _columns(found: Mapping[str, _Figure], full: Mapping[str, _Figure] | None) -> TableRow:
     row: TableRow = {}
     for name in FIGURES:
-        one = found[name]
-        row |= _with_interval(name, one.value, one.drawn)
-        gap = None if full is None else _Figure(one.value - full[name].value, one.drawn - full[name].drawn)
-        row |= _with_interval(f"{name}_gap", *((gap.value, gap.drawn) if gap else (np.nan, np.empty(0))))
+        gap = _UNKNOWN if full is None else found[name] - full[name]
+        row |= _with_interval(name, found[name]) | _with_interval(f"{name}_gap", gap)
     return row
 
 
-def _with_interval(name: str, value: float, drawn: Floats) -> TableRow:
-    low, high = interval(drawn)
-    return {name: finite(value), f"{name}_low": finite(low), f"{name}_high": finite(high)}
+def _with_interval(name: str, found: _Figure) -> TableRow:
+    low, high = interval(found.drawn)
+    return {name: finite(found.value), f"{name}_low": finite(low), f"{name}_high": finite(high)}
 
 
 def _headline(found: Sequence[AtSize]) -> TableRow:
