@@ -150,11 +150,14 @@ def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
     assert evaluate(plan, parts(silent)) == results
 
 
-def test_drawn_answers_give_what_supplied_ones_give(tmp_path, finished):
+def test_drawn_answers_give_what_supplied_ones_give(tmp_path):
+    """Both without log-probabilities, which the scripted model does not tell."""
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     drawn = by_name(evaluate(Plan(dev, test, tmp_path / "out"), parts(ScriptedLLM(made))))
-    supplied = by_name(finished[1])
-    for name in ("projection_reliability", "algorithm1_diagram", "auroc", "co_minimised"):
+    (tmp_path / "with").mkdir()
+    _, dev, test = files(tmp_path / "with", drop=("logprob",))
+    supplied = by_name(evaluate(Plan(dev, test, tmp_path / "with" / "out"), parts()))
+    for name in ("projection_reliability", "algorithm1_diagram", "auroc", "co_minimised", "answers"):
         assert drawn[name] == supplied[name]
 
 
