@@ -72,7 +72,7 @@ def test_supplied_samples_ask_for_vectors_alone(tmp_path, server):
     found = run(*files(tmp_path), "--out", tmp_path / "out", "--limit", "30")
     assert found.exit_code == 0, found.output
     assert not asked(server, "completions")
-    assert "experiments: 17 of 17 (done)" in found.output
+    assert "experiments: 19 of 19 (done)" in found.output
 
 
 def test_bad_rows_are_named(tmp_path, server):
