@@ -74,7 +74,7 @@ def fit_deciders(
     fitting = stratified_split(whole.right, SHARE, rng)
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(material.num_samples)]
     found = {}
-    # A stream for each number: what one draws does not depend on which others there are.
+    # A stream for each number: what one draws does not hang on how much the others draw.
     for done, (size, own) in enumerate(zip(sizes, rng.spawn(len(sizes)), strict=True), start=1):
         seen = whole if size == material.num_samples else rows.at(size)
         found[size] = _decided(seen.take(fitting), seen.take(~fitting), method, own, eps)

@@ -14,6 +14,7 @@ from service.spectral.selective import (
     error_bound,
     promises,
     selective_counts,
+    thinned,
 )
 
 scored = st.lists(
@@ -128,6 +129,19 @@ def test_a_laxer_target_answers_no_less(rows: list, target: float, more: float) 
     """Above 0.109, the bound of 20 right answers: there every sequence starts at the same threshold."""
     [strict, lax] = promises(counted(rows), [target, min(target + more, 0.99)])
     assert lax.answered >= strict.answered
+
+
+def test_thinned_counts_are_some_of_the_thresholds_whoever_is_right() -> None:
+    rng = np.random.default_rng(0)
+    scores, right = rng.random(1000), rng.random(1000) < 0.6
+    whole, other = selective_counts(scores, right), selective_counts(scores, ~right)
+    kept = thinned(whole, 50)
+    assert len(kept.thresholds) == 50
+    assert (kept.num_rows, kept.answered[0]) == (1000, 1)
+    assert set(zip(*asdict(kept).values(), strict=True)) <= set(zip(*asdict(whole).values(), strict=True))
+    assert kept.thresholds == thinned(other, 50).thresholds
+    assert max(np.diff(kept.answered)) <= 21
+    assert thinned(whole, 1000) == thinned(whole, 5000) == whole
 
 
 def test_unusable_arguments_are_refused() -> None:
