@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from service.domain.devdata.reader import Recorded
 from service.domain.errors import Conflict, EigencalError
 from service.domain.jobs.drawing import row_request
 from service.domain.jobs.model import DevRow
@@ -55,9 +56,19 @@ class AnswerSource:
         return replace(self, serving=serving)
 
 
-def supplied(rows: Sequence[DevRow]) -> list[StoredRow]:
-    """Return rows that came with their answers."""
-    return [StoredRow(row, supplied_draws(row.samples or (), row.logprobs), complete=True) for row in rows]
+def supplied(rows: Sequence[DevRow], recorded: Mapping[int, Recorded] | None = None) -> list[StoredRow]:
+    """Return rows that came with their answers; recorded: by line, what else the file says of them."""
+    told = recorded or {}
+    return [
+        StoredRow(row, _supplied(row, told.get(row.line, Recorded()).tokens), complete=True) for row in rows
+    ]
+
+
+def _supplied(row: DevRow, tokens: Sequence[float]) -> tuple[Draw, ...]:
+    draws = supplied_draws(row.samples or (), row.logprobs)
+    if len(tokens) != len(draws):
+        return draws
+    return tuple(replace(draw, num_tokens=int(one)) for draw, one in zip(draws, tokens, strict=True))
 
 
 async def draw_all(

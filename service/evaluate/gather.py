@@ -115,7 +115,7 @@ async def answers(run: Run, dev: EvaluationFile, test: EvaluationFile) -> Gather
 
 async def _stored(run: Run, split: str, file: EvaluationFile) -> list[StoredRow]:
     if file.supplied:
-        return supplied(file.rows)
+        return supplied(file.rows, file.recorded)
     return await _draw(run, split, file, await _source(run, file), "answers")
 
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from service.domain.study.report_model import CalibrationPart, FitPart, Report, ServedRow
 from service.report import plots, words
+from service.report.answers import AnswersTable, answers_plot, answers_table
 from service.report.comparison import compare
 from service.report.deciding import decided
 from service.report.diagrams import known_band
@@ -38,12 +39,19 @@ def _context(report: Report) -> dict[str, Any]:
         "brier": report["decision"].get("brier_difference"),
         "fitted": [_fitted(calibration, name, fit) for name, fit in report["fits"].items()],
         "fewest": plots.FEWEST,
+        "by_answers": _by_answers(report),
         "plots": _plots(report),
         "projection_nulls": [words.projection_words(row) for row in report["served"]],
         "algorithm1_nulls": [words.algorithm1_words(row) for row in report["served"]],
         "has_bands": _has_bands(report),
         "decided": decided(report),
     }
+
+
+def _by_answers(report: Report) -> AnswersTable | None:
+    """Return the table by number of answers; None for reports of earlier releases."""
+    told = report.get("answers")
+    return None if told is None else answers_table(told["rows"], told)
 
 
 def _has_bands(report: Report) -> dict[str, bool]:
@@ -122,6 +130,8 @@ def _plots(report: Report) -> dict[str, Any]:
         "algorithm1": _algorithm1,
         "correctness": _correctness,
     }
+    if told := report.get("answers"):
+        one["answers"] = answers_plot("answers", told["rows"], told)
     # Ours from end to end: no text of a caller is drawn.
     found: dict[str, Any] = {name: Markup(svg) for name, svg in one.items()}  # noqa: S704
     for name, make in many.items():

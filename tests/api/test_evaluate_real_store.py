@@ -77,6 +77,7 @@ async def test_two_files_become_a_report(http: httpx.AsyncClient, llm: FakeLLM) 
     assert {one["name"] for one in results["experiments"] if not one["ran"]} == {
         "sampling_temperature",
         "embedders",
+        "evidence_map",  # the fake tells no log-probabilities
     }
     page = await http.get(path, headers={"Accept": "text/html"})
     assert page.headers["content-type"].startswith("text/html")

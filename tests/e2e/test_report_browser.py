@@ -97,7 +97,7 @@ def test_every_plot_is_seen(tab: Page, saved: Path) -> None:
     sizes = tab.evaluate(SIZES)
     decided = tab.evaluate("document.querySelectorAll('[aria-labelledby=is-it-right] svg').length")
     assert decided == (2 if tab.evaluate("document.body.innerText.includes('at most 50 % of')") else 0)
-    assert len(sizes) == 3 * maps + 5 + decided
+    assert len(sizes) == 3 * maps + 6 + decided
     assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
 
 
@@ -167,6 +167,29 @@ def test_lines_are_told_apart_without_colour(tab: Page, tmp_path: Path) -> None:
     assert len(set(dashes)) == 4
 
 
+@pytest.mark.parametrize("width", [390, 1200])
+def test_what_an_answer_more_is_worth_can_be_read(
+    tab: Page, evaluated: Path, tmp_path: Path, width: int
+) -> None:
+    """On both pages: every number of answers has its line, whole words, and nothing leaves its frame."""
+    path = tmp_path / "report.html"
+    path.write_text(render(deciding_report()), encoding="utf-8")
+    for page in (path, evaluated):
+        tab.resize(width, 844, phone=width < 500)
+        tab.open(page)
+        table = "document.querySelector('.by-answers')"
+        numbers = tab.evaluate(f"[...{table}.querySelectorAll('tbody th')].map(t => parseInt(t.innerText))")
+        assert numbers == ([1, 2, 3, 4] if page == path else [1, 2, 3, 5, 8])
+        shown = tab.evaluate(f"{table}.innerText")
+        assert "AUROC 0." in shown
+        assert "risk " in shown
+        frame = tab.evaluate(f"{table}.closest('.scroll').getBoundingClientRect().right")
+        assert frame <= width
+        assert tab.evaluate(CUT_OFF) == []
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+    assert tab.evaluate("document.body.innerText.includes('Evidence map: risk by missing mass')")
+
+
 def test_what_decides_can_be_read_at_any_width(tab: Page, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(render(deciding_report()), encoding="utf-8")
@@ -193,4 +216,4 @@ def test_the_picture_is_not_blank_and_it_prints_on_a4(tab: Page, saved: Path) ->
     assert len(picture) > 100_000
     assert paper.startswith(b"%PDF-")
     assert b"/MediaBox [0 0 594.95996 841.91998]" in paper or b"/MediaBox [0 0 595" in paper
-    assert 3 <= paper.count(b"/Type /Page\n") <= 10
+    assert 3 <= paper.count(b"/Type /Page\n") <= 12

@@ -17,6 +17,7 @@ from service.domain.study.experiments.correctness import auroc
 from service.domain.study.experiments.reliability import algorithm1_diagram, naive, projection
 from service.domain.study.experiments.risk_curves import depolarized, temperature
 from service.domain.study.split import Split, make_split
+from service.spectral.text_scores import correct
 
 pytestmark = pytest.mark.shared
 SERVED = {
@@ -26,21 +27,29 @@ SERVED = {
 }
 
 
-def stored(number: int, row: dict[str, Any]) -> StoredRow:
-    samples = tuple(row["samples"])
+def stored(number: int, row: dict[str, Any], *, tells: bool) -> StoredRow:
+    """A row with its verdict; an `answer` that is none of the samples has no recorded vector."""
+    samples, answer = tuple(row["samples"]), row["answer"]
     made = DevRow(
-        number, None, (row["reference"],), prompt=row["prompt"], samples=samples, answer=row["answer"]
+        number,
+        None,
+        (row["reference"],),
+        prompt=row["prompt"],
+        samples=samples,
+        answer=answer if answer in samples else None,
+        correct=correct(answer, [row["reference"]]),
     )
-    return StoredRow(made, tuple(map(Draw, samples)), complete=True)
+    told = row["logprob"] if tells else [None] * len(samples)
+    draws = tuple(Draw(text, total_logprob=one) for text, one in zip(samples, told, strict=True))
+    return StoredRow(made, draws, complete=True)
 
 
-def split(recorded: dict[str, Any], part: slice) -> Split:
+def split(recorded: dict[str, Any], part: slice, *, tells: bool = False) -> Split:
     place: dict[str, int] = {}
     for row, samples, reference in zip(recorded["rows"], recorded["S"], recorded["Y"], strict=True):
         place |= dict(zip(row["samples"], samples.tolist(), strict=True)) | {row["reference"]: int(reference)}
-    for row in recorded["rows"]:
-        place.setdefault(row["answer"], 0)  # some have no recorded vector, and none is looked at here
-    rows = [stored(i, row) for i, row in list(enumerate(recorded["rows"], start=1))[part]]
+    numbered = list(enumerate(recorded["rows"], start=1))[part]
+    rows = [stored(i, row, tells=tells) for i, row in numbered]
     return make_split(assemble(rows, 20, recorded["emb"], place, 768))
 
 

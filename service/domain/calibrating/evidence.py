@@ -71,9 +71,10 @@ def find_evidence(
     fold: (n,) which fold holds each prompt out, as for the other maps. An equally seeded rng draws the
     resamples of their bootstraps. Blocking: seconds.
     """
-    if without_totals(material):
+    missing = missing_masses(material)
+    if missing is None:
         return None
-    rows = EvidenceSet(dev, _missing_masses(material))
+    rows = EvidenceSet(dev, missing)
     out_of_fold, maps = held_out_evidence(rows, fold)
     found, by_name = {"evidence": out_of_fold}, {"evidence": maps}
     if rival := _of_active(active, material.num_samples):
@@ -83,7 +84,10 @@ def find_evidence(
     return EvidenceFound(rows.missing_mass, fit_evidence(rows), spread, found, by_name)
 
 
-def _missing_masses(material: Material) -> Floats:
+def missing_masses(material: Material) -> Floats | None:
+    """Return u (n,) of the full rows; None where one of them lacks a log-probability."""
+    if without_totals(material):
+        return None
     pairs = ((material.totals[i], material.answers[i].index) for i in material.full)
     return np.array([missing_mass(totals, index) for totals, index in pairs if totals is not None])
 

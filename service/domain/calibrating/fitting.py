@@ -94,7 +94,7 @@ def fit_all(
     rivals = {} if active is None else {"active": map_of(active, material.num_samples)}
     found, risks = fits(dev, eps), held_out(dev, seed, eps, rivals)
     evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), RESAMPLES)
-    risks = _with_evidence(risks, evidence)
+    risks = with_evidence(risks, evidence)
     method = _chosen(asked, risks)
     tables = _tables(material, method, seed, eps, _part(progress, 0, 2))
     last = _part(progress, 1, 2)
@@ -117,6 +117,7 @@ class Stream(IntEnum):
     CORRECTNESS = 8
     AUROC = 9
     DECIDERS = 10
+    ANSWERS = 20
 
 
 def rng(seed: int, stream: Stream) -> np.random.Generator:
@@ -144,7 +145,7 @@ def held_out(
     return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
 
 
-def _with_evidence(found: CrossValidation, evidence: EvidenceFound | None) -> CrossValidation:
+def with_evidence(found: CrossValidation, evidence: EvidenceFound | None) -> CrossValidation:
     """Return the risks with those by evidence among them, "active" last."""
     if evidence is None:
         return found

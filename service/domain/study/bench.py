@@ -1,14 +1,17 @@
 """What the experiments of a study share: prompts, the maps fitted for them, and what those serve."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibrating import fitting
+from service.domain.calibrating.evidence import EvidenceFound, find_evidence
 from service.domain.calibrating.fitting import Fitted, Stream
+from service.domain.calibrating.judged import FullRows
 from service.domain.calibrating.material import Material
+from service.domain.study.by_answers import AtSize, judge, judge_held_out, mean_tokens
 from service.domain.study.readings import (
     GRID,
     NAIVE,
@@ -66,19 +69,66 @@ class Bench:
         return fitting.bootstraps(self.dev.dev, self.seed, self.eps)
 
     @cached_property
-    def held_out(self) -> CrossValidation:
-        """Out-of-fold risks and maps on dev of raw scores and both methods."""
+    def evidence(self) -> EvidenceFound | None:
+        """The evidence map, fitted on dev; None unless every prompt of both has log-probabilities."""
+        if self.test.missing_mass is None:
+            return None
+        dev, fold = self.dev, self._plain.fold
+        found = self.rng(Stream.BOOTSTRAP)
+        return find_evidence(dev.material, dev.dev, fold, None, found, fitting.RESAMPLES)
+
+    @cached_property
+    def _plain(self) -> CrossValidation:
         return fitting.held_out(self.dev.dev, self.seed, self.eps)
 
     @cached_property
+    def held_out(self) -> CrossValidation:
+        """Out-of-fold risks on dev of every map, and those maps that need no log-probabilities."""
+        return fitting.with_evidence(self._plain, self.evidence)
+
+    @cached_property
     def maps(self) -> Mapping[str, CalibrationMap]:
-        """Every map by name, raw first."""
-        return {"raw": Identity(self.eps), **{m: one.map for m, one in self.fits.items()}}
+        """Every map of all test prompts at once, by name, raw first; that of evidence has a g for each."""
+        found: dict[str, CalibrationMap] = {"raw": Identity(self.eps)}
+        found |= {method: one.map for method, one in self.fits.items()}
+        if self.evidence is not None and self.test.missing_mass is not None:
+            found["evidence"] = self.evidence.fit.map.over(self.test.missing_mass)
+        return found
+
+    def maps_of(self, name: str) -> Sequence[CalibrationMap]:
+        """Return the map that serves each of the n test prompts, one for each."""
+        if name == "evidence" and self.evidence is not None and self.test.missing_mass is not None:
+            return [self.evidence.fit.map.at(u) for u in self.test.missing_mass]
+        return [self.maps[name]] * len(self.test)
+
+    def risks_of(self, name: str) -> Floats:
+        """Return what a map's fitted operators cost on the references of test, (n,) in nats."""
+        return risks(self.maps[name], self.test.dev)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The maps that are judged, raw first."""
+        return tuple(self.maps)
 
     @cached_property
     def served(self) -> Mapping[str, Served]:
         """What each map serves on test."""
-        return {name: serve(name, map_, self.test) for name, map_ in self.maps.items()}
+        return {name: self._served(name) for name in self.names}
+
+    def _served(self, name: str) -> Served:
+        pairs = zip(self.maps_of(name), self.test.spectra, strict=True)
+        spectra = [map_.serve(one.eigenvalues, one.dimension) for map_, one in pairs]
+        return served(name, spectra, self.risks_of(name))
+
+    def first_answers(self, num_samples: int) -> AtSize:
+        """Return what is fitted on dev with the first answers of each prompt, as judged on test."""
+        tokens = mean_tokens(self.test.material, num_samples)
+        dev, test = (one.at(num_samples) for one in self._rows)
+        return judge(dev, test, num_samples, tokens, self.eps, partial(self.rng, Stream.ANSWERS))
+
+    @cached_property
+    def _rows(self) -> tuple[FullRows, FullRows]:
+        return FullRows(self.dev.material), FullRows(self.test.material)
 
     @cached_property
     def cosines(self) -> Floats | None:
@@ -146,11 +196,29 @@ class HeldOut(Bench):
         return self._fitted.held_out
 
     @cached_property
-    def served(self) -> Mapping[str, Served]:
-        """What each map serves on the prompts that its fold held out."""
-        return {name: self._served(name) for name in self.held_out.risks}
+    def evidence(self) -> EvidenceFound | None:
+        """The evidence map, as fitted."""
+        return self._fitted.evidence
 
-    def _served(self, name: str) -> Served:
-        pairs = zip(self._fitted.maps_of(name), self.test.spectra, strict=True)
-        spectra = [map_.serve(one.eigenvalues, one.dimension) for map_, one in pairs]
-        return served(name, spectra, self.held_out.risks[name])
+    @property
+    def names(self) -> Sequence[str]:
+        """The maps that have out-of-fold risks, "active" last."""
+        return tuple(self.held_out.risks)
+
+    def maps_of(self, name: str) -> Sequence[CalibrationMap]:
+        """Return the map that serves each prompt, fitted without its fold."""
+        return self._fitted.maps_of(name)
+
+    def first_answers(self, num_samples: int) -> AtSize:
+        """Return what the first answers of each prompt are worth, each judged by fits without its fold."""
+        tokens, fold = mean_tokens(self.test.material, num_samples), self.held_out.fold
+        rows = self._full.at(num_samples)
+        return judge_held_out(rows, fold, num_samples, tokens, self.eps, partial(self.rng, Stream.ANSWERS))
+
+    @cached_property
+    def _full(self) -> FullRows:
+        return FullRows(self.test.material)
+
+    def risks_of(self, name: str) -> Floats:
+        """Return the out-of-fold risks of a map, (n,) in nats."""
+        return self.held_out.risks[name]

@@ -1,7 +1,8 @@
 """What an evaluation returns: exactly what is written as results.json, drawn, and written as CSV.
 
 Numbers are floats; what cannot be computed is null, never NaN. Names of maps: "raw" (no calibration),
-"temperature" (the paper's), "depolarized" (ours), all fitted on the dev file and applied to the test file.
+"temperature" (the paper's), "depolarized" (ours), "evidence" (ours, by log-probabilities; absent where a row
+has none), all fitted on the dev file and applied to the test file.
 """
 
 import math
@@ -17,7 +18,7 @@ from service.spectral.maps import DEFAULT_EPS
 Value = float | int | str | bool | None
 TableRow = dict[str, Value]
 
-MAPS = ("raw", "temperature", "depolarized")
+MAPS = ("raw", "temperature", "depolarized", "evidence")
 
 
 class Experiment(TypedDict):
@@ -85,7 +86,7 @@ class Provenance(TypedDict):
 class Results(TypedDict):
     """The whole evaluation. num_samples: answers per prompt that scores and fits use.
 
-    provenance: absent from results of before it was kept. verdict: three sentences for the top of the page.
+    provenance: absent from results of before it was kept. verdict: sentences for the top of the page.
     cautions: those of `warnings` that have a code. Results of earlier releases lack all three.
     """
 

@@ -228,6 +228,55 @@ class Curves(TypedDict):
     samples: list[SamplesAt]
 
 
+class AnswersRow(TypedDict):
+    """One score with the first `num_samples` answers, on prompts that its fits have not seen (5 folds).
+
+    score: "lambda_max" of a map, or "probability_correct", P(correct) with evidence ("evidence") or without
+    ("depolarized"). tokens: completion tokens per question, null where they were not recorded.
+    loss: nats, the matrix log risk or the log loss of the verdicts; brier: the projection's, or that of the
+    verdicts; auroc: right against wrong. *_low, *_high: 95 %, by resampling prompts. *_gap: minus the same
+    score with all answers, on the same resamples; null for all answers themselves.
+    """
+
+    num_samples: int
+    score: Literal["lambda_max", "probability_correct"]
+    map: str
+    tokens: float | None
+    loss: float
+    loss_low: float | None
+    loss_high: float | None
+    loss_gap: float | None
+    loss_gap_low: float | None
+    loss_gap_high: float | None
+    brier: float
+    brier_low: float | None
+    brier_high: float | None
+    brier_gap: float | None
+    brier_gap_low: float | None
+    brier_gap_high: float | None
+    auroc: float | None
+    auroc_low: float | None
+    auroc_high: float | None
+    auroc_gap: float | None
+    auroc_gap_low: float | None
+    auroc_gap_high: float | None
+
+
+class AnswersPart(TypedDict):
+    """What an answer more is worth.
+
+    recommended: the fewest answers within one standard error (paired) of the least loss, with the map
+    `recommended_map`, by the log loss of P(correct), or by risk where there is none; null where nothing can
+    be recommended. recommendation: the same as a sentence, or why not.
+    """
+
+    recommendation: str
+    recommended: int | None
+    recommended_map: str | None
+    recommended_by: Literal["probability_correct", "lambda_max"]
+    rows: list[AnswersRow]
+
+
 WhyNone = Literal["one_kind", "too_few_verdicts", "no_better_than_base_rate"]
 
 
@@ -307,6 +356,7 @@ class Report(TypedDict):
 
     unfitted: why a map could not be fitted, by name; absent from reports of earlier releases.
     evidence_parameters: of every number of answers from 1, for the method "evidence" alone.
+    answers: what an answer more is worth; absent from reports of earlier releases.
     correctness: whether answers are right; absent from reports of earlier releases.
     now: added when it is sent; all else is as it was when the calibration was made.
     """
@@ -321,6 +371,7 @@ class Report(TypedDict):
     served: list[ServedRow]
     decision: Decision
     curves: Curves
+    answers: NotRequired[AnswersPart]
     correctness: NotRequired[CorrectnessPart]
     warnings: list[PlainWarning]
     job_id: NotRequired[str]

@@ -15,6 +15,7 @@ from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrateOptions
 from service.domain.study.bench import Bench, HeldOut
 from service.domain.study.decider_parts import correctness_part
+from service.domain.study.experiments.answers import answers
 from service.domain.study.experiments.checks import convergence
 from service.domain.study.experiments.correctness import rejection
 from service.domain.study.experiments.reliability import algorithm1_diagram, correctness, projection
@@ -29,6 +30,8 @@ from service.domain.study.fit_parts import (
 )
 from service.domain.study.model import Experiment, TableRow
 from service.domain.study.report_model import (
+    AnswersPart,
+    AnswersRow,
     Bin,
     Curves,
     DataPart,
@@ -71,6 +74,7 @@ def make_report(outcome: FinishedFit) -> Report:
         "served": side_by_side(bench),
         "decision": decision,
         "curves": curves(bench),
+        "answers": _answers(answers(bench)),
         "correctness": correctness_part(outcome.fitted, calibration.num_samples, outcome.options.seed),
         "warnings": [
             *about_data(data, rows.labels.right),
@@ -92,6 +96,13 @@ def curves(bench: Bench) -> Curves:
         "rejection": _rejection(rejection(bench), bench.served),
         "samples": [_of_shape(SamplesAt, row) for row in convergence(bench)["points"]],
     }
+
+
+def _answers(experiment: Experiment) -> AnswersPart:
+    told = experiment["headline"]
+    names = AnswersPart.__annotations__.keys() - {"rows"}
+    rows = [_of_shape(AnswersRow, row) for row in experiment["points"]]
+    return cast("AnswersPart", {**{name: told[name] for name in sorted(names)}, "rows": rows})
 
 
 def _number(row: TableRow, name: str) -> float:

@@ -8,10 +8,12 @@ import numpy as np
 from service.domain.jobs.model import FEW_ROWS
 from service.domain.study.bench import Bench
 from service.domain.study.experiments.algorithm1 import sensitivity, similarity
+from service.domain.study.experiments.answers import answers
 from service.domain.study.experiments.baselines import Likelihoods, baselines
 from service.domain.study.experiments.checks import constant, convergence
 from service.domain.study.experiments.comparison import comparison
 from service.domain.study.experiments.correctness import auroc, rejection
+from service.domain.study.experiments.evidence_map import evidence_map
 from service.domain.study.experiments.meanings import BY_EMBEDDING, Meanings, by_embedding
 from service.domain.study.experiments.reliability import algorithm1_diagram, correctness, naive, projection
 from service.domain.study.experiments.risk_curves import cominimised, depolarized, temperature
@@ -119,6 +121,7 @@ def _steps(bench: Bench, inputs: Inputs) -> Sequence[tuple[str, Step]]:
         ("constant predictor", lambda: constant(bench)),
         ("fit of the temperature", lambda: temperature(bench)),
         ("fit of the depolarised map", lambda: depolarized(bench)),
+        ("evidence map", lambda: evidence_map(bench)),
         ("projection reliability", lambda: projection(bench)),
         # The first setting that is not the standard one brings all of them.
         ("naive diagram, and Algorithm 1 in all settings", lambda: naive(bench)),
@@ -131,6 +134,7 @@ def _steps(bench: Bench, inputs: Inputs) -> Sequence[tuple[str, Step]]:
         ("accuracy and rejection", lambda: rejection(bench)),
         ("baselines", lambda: baselines(bench, _meanings(bench, inputs), inputs.likelihoods)),
         ("differences between maps", lambda: comparison(bench)),
+        ("what an answer more is worth", lambda: answers(bench)),
         ("embedders", lambda: embedders(inputs.benches)),
         ("sampling temperature", lambda: inputs.sampling_temperature),
     ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.calibrating.evidence import missing_masses
 from service.domain.calibrating.judged import Labels, label
 from service.domain.calibrating.material import Material
 from service.domain.study.model import SplitPart
@@ -23,7 +24,8 @@ class Split:
     """n prompts that have all m answers.
 
     answers, counts, texts, spectra: one per prompt; stack: their density matrices; targets: those of the
-    references; dev: spectra and alignments for risks; c1: (n,) u_1^T Y u_1; labels: right or wrong.
+    references; dev: spectra and alignments for risks; c1: (n,) u_1^T Y u_1; labels: right or wrong;
+    missing_mass: (n,) u of the answers, None unless every prompt has log-probabilities.
     """
 
     material: Material
@@ -36,6 +38,7 @@ class Split:
     dev: DevSet
     c1: Floats
     labels: Labels
+    missing_mass: Floats | None
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -58,6 +61,7 @@ def make_split(material: Material, dev: DevSet | None = None) -> Split:
         dev,
         np.clip(dev.alignment[:, 0], 0.0, 1.0),  # above 1 by rounding only, which a diagram refuses
         label(material),
+        missing_masses(material),
     )
 
 

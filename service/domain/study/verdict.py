@@ -1,21 +1,28 @@
-"""What an evaluation comes to: three sentences on top, and whether the paper's claim holds on these files."""
+"""What an evaluation comes to: four sentences on top, and whether the paper's claim holds on these files."""
 
 from collections.abc import Mapping, Sequence
 
 from service.domain.study.model import Experiment, TableRow, Value
 
 LEVEL = 0.05
-WORDS = {"raw": "raw scores", "temperature": "the paper's map", "depolarized": "the depolarised map"}
+WORDS = {
+    "raw": "raw scores",
+    "temperature": "the paper's map",
+    "depolarized": "the depolarised map",
+    "evidence": "the evidence map",
+}
 FEWEST_TO_RANK = 0.5  # AUROC of a score that knows nothing
 
 
 def verdict(experiments: Sequence[Experiment]) -> list[str]:
-    """Return three sentences: is it a gain, is what is served calibrated, does it tell right from wrong.
+    """Return sentences: is it a gain, is what is served calibrated, does it tell right from wrong.
 
-    Each says what cannot be told, where an experiment did not run. By risk and by nulls, never by a bare ECE.
+    The last says how many answers to ask for; it is absent from results without that experiment. Each says
+    what cannot be told, where an experiment did not run. By risk and by nulls, never by a bare ECE.
     """
     found = {one["name"]: one for one in experiments if one["ran"]}
-    return [_gain(found), _calibrated(found), _ranking(found)]
+    enough = [str(found["answers"]["headline"]["recommendation"])] if "answers" in found else []
+    return [_gain(found), _calibrated(found), _ranking(found), *enough]
 
 
 def _gain(found: Mapping[str, Experiment]) -> str:
@@ -26,8 +33,15 @@ def _gain(found: Mapping[str, Experiment]) -> str:
     return (
         f"On the test file the depolarised map's risk is {_against(gap)} that of the paper's map "
         f"({_interval(gap)} nats), and its projection Brier score {_against(raw)} that of raw scores "
-        f"({_interval(raw)})."
+        f"({_interval(raw)}).{_gain_of_evidence(found)}"
     )
+
+
+def _gain_of_evidence(found: Mapping[str, Experiment]) -> str:
+    if not found.get("evidence_map"):
+        return ""
+    gap = _one(found["comparison"]["points"], second="evidence", first="depolarized", figure="test_risk")
+    return f" The evidence map's risk is {_against(gap)} the depolarised map's ({_interval(gap)} nats)."
 
 
 def _against(gap: TableRow) -> str:
@@ -45,7 +59,7 @@ def _calibrated(found: Mapping[str, Experiment]) -> str:
     if "projection_reliability" not in found:
         return "Whether the scores are calibrated was not tested."
     headline = found["projection_reliability"]["headline"]
-    told = [f"{words} {_projection(headline, name)}" for name, words in WORDS.items()]
+    told = [f"{words} {_projection(headline, n)}" for n, words in WORDS.items() if f"{n}_ece" in headline]
     return f"By their projection ECE, beside what calibrated scores read on these prompts: {'; '.join(told)}."
 
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from service.domain.study.model import Experiment
 from service.domain.study.report_model import RejectionCurve
 from service.report import diagrams
+from service.report.answers import answers_plot
 from service.report.diagrams import column, lines, log_temperature, mark
-from service.report.drawing import FIRST, SECOND, THIRD, WIDE, Plot, draw
+from service.report.drawing import FIRST, LOOKS, SECOND, THIRD, WIDE, Plot, draw
 from service.report.words import MAPS, number
 
 if TYPE_CHECKING:
@@ -76,6 +77,33 @@ def depolarized(experiment: Experiment) -> str:
     return draw(_plot(experiment, f"Risk on dev is lowest at g = {number(best, 2)}."), paint)
 
 
+def evidence_map(experiment: Experiment) -> str:
+    """Return the mean test risk with and without evidence against the missing mass."""
+    rows = experiment["points"]
+    x = column(rows, "missing_mass")
+    risks = {name: column(rows, f"test_risk_{name}") for name in ("depolarized", "evidence")}
+
+    def paint(drawn: "Figure") -> None:
+        axes = drawn.add_subplot()
+        for name, y in risks.items():
+            look = LOOKS[name]
+            axes.plot(
+                x,
+                y,
+                color=look.colour,
+                linestyle=look.dashes,
+                marker=look.marker,
+                label=MAPS[name],
+                clip_on=False,
+            )
+        axes.set(xlabel="missing mass u, mean of group", ylabel="test risk, nats", xlim=(0, 1))
+        axes.set_ylim(0, 1.25 * max(max(y) for y in risks.values()))
+        axes.legend(frameon=False, loc="lower right")
+
+    told = "; ".join(f"{u:.2f}: {number(a)}, {number(b)}" for u, a, b in zip(x, *risks.values(), strict=True))
+    return draw(_plot(experiment, f"Missing mass: risk depolarized, evidence. {told}."), paint)
+
+
 def cominimised(experiment: Experiment) -> str:
     """Return Cal_S, risk and eigenvalue ECE, each scaled from its least (0) to its most (1)."""
     rows = experiment["points"]
@@ -120,6 +148,11 @@ def rejection(experiment: Experiment) -> str:
     )
     plot = _plot(experiment, f"Areas: {areas}.")
     return draw(plot, lambda drawn: diagrams.rejection(drawn.add_subplot(), curves))
+
+
+def answers(experiment: Experiment) -> str:
+    """Return the loss that decides how many answers are enough, by number of answers."""
+    return answers_plot("evaluation-answers", experiment["points"], experiment["headline"])
 
 
 def sampling_temperature(experiment: Experiment) -> str:

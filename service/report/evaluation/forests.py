@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from service.domain.study.model import MAPS as MAP_NAMES
 from service.domain.study.model import Experiment, TableRow
 from service.report.diagrams import NULL_A, NULL_B, column, null_bar
 from service.report.drawing import GREY, LOOKS, Plot, draw
@@ -121,6 +120,7 @@ def embedders(experiment: Experiment) -> str:
     """Return both ECEs with their nulls, and AUROC with its interval, by embedder and map."""
     rows = experiment["points"]
     names = list(dict.fromkeys(str(row["embedder"]) for row in rows))
+    shown = list(dict.fromkeys(str(row["map"]) for row in rows))
     size = (WIDTH, 0.6 + len(EMBEDDERS) * (0.7 + 0.55 * len(names)))
     plot = Plot("evaluation-embedders", experiment["title"], _embedders_told(rows), size)
 
@@ -128,27 +128,33 @@ def embedders(experiment: Experiment) -> str:
         all_axes = drawn.subplots(len(EMBEDDERS), 1)
         for axes, (key, (title, nulls)) in zip(all_axes, EMBEDDERS.items(), strict=True):
             for row in rows:
-                _figure_of_map(axes, row, key, nulls, names.index(str(row["embedder"])))
+                place = names.index(str(row["embedder"])) + _offset(str(row["map"]), shown)
+                _figure_of_map(axes, row, key, nulls, place, 0.66 / len(shown))
             axes.set_yticks(range(len(names)), names)
             axes.set(ylim=(len(names) - 0.5, -0.5), xlabel=title)
             _from_nothing(axes, key)
-        shown = {str(row["map"]): LOOKS[str(row["map"])] for row in rows}
         handles = [
             all_axes[0].plot([], [], color=k.colour, marker=k.marker, linestyle="none", label=MAPS[n])[0]
-            for n, k in shown.items()
+            for n, k in ((name, LOOKS[name]) for name in shown)
         ]
-        drawn.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False, fontsize=9)
+        drawn.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=9)
 
     return draw(plot, paint)
 
 
-def _figure_of_map(axes: "Axes", row: TableRow, key: str, nulls: Mapping[str, str], line: int) -> None:
-    """Draw a figure above the bars of its nulls, or with its interval; maps below one another."""
-    look, place = LOOKS[str(row["map"])], line + 0.28 * (MAP_NAMES.index(str(row["map"])) - 1)
-    height = 0.22 / max(len(nulls), 1)
+def _offset(name: str, shown: Sequence[str]) -> float:
+    """Return how far a map lies below the middle of its line, in lines: maps stand below one another."""
+    return 0.84 / len(shown) * (shown.index(name) - (len(shown) - 1) / 2)
+
+
+def _figure_of_map(
+    axes: "Axes", row: TableRow, key: str, nulls: Mapping[str, str], place: float, room: float
+) -> None:
+    """Draw a figure above the bars of its nulls, in so much room, or with its interval."""
+    look, height = LOOKS[str(row["map"])], room / max(len(nulls), 1)
     for number_of, (null, colour) in enumerate(nulls.items()):
         [low], [high] = column([row], f"{null}_low"), column([row], f"{null}_high")
-        null_bar(axes, place + height * (number_of + 0.5) - 0.11, low, high, colour, height)
+        null_bar(axes, place + height * (number_of + 0.5) - room / 2, low, high, colour, height)
     ends = [*column([row], f"{key}_low"), *column([row], f"{key}_high")]
     axes.plot(ends, [place, place], color=look.colour, linewidth=1.6)
     axes.plot(column([row], key), place, color=look.colour, marker=look.marker, linestyle="none")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from service.domain.study.model import Experiment, Results
+from service.report.answers import AnswersTable, answers_table
 from service.report.evaluation import curves, forests, panels
 from service.report.evaluation.tables import csv_text, origin_rows, table
 from service.report.evaluation.words import READ, sentence
@@ -23,6 +24,7 @@ FIGURES: dict[str, Callable[..., str]] = {
     "constant_predictor": curves.constant,
     "risk_and_entropy": curves.risk_and_entropy,
     "depolarized_map": curves.depolarized,
+    "evidence_map": curves.evidence_map,
     "projection_reliability": panels.reliability,
     "naive_diagram": panels.reliability,
     "algorithm1_diagram": panels.reliability,
@@ -34,6 +36,7 @@ FIGURES: dict[str, Callable[..., str]] = {
     "accuracy_rejection": curves.rejection,
     "baselines": forests.baselines,
     "comparison": forests.comparison,
+    "answers": curves.answers,
     "embedders": forests.embedders,
     "sampling_temperature": curves.sampling_temperature,
 }
@@ -84,9 +87,16 @@ def _shown(experiment: Experiment, figures: Mapping[str, str]) -> dict[str, Any]
         "says": says,
         "not_says": not_says,
         "table": table(experiment),
+        "by_answers": _by_answers(experiment),
         # Drawn here; names of embedders in it are escaped by the drawing library.
         "figures": [Markup(svg) for svg in _figures(experiment, figures)],  # noqa: S704
     }
+
+
+def _by_answers(experiment: Experiment) -> AnswersTable | None:
+    if experiment["name"] != "answers" or not experiment["ran"]:
+        return None
+    return answers_table(experiment["points"], experiment["headline"])
 
 
 def _figures(experiment: Experiment, drawn: Mapping[str, str]) -> list[str]:

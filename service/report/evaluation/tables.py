@@ -16,6 +16,13 @@ UNKNOWN = "not told: the answers came with the files"
 
 # Experiments whose rows are few enough to read, and their columns.
 SHOWN: dict[str, dict[str, str]] = {
+    "evidence_map": {
+        "missing_mass": "Missing mass u, mean",
+        "count": "Prompts",
+        "depolarization": "g, mean",
+        "test_risk_evidence": "Test risk, evidence",
+        "test_risk_depolarized": "depolarized",
+    },
     "sensitivity": {
         "map": "Map",
         "bins": "B",
@@ -57,6 +64,8 @@ SHOWN: dict[str, dict[str, str]] = {
         "map": "Map",
         "temperature": "T",
         "depolarization": "g",
+        "intercept": "a",
+        "slope": "b",
         "test_risk": "Test risk",
         "projection_ece": "Projection ECE",
         "projection_band_low": "If calibrated, from",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from service.domain.study.model import MAPS as MAP_NAMES
 from service.domain.study.model import Experiment
+from service.report.answers import SAYS, SAYS_NOT
 from service.report.diagrams import column
 from service.report.evaluation.curves import figure
 from service.report.words import MAPS, number, p_words, typeset
@@ -32,6 +33,12 @@ READ = {
         "Risk of our map over the depolarisation g, at its fitted temperature, on both files.",
         "T and g trade off: a curve over one of them at the other's best value looks sharper than "
         "the data are.",
+    ),
+    "evidence_map": (
+        "The mean test risk of prompts in groups of equal size by their missing mass u, what the model's own "
+        "log-probabilities leave for answers that were not drawn: the evidence map, whose depolarisation is "
+        "each prompt's own, sigmoid(a + b logit u), beside the depolarised map, which has one for all.",
+        "Whether answers are right. Where b is 0, the log-probabilities told the fit nothing.",
     ),
     "projection_reliability": (
         "The mean share of the reference along the dominant direction, against λmax, by bins of "
@@ -83,7 +90,8 @@ READ = {
     "auroc": (
         "How well each score tells right answers from wrong ones, with bootstrap intervals over "
         "prompts. The standard error is the standard deviation of the bootstrap.",
-        "Whether a score is calibrated: AUROC sees order only, and both maps keep the order within a prompt.",
+        "Whether a score is calibrated: AUROC sees order only. Raw, temperature and depolarized "
+        "order prompts nearly alike; evidence may change the order, for better or worse.",
     ),
     "accuracy_rejection": (
         "Accuracy of the answers kept when the least certain are rejected; the grey line is all answers.",
@@ -96,8 +104,9 @@ READ = {
     "comparison": (
         "Differences between maps on the same prompts with 95 % intervals. One that leaves out 0 is "
         "real for prompts like these. Negative is better for all but AUROC.",
-        "Anything about other data or models. Fifteen intervals: expect that one leaves out 0 by chance.",
+        "Anything about other data or models. Of twenty such intervals, one leaves out 0 by chance.",
     ),
+    "answers": (SAYS, SAYS_NOT),
     "embedders": (
         "The same answers seen by another embedding model, with maps fitted for it. Bars: what calibrated "
         "scores read (for the eigenvalue ECE a, light, and b, dark); lines: 95 % intervals.",
@@ -120,31 +129,38 @@ def _between(experiment: Experiment, low: str, high: str, digits: int = 3) -> st
     return f"95 % {_of(experiment, low, digits)} to {_of(experiment, high, digits)}"
 
 
+def _maps(experiment: Experiment, key: str) -> list[str]:
+    """Return the maps that the headline tells of; evidence is not always among them."""
+    return [name for name in MAP_NAMES if key.format(name) in experiment["headline"]]
+
+
 def _by_map(experiment: Experiment, key: str, what: str) -> str:
-    told = (f"{MAPS[name]} {_of(experiment, key.format(name))}" for name in MAP_NAMES)
+    told = (f"{MAPS[name]} {_of(experiment, key.format(name))}" for name in _maps(experiment, key))
     return f"{what}: {', '.join(told)}."
 
 
 def _eces(experiment: Experiment) -> str:
     told = (
-        f"{MAPS[n]} {_of(experiment, f'{n}_ece')} (band {_ends(experiment, f'{n}_band')})" for n in MAP_NAMES
+        f"{MAPS[n]} {_of(experiment, f'{n}_ece')} (band {_ends(experiment, f'{n}_band')})"
+        for n in _maps(experiment, "{}_ece")
     )
     return f"ECE: {', '.join(told)}."
 
 
 def _projection(experiment: Experiment) -> str:
-    if all(figure(experiment, f"{n}_p_value") is None for n in MAP_NAMES):
+    names = _maps(experiment, "{}_ece")
+    if all(figure(experiment, f"{n}_p_value") is None for n in names):
         return f"{_eces(experiment)[:-1]}; the bands are of an earlier release, about twice too wide."
     told = (
         f"{MAPS[n]} {_of(experiment, f'{n}_ece')} (if calibrated {_of(experiment, f'{n}_band_low')} to "
         f"{_of(experiment, f'{n}_band_high')}, {p_words(figure(experiment, f'{n}_p_value'))})"
-        for n in MAP_NAMES
+        for n in names
     )
     return f"ECE: {', '.join(told)}."
 
 
 def _both_nulls(experiment: Experiment) -> str:
-    return f"ECE: {', '.join(_with_nulls(experiment, name) for name in MAP_NAMES)}."
+    return f"ECE: {', '.join(_with_nulls(experiment, name) for name in _maps(experiment, '{}_ece'))}."
 
 
 def _with_nulls(experiment: Experiment, name: str) -> str:
@@ -163,7 +179,8 @@ def _sensitivity(experiment: Experiment) -> str:
     told = f"{_by_map(experiment, '{}_least', 'Least ECE')} {_by_map(experiment, '{}_most', 'Most ECE')}"
     if not any("rescaled_high" in row for row in experiment["points"]):
         return told
-    above = ", ".join(f"{MAPS[name]} {_above(experiment, name)}" for name in MAP_NAMES)
+    shown = dict.fromkeys(str(row["map"]) for row in experiment["points"])
+    above = ", ".join(f"{MAPS[name]} {_above(experiment, name)}" for name in shown)
     return f"{told} Above the band of references rescaled: {above} settings."
 
 
@@ -199,6 +216,18 @@ def _depolarized(e: Experiment) -> str:
     return f"{t}, {g}; test risk {_of(e, 'test_risk')} nats."
 
 
+def _evidence_map(e: Experiment) -> str:
+    names = {"T": "temperature", "a": "intercept", "b": "slope"}
+    told = (
+        f"{name} = {_of(e, key, 2)} ({_between(e, f'{key}_low', f'{key}_high', 2)})"
+        for name, key in names.items()
+    )
+    return (
+        f"{', '.join(told)}; cross-validated risk {_of(e, 'cv_risk')} nats, depolarized "
+        f"{_of(e, 'cv_risk_depolarized')}; test risk {_of(e, 'test_risk')}."
+    )
+
+
 def _baselines(e: Experiment) -> str:
     known = {name: value for name, value in e["headline"].items() if isinstance(value, float)}
     best = max(known, key=lambda name: known[name])
@@ -230,6 +259,7 @@ _SENTENCES: dict[str, Callable[[Experiment], str]] = {
         f"test risk {_of(e, 'test_risk')} nats."
     ),
     "depolarized_map": _depolarized,
+    "evidence_map": _evidence_map,
     "projection_reliability": _projection,
     "naive_diagram": _both_nulls,
     "algorithm1_diagram": _both_nulls,
@@ -246,6 +276,7 @@ _SENTENCES: dict[str, Callable[[Experiment], str]] = {
     ),
     "baselines": _baselines,
     "comparison": _comparison,
+    "answers": lambda e: typeset(str(e["headline"]["recommendation"])),
     "embedders": lambda e: f"{'; '.join(f'{k} {_of(e, k)}' for k in e['headline'])}.",
     "sampling_temperature": lambda e: (
         f"Chosen: {_of(e, 'sampling_temperature', 2)}; test eigenvalue ECE {_of(e, 'test_eigenvalue_ece')} "

@@ -133,6 +133,14 @@ def test_more_answers_in_one_file_show_in_the_convergence_alone(tmp_path):
     assert by_name(results)["estimator_convergence"]["headline"]["to_num_samples"] == 12
 
 
+def test_tokens_of_the_files_are_what_a_question_costs(tmp_path):
+    made = [{**row, "tokens": [3] * 6} for row in rows(32, 6, seed=1)]
+    path = write(tmp_path / "rows.jsonl", made)
+    found = by_name(evaluate(Plan(path, path, tmp_path / "out"), parts()))["answers"]
+    assert {row["num_samples"]: row["tokens"] for row in found["points"]} == {1: 3, 2: 6, 3: 9, 5: 15, 6: 18}
+    assert found["headline"]["tokens_of_all"] == 18
+
+
 def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     plan = Plan(dev, test, tmp_path / "out")
@@ -150,11 +158,14 @@ def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
     assert evaluate(plan, parts(silent)) == results
 
 
-def test_drawn_answers_give_what_supplied_ones_give(tmp_path, finished):
+def test_drawn_answers_give_what_supplied_ones_give(tmp_path):
+    """Both without log-probabilities, which the scripted model does not tell."""
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     drawn = by_name(evaluate(Plan(dev, test, tmp_path / "out"), parts(ScriptedLLM(made))))
-    supplied = by_name(finished[1])
-    for name in ("projection_reliability", "algorithm1_diagram", "auroc", "co_minimised"):
+    (tmp_path / "with").mkdir()
+    _, dev, test = files(tmp_path / "with", drop=("logprob",))
+    supplied = by_name(evaluate(Plan(dev, test, tmp_path / "with" / "out"), parts()))
+    for name in ("projection_reliability", "algorithm1_diagram", "auroc", "co_minimised", "answers"):
         assert drawn[name] == supplied[name]
 
 

@@ -38,8 +38,12 @@ def anyio_backend() -> str:
 
 def both(*, drawn: bool = False, dev=DEV, test=TEST):
     """The rows of both files under one count."""
-    found = [one.row for one in stored([*dev, *test])]
-    return [replace(row, samples=None) if drawn else row for row in found]
+    made = [*dev, *test]
+    pairs = zip(made, (one.row for one in stored(made)), strict=True)
+    return [
+        replace(row, samples=None) if drawn else replace(row, logprobs=tuple(one["logprob"]))
+        for one, row in pairs
+    ]
 
 
 class Bench:
@@ -91,7 +95,8 @@ async def test_a_job_evaluates_and_keeps_what_it_found(bench):
     results = await bench.jobs.evaluation(job_id)
     assert (results["dev"]["used"], results["test"]["used"]) == (32, 34)
     ran = {one["name"] for one in results["experiments"] if one["ran"]}
-    assert len(ran) == 13  # no two of so few prompts fall into one of the clusters of Algorithm 1
+    assert len(ran) == 15  # no two of so few prompts fall into one of the clusters of Algorithm 1
+    assert {"evidence_map", "answers"} <= ran
     assert {e["name"]: e["reason"] for e in results["experiments"]}["sampling_temperature"] == COMMAND_ONLY
     assert 'id="algorithm1_diagram"' in await asyncio.to_thread(render, results)
     assert [one async for one in bench.jobs.stored_rows(job_id)] == []  # forgotten: prompts and answers
@@ -128,7 +133,7 @@ async def test_blank_space_counts_the_same_in_the_job_and_in_the_command(bench):
 
 
 async def test_too_few_usable_rows_in_either_file(bench):
-    short = [{**row, "samples": row["samples"][:2]} for row in TEST[:8]]
+    short = [{**row, "samples": row["samples"][:2], "logprob": row["logprob"][:2]} for row in TEST[:8]]
     with pytest.raises(InvalidDevData, match="of 34 rows"):
         await bench.run(both(test=[*short, *TEST[8:]]), replace(OPTIONS, num_samples=3, drawn_by="service"))
 

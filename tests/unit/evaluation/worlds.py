@@ -42,8 +42,8 @@ def write(path: Path, made: Sequence[dict], *, drop: Sequence[str] = ()) -> Path
     return path
 
 
-def stored(made: Sequence[dict]) -> list[StoredRow]:
-    """The rows as the domain sees them."""
+def stored(made: Sequence[dict], *, tells: bool = True) -> list[StoredRow]:
+    """The rows as the domain sees them. tells: whether their log-probabilities are known."""
     return [
         StoredRow(
             DevRow(
@@ -54,16 +54,19 @@ def stored(made: Sequence[dict]) -> list[StoredRow]:
                 samples=tuple(row["samples"]),
                 answer=row["answer"],
             ),
-            tuple(Draw(text) for text in row["samples"]),
+            tuple(
+                Draw(text, total_logprob=one if tells else None)
+                for text, one in zip(row["samples"], row["logprob"], strict=True)
+            ),
             complete=True,
         )
         for i, row in enumerate(made)
     ]
 
 
-def split(made: Sequence[dict], dimension: int = 24) -> Split:
+def split(made: Sequence[dict], dimension: int = 24, *, tells: bool = True) -> Split:
     """A split with random vectors, the same for the same text."""
-    kept = stored(made)
+    kept = stored(made, tells=tells)
     texts = all_texts(kept)
     vectors = np.stack([_vector(text, dimension) for text in texts])
     place = {text: i for i, text in enumerate(texts)}

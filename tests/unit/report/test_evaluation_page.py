@@ -140,7 +140,8 @@ def test_sensitivity_says_in_how_many_settings_a_map_can_be_blamed() -> None:
     [experiment] = [one for one in found["experiments"] if one["name"] == "sensitivity"]
     experiment["points"][0]["ece"] = 0.7
     told = (
-        "Above the band of references rescaled: Raw 1 of 3, Temperature 0 of 3, Depolarized 0 of 3 settings."
+        "Above the band of references rescaled: Raw 1 of 3, Temperature 0 of 3, Depolarized 0 of 3, "
+        "Evidence 0 of 3 settings."
     )
     assert told in section(render_evaluation(found), "sensitivity")
 

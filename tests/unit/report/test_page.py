@@ -121,7 +121,7 @@ def test_language_title_and_headings_in_order(page: str) -> None:
 
 def test_tables_have_captions_and_scopes(page: str) -> None:
     tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
-    assert len(tables) == 5
+    assert len(tables) == 6
     for table in tables:
         assert words("</style>" + re.findall(r"<caption>(.*?)</caption>", table, re.DOTALL)[0]).strip()
         scopes = {a.get("scope") for _, a in Elements(table).named("th")}
@@ -133,7 +133,7 @@ def test_every_plot_is_an_image_with_a_name_and_words(page: str) -> None:
     maps = ("raw", "temperature", "depolarized")
     assert set(found) == {
         *(f"{kind}-{name}" for kind in ("projection", "algorithm1", "correctness") for name in maps),
-        *("algorithm1-bands", "rejection", "temperature", "samples", "parameters"),
+        *("algorithm1-bands", "rejection", "temperature", "samples", "parameters", "answers"),
     }
     for name, svg in found.items():
         assert svg.attrib["role"] == "img"

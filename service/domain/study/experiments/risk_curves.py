@@ -1,5 +1,7 @@
 """Risk against temperature (the paper's map) and depolarisation g (ours), and what else is lowest there."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -119,19 +121,21 @@ def _figures(
     bench: Bench, labels: NDArray[np.intp], cosines: Floats, temperature: float
 ) -> tuple[float, float, float]:
     test, map_ = bench.test, TemperatureMap(temperature, bench.eps)
+    same = [map_] * len(test)
     clusters = cluster_prompts(test.stack, serve("", map_, test).lambda_max, cosines=cosines)
     ece = algorithm1(clusters, test.targets).ece
-    return _cal_s(bench, labels, map_), risk(map_, test.dev), ece
+    return _cal_s(bench, labels, same), risk(map_, test.dev), ece
 
 
-def _cal_s(bench: Bench, labels: NDArray[np.intp], map_: CalibrationMap) -> float:
+def _cal_s(bench: Bench, labels: NDArray[np.intp], maps: Sequence[CalibrationMap]) -> float:
     test = bench.test
-    fitted = [map_.fitted(one.eigenvalues, one.dimension) for one in test.spectra]
+    pairs = zip(maps, test.spectra, strict=True)
+    fitted = [map_.fitted(one.eigenvalues, one.dimension) for map_, one in pairs]
     return calibration_error(labels, test.stack, test.spectra, fitted, test.targets)
 
 
 def _by_map(bench: Bench, labels: NDArray[np.intp]) -> TableRow:
-    return {f"{name}_cal_s": _cal_s(bench, labels, map_) for name, map_ in bench.maps.items()}
+    return {f"{name}_cal_s": _cal_s(bench, labels, bench.maps_of(name)) for name in bench.names}
 
 
 def _lowest_at(values: Floats) -> float | None:

@@ -10,6 +10,7 @@ from service.domain.study.experiments.correctness import interval_of_auroc
 from service.domain.study.model import Experiment, TableRow, estimate, finite, not_run, ran
 from service.domain.study.report_model import Band, Estimate, NullPart, ServedRow
 from service.spectral.correctness import accuracy_rejection
+from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.reliability import ConsistencyBand
 from service.spectral.residual_null import Null
@@ -59,10 +60,13 @@ def embedders(benches: Mapping[str, Bench]) -> Experiment:
 
 
 def _parameters(bench: Bench, name: str) -> TableRow:
-    map_ = bench.maps[name]
+    map_ = bench.evidence.fit.map if name == "evidence" and bench.evidence else bench.maps[name]
+    with_temperature = DepolarizedMap | TemperatureMap | EvidenceMap
     return {
-        "temperature": map_.temperature if isinstance(map_, DepolarizedMap | TemperatureMap) else None,
+        "temperature": map_.temperature if isinstance(map_, with_temperature) else None,
         "depolarization": map_.depolarization if isinstance(map_, DepolarizedMap) else None,
+        "intercept": map_.intercept if isinstance(map_, EvidenceMap) else None,
+        "slope": map_.slope if isinstance(map_, EvidenceMap) else None,
     }
 
 

@@ -1,0 +1,176 @@
+"""What an answer more is worth: figures by number of answers, against the same computed by other ways."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+
+from service.domain.calibrating.first_answers import first_answers
+from service.domain.calibrating.fitting import Stream, fit_all
+from service.domain.calibrating.judged import columns
+from service.domain.devdata.reader import Recorded
+from service.domain.study.bench import Bench, HeldOut
+from service.domain.study.by_answers import sizes
+from service.domain.study.experiments.answers import FIGURES, answers
+from service.domain.study.experiments.evidence_map import evidence_map
+from service.domain.study.split import make_split
+from service.evaluate.answers import supplied
+from service.report import render
+from service.spectral.correctness_model import fit_correctness
+from tests.support.reports import evidence_report, small_report
+from tests.unit.evaluation.worlds import rows, split
+
+DEV, TEST = rows(90, seed=1), rows(110, seed=2)
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return Bench(split(DEV), split(TEST))
+
+
+@pytest.fixture(scope="module")
+def found(bench):
+    return answers(bench)
+
+
+def row(experiment, m, score, name):
+    [one] = [r for r in experiment["points"] if (r["num_samples"], r["score"], r["map"]) == (m, score, name)]
+    return one
+
+
+def cut(part, m):
+    """The split that there would be, had no more been drawn."""
+    return make_split(first_answers(part.material, m))
+
+
+@pytest.mark.parametrize("m", [2, 3, 8])
+@pytest.mark.parametrize("name", ["raw", "temperature", "depolarized", "evidence"])
+def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
+    alone, mine = Bench(cut(bench.dev, m), cut(bench.test, m)), row(found, m, "lambda_max", name)
+    served = alone.served[name]
+    assert mine["loss"] == pytest.approx(served.risks.mean(), abs=1e-9)
+    assert mine["brier"] == pytest.approx(alone.projection[name].brier, abs=1e-9)
+    assert mine["auroc"] == pytest.approx(roc_auc_score(alone.test.labels.right, served.lambda_max.round(9)))
+
+
+@pytest.mark.parametrize(
+    ("m", "name"), [(1, "evidence"), (3, "evidence"), (3, "depolarized"), (8, "evidence")]
+)
+def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, name):
+    dev, test = cut(bench.dev, m), cut(bench.test, m)
+    alone = Bench(dev, test)
+    map_ = alone.evidence.fit.map if name == "evidence" else alone.maps[name]
+    told = [columns(part.material, map_) for part in (dev, test)]
+    if name != "evidence":
+        told = [{k: one[k] for k in ("logit_probability", "entropy")} for one in told]
+    rng, right = bench.rng(Stream.ANSWERS), test.labels.right
+    model = fit_correctness(told[0], dev.labels.right, rng=rng).model
+    mine = row(found, m, "probability_correct", name)
+    p = np.full(right.size, dev.labels.right.mean()) if model is None else model.predict(told[1])
+    assert mine["loss"] == pytest.approx(log_loss(right, p), abs=1e-9)
+    assert mine["brier"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
+
+
+def test_held_out_figures_are_those_of_a_report_with_so_many_answers():
+    whole = split(DEV)
+    mine = answers(HeldOut(whole, fit_all(whole.material, "auto")))
+    for m in (3, 8):
+        material = first_answers(whole.material, m)
+        alone = HeldOut(make_split(material), fit_all(material, "auto"))
+        for name, served in alone.served.items():
+            one = row(mine, m, "lambda_max", name)
+            assert one["loss"] == pytest.approx(served.risks.mean(), abs=1e-9)
+            assert one["brier"] == pytest.approx(alone.projection[name].brier, abs=1e-9)
+
+
+def test_one_answer_is_scored_by_evidence_alone(found):
+    assert {(r["score"], r["map"]) for r in found["points"] if r["num_samples"] == 1} == {
+        ("lambda_max", "evidence"),
+        ("probability_correct", "evidence"),
+    }
+
+
+def test_gaps_are_to_all_answers_and_have_intervals(found):
+    for one in found["points"]:
+        full = row(found, 8, one["score"], one["map"])
+        for name in FIGURES:
+            if one["num_samples"] == 8:
+                assert one[f"{name}_gap"] is one[f"{name}_gap_low"] is None
+            else:
+                assert one[f"{name}_gap"] == pytest.approx(one[name] - full[name], abs=1e-12)
+                assert one[f"{name}_gap_low"] <= one[f"{name}_gap"] <= one[f"{name}_gap_high"]
+            assert one[f"{name}_low"] <= one[name] <= one[f"{name}_high"]
+
+
+def test_numbers_that_are_compared():
+    assert sizes(20) == [1, 2, 3, 5, 8, 10, 20]
+    assert sizes(6) == [1, 2, 3, 5, 6]
+    assert sizes(2) == [1, 2]
+
+
+def test_without_verdicts_of_both_kinds_the_risk_decides_and_it_says_why(bench):
+    wrong = [{**one, "answer": "zzz"} for one in DEV]
+    told = answers(Bench(split(wrong), bench.test))
+    assert told["headline"]["recommended_by"] == "lambda_max"
+    assert "judged by matrix log risk: all 90 answers are wrong" in told["headline"]["recommendation"]
+    assert {r["score"] for r in told["points"]} == {"lambda_max"}
+    few = [{**one, "answer": "zzz"} if i > 12 else one for i, one in enumerate(DEV)]
+    assert "answers are right" in answers(Bench(split(few), bench.test))["headline"]["recommendation"]
+
+
+def test_without_log_probabilities_there_is_no_evidence_and_it_says_so_once(bench):
+    silent = Bench(split(DEV, tells=False), bench.test)
+    assert set(silent.served) == {"raw", "temperature", "depolarized"}
+    left_out = evidence_map(silent)
+    assert not left_out["ran"]
+    assert left_out["reason"].startswith("Of the dev file, 90 of 90 prompts have an answer without")
+    assert {r["map"] for r in answers(silent)["points"]} == {"raw", "temperature", "depolarized"}
+    assert "test file" in evidence_map(Bench(bench.dev, split(TEST, tells=False)))["reason"]
+
+
+def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):
+    from service.domain.calibrating.material import all_texts, assemble
+    from tests.unit.evaluation.worlds import _vector, stored
+
+    made = [{**one, "samples": one["samples"][:4], "logprob": one["logprob"][:4]} for one in TEST[:3]]
+    kept = stored([*TEST[3:], *made])
+    texts = all_texts(kept)
+    vectors = np.stack([_vector(text, 24) for text in texts])
+    short = make_split(assemble(kept, 8, vectors, {text: i for i, text in enumerate(texts)}, 24))
+    assert len(short) == len(TEST) - 3
+    without, whole = (answers(Bench(bench.dev, part)) for part in (short, split(TEST[3:])))
+    assert without == whole
+
+
+def test_tokens_are_those_of_the_first_answers(bench):
+    made = [one.row for one in bench.test.material.rows]
+    told = {one.line: Recorded(tokens=[float(k + 1) for k in range(8)]) for one in made}
+    kept = [replace(one, logprobs=tuple(TEST[i]["logprob"])) for i, one in enumerate(made)]
+    material = replace(bench.test.material, rows=supplied(kept, told))
+    counted = answers(Bench(bench.dev, make_split(material)))
+    assert {r["num_samples"]: r["tokens"] for r in counted["points"]} == {1: 1, 2: 3, 3: 6, 5: 15, 8: 36}
+    assert counted["headline"]["tokens_of_all"] == 36
+    told[made[0].line] = Recorded()
+    unknown = answers(Bench(bench.dev, make_split(replace(material, rows=supplied(kept, told)))))
+    assert {r["tokens"] for r in unknown["points"]} == {None}
+    assert unknown["headline"]["tokens_of_all"] is None
+
+
+def test_a_report_has_the_table_and_the_sentence_on_top():
+    report = evidence_report()
+    told, page = report["answers"], render(report)
+    assert {one["num_samples"] for one in told["rows"]} == {1, 2, 3, 4}
+    assert page.count("What an answer more is worth</h2>") == 1
+    assert page.index("How many answers.") < page.index("What was fitted")
+    assert page.count('<span class="tag">recommended</span>') == (told["recommended"] is not None)
+
+
+@pytest.mark.parametrize("make", [small_report, evidence_report])
+def test_a_report_of_an_earlier_release_is_still_a_page(make):
+    old = copy.deepcopy(make())
+    del old["answers"]
+    page = render(old)
+    assert "What an answer more is worth" not in page
+    assert "How many answers.</strong>" not in page
