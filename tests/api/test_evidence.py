@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from service.domain.calibration import Calibration, NoCalibrations
+from service.domain.calibration import Calibration
 from service.domain.models import Sampling, caller_fingerprint, service_fingerprint
 from service.domain.serving import Serving
 from tests.api.conftest import Client
+from tests.support.calibrations import Active
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.memory_store import MemoryCalibrations
@@ -23,19 +24,6 @@ SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
 @pytest.fixture
 def llm() -> TellingLLM:
     return TellingLLM(told={"question 0": math.log(0.75)})
-
-
-class Active(NoCalibrations):
-    """One calibration, active where it fits."""
-
-    def __init__(self, only: Calibration) -> None:
-        self.only = only
-
-    def active(self, fingerprint_key: str) -> Calibration | None:
-        return self.only if self.only.fingerprint.key() == fingerprint_key else None
-
-    def any_active(self) -> list[Calibration]:
-        return [self.only]
 
 
 def fitting(llm: FakeLLM) -> Calibration:

@@ -5,13 +5,26 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from service.domain.calibration import Calibration, Parameters
+from service.domain.calibration import Calibration, NoCalibrations, Parameters
 from service.domain.ids import new_id
 from service.domain.jobs.model import DevRow
 from service.domain.models import Fingerprint, Message
 
 NASTY = 'quote " newline \n nul \x00 emoji \U0001f600 \\ end'
 _seconds = count()
+
+
+class Active(NoCalibrations):
+    """One calibration, active where it fits."""
+
+    def __init__(self, only: Calibration) -> None:
+        self.only = only
+
+    def active(self, fingerprint_key: str) -> Calibration | None:
+        return self.only if self.only.fingerprint.key() == fingerprint_key else None
+
+    def any_active(self) -> list[Calibration]:
+        return [self.only]
 
 
 def fingerprint(model: str = "m", *, source: str = "service") -> Fingerprint:

@@ -21,7 +21,7 @@ from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap
 from service.spectral.selective import SelectiveCounts, selective_counts
-from tests.support.calibrations import calibration
+from tests.support.calibrations import Active, calibration
 from tests.support.decisions import COUNTS, decider
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -39,19 +39,6 @@ EASY = Target(0.2, 0.9)  # kept by the threshold 0.5, which lets 0.6 of the ques
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-class Active(NoCalibrations):
-    """One calibration, active where it fits."""
-
-    def __init__(self, only: Calibration) -> None:
-        self.only = only
-
-    def active(self, fingerprint_key: str) -> Calibration | None:
-        return self.only if self.only.fingerprint.key() == fingerprint_key else None
-
-    def any_active(self) -> list[Calibration]:
-        return [self.only]
 
 
 def embedder(**parts: Any) -> FakeEmbedder:
