@@ -11,7 +11,7 @@ from service.domain.calibrating.judged import FullRows, Judged
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Method
 from service.domain.decider import Decider
-from service.spectral.correctness_model import CorrectnessFit, fit_correctness
+from service.spectral.correctness_model import CorrectnessFit, fit_correctness, too_few
 from service.spectral.evidence import EvidenceMap, EvidenceSet
 from service.spectral.evidence_fit import fit_evidence
 from service.spectral.fit import fit
@@ -102,6 +102,10 @@ def _one_for_each_question(material: Material, rng: np.random.Generator) -> Mate
 def _decided(
     fitted: Judged, counted: Judged, method: Method, rng: np.random.Generator, eps: float
 ) -> DecidedAt:
+    num_right = int(fitted.right.sum())
+    # Of many rows on few questions hardly a row may be left: too few even for a map.
+    if (none := too_few(num_right, len(fitted) - num_right)) is not None:
+        return DecidedAt(none, fitted.right, counted.right, None)
     map_ = _map(fitted, method, eps)
     model = fit_correctness(fitted.columns(map_), fitted.right, rng=rng)
     decider = None
