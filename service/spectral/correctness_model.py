@@ -155,6 +155,14 @@ def _checked(columns: Columns, size: int) -> dict[str, Floats]:
     return found
 
 
+def too_few(num_right: int, num_wrong: int) -> CorrectnessFit | None:
+    """Return that so many right and wrong verdicts, >= 0, are too few for a model; None where they do."""
+    if min(num_right, num_wrong) >= LEAST_OF_A_KIND:
+        return None
+    one_kind = min(num_right, num_wrong) == 0 < max(num_right, num_wrong)
+    return CorrectnessFit(None, "one_kind" if one_kind else "too_few_verdicts", num_right, num_wrong)
+
+
 def fit_correctness(
     columns: Columns,
     labels: ArrayLike,
@@ -172,9 +180,8 @@ def fit_correctness(
     right = verdicts(labels)
     known = _checked(columns, right.size)
     num_right, num_wrong = int(right.sum()), int((~right).sum())
-    if min(num_right, num_wrong) < LEAST_OF_A_KIND:
-        few: WhyNone = "too_few_verdicts" if min(num_right, num_wrong) else "one_kind"
-        return CorrectnessFit(None, few, num_right, num_wrong)
+    if (none := too_few(num_right, num_wrong)) is not None:
+        return none
     fold, sets = stratified_folds(right, folds, rng), nested_sets(known)
     drawn = {one: held_out_predictions(known, right, one, fold, strength=strength) for one in [(), *sets]}
     scores = {one: Scores(one, log_loss(p, right), brier(p, right)) for one, p in drawn.items()}

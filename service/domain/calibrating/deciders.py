@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.calibrating.first_answers import only
 from service.domain.calibrating.judged import FullRows, Judged
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Method
 from service.domain.decider import Decider
-from service.spectral.correctness_model import CorrectnessFit, fit_correctness
+from service.spectral.correctness_model import CorrectnessFit, fit_correctness, too_few
 from service.spectral.evidence import EvidenceMap, EvidenceSet
 from service.spectral.evidence_fit import fit_evidence
 from service.spectral.fit import fit
@@ -43,7 +44,8 @@ class DecidedAt:
 class Decided:
     """What the verdicts allow, by number of answers.
 
-    fitting: (n,) which of the full rows fitted map and model; the others were counted.
+    fitting: (n,) which of the full rows, one for each question, fitted map and model; the others were
+    counted.
     """
 
     fitting: Bools
@@ -65,11 +67,12 @@ def fit_deciders(
     """Return what the verdicts on the full rows allow, for their first answers of every number.
 
     The rows are split once, by their verdicts with all answers: one that fits for any number is counted for
-    none. method: the kind of map, which all rows have chosen (by risk, not by verdicts: decision 0023).
+    none. Of rows that ask one question a random one takes part. method: the kind of map, which all rows have
+    chosen (by risk, not by verdicts: decision 0023).
     From 1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for.
     Blocking: seconds.
     """
-    rows = FullRows(material)
+    rows = FullRows(_one_for_each_question(material, rng))
     whole = rows.at(material.num_samples)
     fitting = stratified_split(whole.right, SHARE, rng)
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(material.num_samples)]
@@ -83,9 +86,26 @@ def fit_deciders(
     return Decided(fitting, found)
 
 
+def _one_for_each_question(material: Material, rng: np.random.Generator) -> Material:
+    """Return the full rows; of those that ask one question a random one, which others may judge otherwise.
+
+    The bound takes rows for independent: ten copies of one question are no ten questions.
+    """
+    asked = [(one.row.prompt, one.row.messages) for one in (material.rows[i] for i in material.full)]
+    if len(set(asked)) == len(asked):
+        return material
+    shuffled = rng.permutation(len(asked)).tolist()
+    chosen = {asked[i]: i for i in shuffled}
+    return only(material, material.full[sorted(chosen.values())])
+
+
 def _decided(
     fitted: Judged, counted: Judged, method: Method, rng: np.random.Generator, eps: float
 ) -> DecidedAt:
+    num_right = int(fitted.right.sum())
+    # Of many rows on few questions hardly a row may be left: too few even for a map.
+    if (none := too_few(num_right, len(fitted) - num_right)) is not None:
+        return DecidedAt(none, fitted.right, counted.right, None)
     map_ = _map(fitted, method, eps)
     model = fit_correctness(fitted.columns(map_), fitted.right, rng=rng)
     decider = None

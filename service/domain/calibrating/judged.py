@@ -1,6 +1,7 @@
 """Who was right, and what the first answers of a row say of the text that was judged (method, section 8).
 
-That text is the row's own `answer`, or else its dominant answer, which may be another for fewer answers.
+That text is the row's own `answer`, or else its dominant answer, which may be another for fewer answers. A
+verdict without an `answer` is about the dominant one of all answers: another text is right by ROUGE-L.
 """
 
 from collections.abc import Sequence
@@ -79,6 +80,7 @@ class FullRows:
         self._material = material
         self._overlaps = [overlaps(material.answers[i]) for i in material.full]
         self._own = [_own(material, int(i)) for i in material.full]
+        self._of_all = self._said([weighted(one) for one in self._overlaps])
         # ROUGE-L takes longer than the rest; most answers stay dominant as others join them.
         self._known: dict[tuple[int, int], bool] = {}
 
@@ -109,10 +111,12 @@ class FullRows:
     def _right(self, row: int, said: int) -> bool:
         if (row, said) not in self._known:
             position = self._material.full[row]
+            one = self._material.rows[position]
             # A text of the row's own (-1) is judged instead, or has its verdict already.
-            self._known[row, said] = _verdict(
-                self._material.rows[position], self._material.texts[position][said]
-            )
+            text = self._material.texts[position][said]
+            # A verdict without an answer is no verdict on what only the first answers say.
+            told = said == self._of_all[row]
+            self._known[row, said] = _verdict(one, text) if told else correct(text, one.row.references)
         return self._known[row, said]
 
     def _evidence(self, num_samples: int) -> tuple[Floats, Floats] | tuple[None, None]:

@@ -93,12 +93,15 @@ def test_training_has_the_features_that_a_score_has(
 def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn() -> None:
     whole = material(rows())
     at_once = FullRows(whole)
+    # A verdict without an answer is about all draws, had they been fewer about those.
+    full = [whole.rows[i].row for i in whole.full]
+    same = np.array([one.correct is None or one.answer is not None for one in full])
     for m in range(1, M + 1):
         apart = first_answers(only(whole, whole.full), m)
         assert apart.full.tolist() == list(range(len(whole.full)))
         found, alone = at_once.at(m), FullRows(apart).at(m)
-        assert np.array_equal(found.right, alone.right)
-        assert np.array_equal(found.right, label(apart).right)
+        assert np.array_equal(found.right[same], alone.right[same])
+        assert np.array_equal(alone.right, label(apart).right)
         map_ = EvidenceMap(1.1, 0.1, 0.3)
         for name, values in found.columns(map_).items():
             np.testing.assert_allclose(values, alone.columns(map_)[name], rtol=1e-12, atol=1e-12)
@@ -158,3 +161,11 @@ def test_verdicts_follow_the_dominant_answer_of_so_many_draws() -> None:
     assert found.at(1).right.tolist() == [True, False, True]
     assert found.at(M).right.tolist() == [False, False, True]
     assert label(material([bare, given, told])).source == "mixed"
+
+
+def test_a_verdict_without_an_answer_is_about_what_all_draws_say() -> None:
+    draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
+    for references, first in ((("Metz",), False), (("Paris",), True)):
+        row = DevRow(1, None, references, prompt="q", correct=True)
+        found = FullRows(material([StoredRow(row, draws, complete=True)]))
+        assert (found.at(1).right.item(), found.at(M).right.item()) == (first, True)
