@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
 
@@ -17,6 +17,8 @@ _MAPS: dict[str, type[DepolarizedMap | TemperatureMap | EvidenceMap]] = {
     "temperature": TemperatureMap,
     "evidence": EvidenceMap,
 }
+# Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, or either by row.
+JudgedTexts = Literal["given", "dominant", "mixed"]
 WITHOUT_EVIDENCE = frozenset({"logit_probability", "entropy"})
 
 
@@ -26,12 +28,14 @@ class Decider:
 
     The rows of a fit were split in two. On one part `map` was fitted, and on what it says of those rows
     `model`. `counts` are of the other part, which nothing here has seen: so what they promise holds for new
-    questions like them. What serves a score was fitted on all rows, hence a map of its own here.
+    questions like them, and texts like those judged. What serves a score was fitted on all rows, hence a map
+    of its own here.
     """
 
     map: DepolarizedMap | TemperatureMap | EvidenceMap
     model: CorrectnessModel
     counts: SelectiveCounts
+    judged: JudgedTexts
 
     def map_for(self, missing_mass: float | None) -> DepolarizedMap | TemperatureMap | None:
         """Return the map that makes the features of one prompt.
@@ -50,13 +54,14 @@ class Decider:
         kind = _MAPS[map_.pop("method")]
         # JSON has no tuples: it gives lists back.
         counts = SelectiveCounts(**{name: tuple(column) for name, column in stored["counts"].items()})
-        return cls(kind(**map_), CorrectnessModel.of(stored["model"]), counts)
+        return cls(kind(**map_), CorrectnessModel.of(stored["model"]), counts, stored["judged"])
 
     def stored(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         [method] = (name for name, kind in _MAPS.items() if isinstance(self.map, kind))
         map_ = {"method": method, **asdict(self.map)}
-        return {"map": map_, "model": asdict(self.model), "counts": asdict(self.counts)}
+        numbers = {"map": map_, "model": asdict(self.model), "counts": asdict(self.counts)}
+        return {**numbers, "judged": self.judged}
 
 
 def features(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibrating.material import Material, all_texts, assemble
-from service.domain.decider import Decider
+from service.domain.decider import Decider, JudgedTexts
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw
@@ -23,11 +23,12 @@ PLAIN = DepolarizedMap(1.0, 0.5)
 def decider(
     map_: DepolarizedMap | TemperatureMap | EvidenceMap = PLAIN,
     names: tuple[str, ...] = ("logit_probability",),
+    judged: JudgedTexts = "mixed",
 ) -> Decider:
     """P(correct) = p(y) where p(y) is the only feature; each further one counts 0.1 for its size."""
     zeros, ones = (0.0,) * len(names), (1.0,) * len(names)
     weights = (1.0, *(0.1,) * (len(names) - 1))
-    return Decider(map_, CorrectnessModel(names, zeros, ones, weights, 0.0), COUNTS)
+    return Decider(map_, CorrectnessModel(names, zeros, ones, weights, 0.0), COUNTS, judged)
 
 
 def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bool = True) -> list[StoredRow]:

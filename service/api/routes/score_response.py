@@ -45,7 +45,8 @@ class WarningOut(BaseModel):
 
     code: str = Field(
         description="calibration_missing, calibration_mismatch, evidence_missing, partial_samples, "
-        "truncated_samples, indistinct_answers, no_correctness_model or target_unreachable."
+        "truncated_samples, indistinct_answers, no_correctness_model, target_unreachable or "
+        "promise_of_others."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")

@@ -10,7 +10,7 @@ from service.domain.calibrating.first_answers import only
 from service.domain.calibrating.judged import FullRows, Judged
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Method
-from service.domain.decider import Decider
+from service.domain.decider import Decider, JudgedTexts
 from service.spectral.correctness_model import CorrectnessFit, fit_correctness, too_few
 from service.spectral.evidence import EvidenceMap, EvidenceSet
 from service.spectral.evidence_fit import fit_evidence
@@ -80,7 +80,7 @@ def fit_deciders(
     # A stream for each number: what one draws does not hang on how much the others draw.
     for done, (size, own) in enumerate(zip(sizes, rng.spawn(len(sizes)), strict=True), start=1):
         seen = whole if size == material.num_samples else rows.at(size)
-        found[size] = _decided(seen.take(fitting), seen.take(~fitting), method, own, eps)
+        found[size] = _decided(seen.take(fitting), seen.take(~fitting), rows.judged, method, own, eps)
         if progress is not None:
             progress(done, len(sizes))
     return Decided(fitting, found)
@@ -100,7 +100,12 @@ def _one_for_each_question(material: Material, rng: np.random.Generator) -> Mate
 
 
 def _decided(
-    fitted: Judged, counted: Judged, method: Method, rng: np.random.Generator, eps: float
+    fitted: Judged,
+    counted: Judged,
+    judged: JudgedTexts,
+    method: Method,
+    rng: np.random.Generator,
+    eps: float,
 ) -> DecidedAt:
     num_right = int(fitted.right.sum())
     # Of many rows on few questions hardly a row may be left: too few even for a map.
@@ -112,7 +117,7 @@ def _decided(
     if model.model is not None:
         # Nothing until here has seen the rows that are counted: the promise rests on that.
         scores = model.model.predict(counted.columns(map_))
-        decider = Decider(map_, model.model, _counts(scores, counted.right))
+        decider = Decider(map_, model.model, _counts(scores, counted.right), judged)
     return DecidedAt(model, fitted.right, counted.right, decider)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.domain.calibrating.first_answers import first_totals
 from service.domain.calibrating.material import Material
-from service.domain.decider import features
+from service.domain.decider import JudgedTexts, features
 from service.domain.jobs.store import StoredRow
 from service.spectral.batch import Answers, Weighted, dominant, overlaps, solve, weighted
 from service.spectral.born import born_probabilities
@@ -83,6 +83,14 @@ class FullRows:
         self._of_all = self._said([weighted(one) for one in self._overlaps])
         # ROUGE-L takes longer than the rest; most answers stay dominant as others join them.
         self._known: dict[tuple[int, int], bool] = {}
+
+    @property
+    def judged(self) -> JudgedTexts:
+        """Return whose texts the verdicts are on."""
+        given = sum(own is not None for own in self._own)
+        if 0 < given < len(self._own):
+            return "mixed"
+        return "given" if given else "dominant"
 
     def at(self, num_samples: int) -> Judged:
         """Return what the first `num_samples` answers of each row say."""

@@ -91,6 +91,7 @@ def judge(score: Score, outcomes: Outcomes, target: Target | None) -> tuple[Judg
     if target is None:
         return judgement, warnings
     decision, about_decision = _decide(model, judgement.decisive, target)
+    warnings += _elsewhere(model, score.answer, outcomes.candidate)
     return replace(judgement, decision=decision), [*warnings, *about_decision]
 
 
@@ -117,6 +118,24 @@ def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
         "to it, or texts equal as far as it reads): it is judged as if it were that answer."
     )
     return [ScoreWarning("indistinct_answers", message)]
+
+
+def _elsewhere(model: _Model | str, answer: str, candidate: str | None) -> list[ScoreWarning]:
+    """Return a warning when the promise behind a decision is about texts of another kind."""
+    judged = None if isinstance(model, str) else model.decider.judged
+    if judged == "given" and candidate is None:
+        message = (
+            "The calibration's verdicts are on given answers, this decision is on one that was drawn: what "
+            "it promises may not hold. Send the text that you are about to use as `candidate`."
+        )
+    elif judged == "dominant" and candidate not in (None, answer):
+        message = (
+            "The calibration's verdicts are on answers drawn, this decision is on a candidate: what it "
+            "promises may not hold. Calibrate on rows with such texts as `answer`."
+        )
+    else:
+        return []
+    return [ScoreWarning("promise_of_others", message)]
 
 
 def _model_of(score: Score) -> _Model | str:

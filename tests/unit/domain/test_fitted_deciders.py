@@ -154,6 +154,16 @@ def test_many_rows_on_few_questions_are_fitted_and_decide_nothing(questions: int
     assert part["promises"] == []
 
 
+@pytest.mark.parametrize(("given", "judged"), [(160, "given"), (80, "mixed"), (0, "dominant")])
+def test_a_decider_knows_whose_texts_were_judged(given: int, judged: str) -> None:
+    rows = [
+        one if i < given else replace(one, row=replace(one.row, answer=None))
+        for i, one in enumerate(judged_rows(160))
+    ]
+    found = fit_all(judged_material(rows), "depolarized").decided.deciders()
+    assert {one.judged for one in found.values()} == {judged}
+
+
 def test_a_decider_stays_small_however_many_rows() -> None:
     [one, *_] = fitted("depolarized", 900).decided.deciders().values()
     assert len(one.counts.thresholds) == MOST_THRESHOLDS

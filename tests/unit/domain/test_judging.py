@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.domain.calibration import Calibration, NoCalibrations, Parameters
-from service.domain.decider import Decider
+from service.domain.decider import Decider, JudgedTexts
 from service.domain.models import GenerationRequest, Sampling, caller_fingerprint
 from service.domain.scoring.judgement import Target
 from service.domain.scoring.judging import lowest_named, promise
@@ -388,3 +388,25 @@ def test_the_lowest_error_is_named_in_three_digits_unless_that_target_is_not_kep
     gap = SelectiveCounts((0.9, 0.5), (25, 59), (1, 2))
     assert promise(gap, Target(0.088, 0.9)).threshold is None
     assert lowest_named(gap, promise(gap, Target(0.05, 0.9))) == 0.0877
+
+
+@pytest.mark.parametrize(
+    ("judged", "candidate", "warned"),
+    [
+        ("given", None, True),
+        ("given", "b", False),
+        ("dominant", None, False),
+        ("dominant", "b", True),
+        ("dominant", "a", False),
+        ("mixed", None, False),
+        ("mixed", "b", False),
+    ],
+)
+async def test_a_decision_on_texts_that_its_promise_is_not_about_is_warned_of(
+    judged: JudgedTexts, candidate: str | None, warned: bool
+) -> None:
+    active = supplied(deciders={3: decider(judged=judged)})
+    score = await scored(TWO_TO_ONE, active, candidate=candidate, target=EASY)
+    assert ("promise_of_others" in [one.code for one in score.warnings]) == warned
+    undecided = await scored(TWO_TO_ONE, active, candidate=candidate)
+    assert "promise_of_others" not in [one.code for one in undecided.warnings]
