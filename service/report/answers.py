@@ -35,7 +35,9 @@ SAYS = (
 SAYS_NOT = (
     "That more answers are useless: so many prompts do not tell them apart by this loss. The risk of λmax "
     "falls on with more answers, which span more of what a reference may be. One answer has a spectrum of 1 "
-    "whatever it is, so only evidence tells anything then. Fits stay as they are while prompts are resampled."
+    "whatever it is, so only evidence tells anything then. How much oftener answers of more draws are right: "
+    "all judge the same text, the given answer or the dominant one of all draws. Fits stay as they are "
+    "while prompts are resampled."
 )
 
 

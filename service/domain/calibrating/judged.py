@@ -74,10 +74,15 @@ class Judged:
 
 
 class FullRows:
-    """The full rows of a material, ready for any number of their first answers; vectors are forgotten."""
+    """The full rows of a material, ready for any number of their first answers; vectors are forgotten.
 
-    def __init__(self, material: Material) -> None:
+    one_text: judge, where a row gives no text of its own, the dominant answer of all its answers, however few
+    judge it; else that of those few. Losses of different texts do not compare: fewer right ones lower them.
+    """
+
+    def __init__(self, material: Material, *, one_text: bool = False) -> None:
         self._material = material
+        self._one_text = one_text
         self._overlaps = [overlaps(material.answers[i]) for i in material.full]
         self._own = [_own(material, int(i)) for i in material.full]
         self._of_all = self._said([weighted(one) for one in self._overlaps])
@@ -95,7 +100,8 @@ class FullRows:
     def at(self, num_samples: int) -> Judged:
         """Return what the first `num_samples` answers of each row say."""
         problems = [weighted(one, np.arange(num_samples)) for one in self._overlaps]
-        said, dimension = self._said(problems), self._material.dimension
+        said = self._of_all if self._one_text else self._said(problems)
+        dimension = self._material.dimension
         texts = [self._about(*parts) for parts in zip(problems, self._own, said, strict=True)]
         right = np.array([self._right(row, answer) for row, answer in enumerate(said)])
         return Judged(

@@ -128,7 +128,8 @@ class Bench:
 
     @cached_property
     def _rows(self) -> tuple[FullRows, FullRows]:
-        return FullRows(self.dev.material), FullRows(self.test.material)
+        dev, test = (FullRows(one.material, one_text=True) for one in (self.dev, self.test))
+        return dev, test
 
     @cached_property
     def cosines(self) -> Floats | None:
@@ -217,7 +218,7 @@ class HeldOut(Bench):
 
     @cached_property
     def _full(self) -> FullRows:
-        return FullRows(self.test.material)
+        return FullRows(self.test.material, one_text=True)
 
     def risks_of(self, name: str) -> Floats:
         """Return the out-of-fold risks of a map, (n,) in nats."""

@@ -1,6 +1,7 @@
 """What the first m' answers of each prompt are worth: maps and P(correct) fitted for m', and judged.
 
-The first m', not random ones: they are what a request for m' answers would have drawn, and cost.
+The first m', not random ones: they are what a request for m' answers would have drawn, and cost. They judge
+one text of a prompt, however few they are: its `answer`, or the dominant one of all answers (`FullRows`).
 """
 
 from collections.abc import Callable, Mapping

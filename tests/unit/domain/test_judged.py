@@ -169,3 +169,18 @@ def test_a_verdict_without_an_answer_is_about_what_all_draws_say() -> None:
         row = DevRow(1, None, references, prompt="q", correct=True)
         found = FullRows(material([StoredRow(row, draws, complete=True)]))
         assert (found.at(1).right.item(), found.at(M).right.item()) == (first, True)
+
+
+def test_one_text_is_judged_alike_however_few_answers_judge_it() -> None:
+    """Else a log loss falls only because fewer answers make worse ones: where all are wrong it is 0."""
+    whole = material(rows())
+    fixed, moving = FullRows(whole, one_text=True), FullRows(whole)
+    verdicts = moving.at(M).right
+    assert [np.array_equal(fixed.at(m).right, verdicts) for m in range(1, M + 1)] == [True] * M
+    assert any(not np.array_equal(moving.at(m).right, verdicts) for m in range(1, M))
+    # A text that the first answers lack is judged as a candidate would be.
+    map_ = DepolarizedMap(1.0, 0.5)
+    for name, values in fixed.at(M).columns(map_).items():
+        np.testing.assert_array_equal(values, moving.at(M).columns(map_)[name])
+    logits = np.asarray(fixed.at(1).columns(map_)["logit_probability"])
+    assert logits.min() < logits.max() - 1
