@@ -1,8 +1,8 @@
 """Ports: what the domain asks of the outside world. Real adapters and fakes pass the same tests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,3 +71,19 @@ class Embedder(Protocol):
 
     async def check(self) -> None:
         """Return when texts can be embedded; raise EmbedderUnavailable when not."""
+
+
+class KeptDocuments(Protocol):
+    """JSON documents kept for a while, for whichever replica is asked for them next.
+
+    `kind` and `id_` name one; `owner` is the mark of the key that it was made under, and no other finds it.
+    How many are kept is bounded: the oldest go first. All of them raise StoreUnavailable.
+    """
+
+    async def put(
+        self, kind: str, id_: str, owner: str, document: Mapping[str, Any], *, ttl_s: float
+    ) -> None:
+        """Keep a document for `ttl_s` seconds, in place of the one that was kept under these names."""
+
+    async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
+        """Return the document; None where there is none, its time is over, or it is another owner's."""

@@ -137,6 +137,19 @@ class Stopwatch:
         return {**self.laps, "total": self._last - self._start}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Answers that wait to be scored, and the command that asked for them.
+
+    `chosen`: the calibration that it names, None for the active one or none. `marks`: the time until now.
+    """
+
+    command: ScoreCommand
+    chosen: Calibration | None
+    generation: Generation
+    marks: Stopwatch
+
+
 def assemble(
     found: Spectrum,
     texts: Sequence[str],

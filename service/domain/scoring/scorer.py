@@ -28,6 +28,7 @@ from service.domain.scoring.judgement import Judgement
 from service.domain.scoring.judging import Outcomes, judge, with_candidate
 from service.domain.scoring.model import (
     Applied,
+    Drawn,
     Score,
     ScoreCommand,
     ScoreWarning,
@@ -76,15 +77,33 @@ class Scorer:
         """
         with self._live.one():
             async with embedding_early(self._embedder, command) as listening:
-                return await self._score(listening)
+                return await self._judged(await self._drawn(listening))
 
-    async def _score(self, command: ScoreCommand) -> Score:
+    async def draw(self, command: ScoreCommand) -> Drawn:
+        """Return the answers that a score rests on, to be scored by `finish`; raises as `score` does.
+
+        For a caller whose candidate is still being written: drawing need not wait for it.
+        """
+        with self._live.one():
+            async with embedding_early(self._embedder, command) as listening:
+                return replace(await self._drawn(listening), command=command)
+
+    async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
+        """Return the score of answers drawn before, with a text to judge by them; raises as `score` does."""
+        with self._live.one():
+            return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
+
+    async def _drawn(self, command: ScoreCommand) -> Drawn:
         marks = Stopwatch(command.arrived)
         chosen = await self._named_calibration(command.calibration)
         marks.lap("queue")
         generation = await self._draw(command, chosen)
         marks.lap("generate")
         marks.move("generate", "queue", generation.queued_s)
+        return Drawn(command, chosen, generation, marks)
+
+    async def _judged(self, drawn: Drawn) -> Score:
+        command, chosen, generation, marks = drawn.command, drawn.chosen, drawn.generation, drawn.marks
         texts, index = distinct([draw.text for draw in generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
         to_embed = self._to_embed(with_candidate(texts, candidate))
