@@ -6,7 +6,7 @@ Nothing here cuts an answer: a caller may wait for one, or listen to events, for
 import asyncio
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -58,9 +58,10 @@ class AnsweringProtocol(HttpToolsProtocol):
     errors: ClassVar[ErrorLog]
     places: ClassVar[Places]
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin without a request."""
-        super().connection_made(transport)
+        # asyncio promises the base class; of a TCP connection it is this one.
+        super().connection_made(cast("asyncio.Transport", transport))
         self._phase = Phase.BETWEEN
         self._refused = False
         self._unsent_before = 0

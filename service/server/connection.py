@@ -27,7 +27,7 @@ class BoundedProtocol(AnsweringProtocol):
 
     # What comes in: counted as it is fed to the parser.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for a request. Where there are too many connections, one gives way."""
         super().connection_made(transport)
         self._head_bytes = 0  # of the request that comes, as far as its lines are complete

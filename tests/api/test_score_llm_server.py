@@ -4,16 +4,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from service.adapters.llm.openai_server import HttpLanguageModel
 from service.app import create_app
 from service.app.parts import build_llm, own_keys, serving_of
 from service.domain.models import Generation, service_fingerprint
+from service.domain.ports import LanguageModel
 from service.domain.scoring.model import ScoreCommand
 from service.settings import Settings
 from tests.api.test_score import Active, calibration
@@ -23,7 +26,20 @@ from tests.support.openai_server import MODEL, Exchange, OpenAIServer, answers, 
 
 pytestmark = pytest.mark.anyio
 EMBEDDER = FakeEmbedder(8)
-Post = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Post:
+    """Scores a prompt with the fields given, of an application in this process."""
+
+    app: FastAPI
+    llm: LanguageModel
+    http: httpx.AsyncClient
+
+    async def __call__(self, **body: Any) -> httpx.Response:
+        return await self.http.post("/score", json={"prompt": "Which?", "num_samples": 4} | body)
+
+
 Opened = Callable[..., AbstractAsyncContextManager[Post]]
 
 
@@ -43,12 +59,7 @@ def opened(tmp_path: Path) -> Opened:
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-
-                async def post(**body: Any) -> httpx.Response:
-                    return await http.post("/score", json={"prompt": "Which?", "num_samples": 4} | body)
-
-                post.app, post.llm = app, llm  # type: ignore[attr-defined]
-                yield post
+                yield Post(app, llm, http)
 
     return opening
 

@@ -36,7 +36,7 @@ def test_the_default_way_of_empty_answers_is_not_written() -> None:
 
 def kept(one: Calibration) -> Calibration:
     body = json.loads(json.dumps(encode_calibration(one)))
-    return decode_calibration({"id": one.id, "body": body, "created_at": one.created_at})  # type: ignore[arg-type]
+    return decode_calibration({"id": one.id, "body": body, "created_at": one.created_at})
 
 
 def test_a_calibration_by_evidence_comes_back() -> None:

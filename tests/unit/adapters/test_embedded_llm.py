@@ -226,7 +226,7 @@ def test_the_sum_is_that_of_one_pass_over_prompt_and_answer(
     async def scenario(llm: EmbeddedLanguageModel) -> None:
         kept: list[Continuation] = []
         drawn_as, sampler = llm._drawn, llm._sampler
-        llm._drawn = lambda row: kept.append(row) or drawn_as(row)  # type: ignore[func-returns-value]
+        llm._drawn = lambda row: kept.append(row) or drawn_as(row)
         generation = await llm.generate(request)
         assert sampler is not None
         prompt = llm._tokens(request)

@@ -71,7 +71,7 @@ async def test_a_wait_that_comes_and_goes_is_told_now_and_then(caplog: pytest.Lo
             pass
 
     now = 0.0
-    progress = Progress(Nowhere(), Lease("job_1", "one", 1), "sampling", 9, clock=lambda: now)  # type: ignore[arg-type]
+    progress = Progress(Nowhere(), Lease("job_1", "one", 1), "sampling", 9, clock=lambda: now)
     for _ in range(3):
         await progress.note("waiting")
         await progress.advance()

@@ -98,7 +98,7 @@ def shares(message: str, secret: str) -> bool:
     st.lists(places, min_size=1, max_size=4),
     st.sampled_from([str, json.dumps, repr, html.escape, lambda text: json.dumps(json.dumps(text))]),
 )
-def test_no_run_of_a_secret_stays(secrets, pieces, escape) -> None:  # type: ignore[no-untyped-def]
+def test_no_run_of_a_secret_stays(secrets, pieces, escape) -> None:
     """The message is made of parts of the secrets and of other text, escaped as a whole."""
     said = ""
     for other, which, start, length in pieces:

@@ -200,7 +200,7 @@ async def test_it_is_of_the_model_that_drew_whoever_answers_by_now(bench: Bench)
         bench.llm.model = "later"
         return await embed(texts)
 
-    bench.embedder.embed = meanwhile  # type: ignore[method-assign]
+    bench.embedder.embed = meanwhile
     rows = made_rows()
     bench.llm.answers = {f"q{i}": rows[i].samples or () for i in range(40)}
     found, _ = await bench.run([replace(row, samples=None) for row in rows])

@@ -46,7 +46,7 @@ def test_the_counts_are_of_the_model_that_is_served_on_rows_that_it_has_not_seen
 
 
 def vars_of(one: object) -> tuple[Sequence[float], Sequence[int], Sequence[int]]:
-    counts = one.counts  # type: ignore[attr-defined]
+    counts = one.counts
     return counts.thresholds, counts.answered, counts.wrong
 
 

@@ -208,7 +208,7 @@ async def test_being_right_is_a_finite_probability_whatever_the_log_probabilitie
     missing = math.isnan(told) or told == math.inf  # which are no log-probabilities
     assert codes(score) == (["evidence_missing", "no_correctness_model"] if missing else [])
     for found in (score.judgement.probability_correct, score.judgement.decisive):
-        assert found is None if missing else 0 <= found <= 1  # type: ignore[operator]
+        assert found is None if missing else 0 <= found <= 1
 
 
 UNANIMOUS, SPLIT = ("a", "a", "a"), TWO_TO_ONE  # P(correct) of 0.5625 and 0.396
@@ -270,7 +270,7 @@ async def test_a_decision_among_very_many_thresholds_is_the_same() -> None:
     made = (await scored(UNANIMOUS, active, target=EASY)).judgement.decision
     assert made is not None
     assert made.threshold == promise(many, EASY).threshold
-    assert (made.action, 0.2 < made.threshold < 0.5) == ("answer", True)  # type: ignore[operator]
+    assert (made.action, 0.2 < made.threshold < 0.5) == ("answer", True)
 
 
 async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can() -> None:

@@ -172,7 +172,7 @@ class Late(TellingLLM):
         self.deliver, self.reason = 1, reason
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        return replace(await super().generate(request), missing_reason=self.reason)  # type: ignore[arg-type]
+        return replace(await super().generate(request), missing_reason=self.reason)
 
 
 @pytest.mark.parametrize(("reason", "error"), [("deadline", DeadlineExceeded), ("error", LLMBadResponse)])

@@ -22,7 +22,7 @@ def test_the_fit_stands_beside_the_others_with_its_intervals(page: str) -> None:
     fit = evidence_report()["fits"]["evidence"]
     text = flat(page)
     for name, letter in (("intercept", "a"), ("slope", "b")):
-        found = fit[name]  # type: ignore[literal-required]
+        found = fit[name]
         said = f"{letter} = {found['value']:.3f} ({found['low']:.3f} to {found['high']:.3f})"
         assert said.replace("-", "\N{MINUS SIGN}") in text
     assert "Evidence this calibration ours, by log-probabilities" in text

@@ -488,7 +488,7 @@ def test_a_report_of_before_nulls_were_kept_is_still_a_page(report: Report) -> N
             "cluster_sizes",
             "singletons",
         ):
-            del row[key]  # type: ignore[misc]
+            del row[key]
     curves = report["curves"]
     for kind in (curves["projection"], curves["algorithm1"], curves["correctness"]):
         for one in (one for of_map in kind.values() for one in of_map):
