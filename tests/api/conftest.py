@@ -11,6 +11,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.memory_store import MemoryStore
+from tests.support.operator_world import World
 
 Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
@@ -45,3 +46,9 @@ def client(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Any) -> Client:
                 yield http
 
     return make
+
+
+@pytest.fixture
+def world() -> World:
+    """Return an application of the operator's routes with the ports in memory."""
+    return World()

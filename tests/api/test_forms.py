@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from tests.api.test_calibrate_routes import World, examples, jsonl, problem, upload
 from tests.support.live import served
+from tests.support.operator_world import World, examples, jsonl, problem, upload
 
 pytestmark = pytest.mark.anyio
 HEADERS = {"Content-Type": "multipart/form-data; boundary=B"}
@@ -20,11 +20,6 @@ ACTIVATE = b'\r\n--B\r\nContent-Disposition: form-data; name="activate"\r\n\r\nn
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 @pytest.fixture

@@ -1,0 +1,145 @@
+"""The routes under /calibrations, against the ports in memory."""
+
+import httpx
+import pytest
+
+from service.api.http.headers import prefers_html
+from service.api.routes.calibration_schemas import CalibrationOut
+from tests.support.calibrations import calibration, rows
+from tests.support.live import served
+from tests.support.operator_world import BROWSER, NO_CALIBRATION, World, problem, upload
+
+pytestmark = pytest.mark.anyio
+
+
+class TestCalibrations:
+    async def test_list_active_and_back(self, world: World) -> None:
+        older, newer = calibration(), calibration()
+        async with world.client() as client:
+            for each in (older, newer):
+                await world.calibrations.add(each, {})
+            assert [c["id"] for c in (await client.get("/calibrations")).json()] == [newer.id, older.id]
+            assert (await client.get("/calibrations/active")).json() == []
+            for each in (newer, older):
+                response = await client.post(f"/calibrations/{each.id}/activate")
+                assert (response.status_code, response.json()["active"]) == (200, True)
+                active = (await client.get("/calibrations/active")).json()
+                assert [c["id"] for c in active] == [each.id]
+
+    async def test_one(self, world: World) -> None:
+        made = calibration()
+        await world.calibrations.add(made, {}, num_rows=7)
+        async with world.client() as client:
+            body = (await client.get(f"/calibrations/{made.id}")).json()
+        seen = CalibrationOut.model_validate(body)
+        assert [p.num_samples for p in seen.parameters] == [2, 3, 4, 5]
+        assert (seen.temperature, seen.depolarization) == (seen.parameters[-1].temperature, 0.5)
+        assert body["fingerprint"] == made.fingerprint.parts()
+        assert (seen.num_rows, seen.active, seen.data_kept, seen.name) == (7, False, False, made.name)
+
+    @pytest.mark.parametrize("calibration_id", [NO_CALIBRATION, "cal_none", "%00"])
+    @pytest.mark.parametrize(
+        ("method", "rest"),
+        [("GET", ""), ("POST", "/activate"), ("GET", "/data"), ("DELETE", "/data"), ("GET", "/report")],
+    )
+    async def test_unknown(self, world: World, calibration_id: str, method: str, rest: str) -> None:
+        async with world.client() as client:
+            response = await client.request(method, f"/calibrations/{calibration_id}{rest}")
+            problem(response, 404, "not_found")
+
+    @pytest.mark.parametrize("logprobs", [None, (-1.25, 0.005)])
+    async def test_data_can_be_posted_again_and_forgotten(
+        self, world: World, logprobs: tuple[float, ...] | None
+    ) -> None:
+        made, kept = calibration(), list(rows(samples=("a", ""), logprobs=logprobs))
+        await world.calibrations.add(made, {}, rows=kept)
+        path = f"/calibrations/{made.id}/data"
+        async with world.client() as client:
+            exported = await client.get(path)
+            assert exported.headers["content-type"] == "application/x-ndjson"
+            assert f"{made.id}.jsonl" in exported.headers["content-disposition"]
+            again = await client.post("/calibrate", files=upload(exported.content))
+            assert world.jobs.rows_of(again.json()["id"]) == kept
+            assert (await client.delete(path)).status_code == 204
+            assert (await client.delete(path)).status_code == 204
+            problem(await client.get(path), 404, "not_found")
+            assert (await client.get(f"/calibrations/{made.id}")).json()["data_kept"] is False
+
+    async def test_an_export_cut_short_by_a_deletion_is_no_whole_answer(self, world: World) -> None:
+        made = calibration()
+        await world.calibrations.add(made, {}, rows=list(rows(samples=("a", "b"))), num_rows=41)
+        async with (
+            served(world.app) as port,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
+        ):
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.get(f"/calibrations/{made.id}/data")
+
+    async def test_the_report_is_json_or_a_page(self, world: World) -> None:
+        made = calibration()
+        await world.calibrations.add(made, {"risk": 1.5, "auroc": None})
+        path = f"/calibrations/{made.id}/report"
+        async with world.client() as client:
+            told = await client.get(path)
+            now = {"active": False, "activated_at": None}
+            assert told.json() == {"risk": 1.5, "auroc": None, "now": now}
+            assert told.headers["vary"] == "Accept"
+            page = await client.get(path, headers={"Accept": "text/html,application/xml;q=0.9,*/*;q=0.8"})
+            assert page.headers["content-type"] == "text/html; charset=utf-8"
+            assert page.text == "<html>1.5</html>"
+
+    async def test_the_report_says_what_is_active_when_it_is_asked(self, world: World) -> None:
+        made, other = calibration(), calibration()
+        for one in (made, other):
+            await world.calibrations.add(one, {"risk": 1.5, "decision": {"activated": False}})
+        async with world.client() as client:
+            await client.post(f"/calibrations/{made.id}/activate")
+            now = (await client.get(f"/calibrations/{made.id}/report")).json()["now"]
+            assert now["active"]
+            assert now["activated_at"]
+            await client.post(f"/calibrations/{other.id}/activate")
+            told = (await client.get(f"/calibrations/{made.id}/report")).json()
+        assert told["now"] == {"active": False, "activated_at": None}
+        assert told["decision"] == {"activated": False}  # then, as it was
+
+    async def test_links_lead_to_what_they_name(self, world: World) -> None:
+        made = calibration()
+        await world.calibrations.add(made, {"risk": 1.5})
+        async with world.client() as client:
+            [told] = (await client.get("/calibrations")).json()
+            assert set(told["links"]) == {"self", "report", "activate"}  # no rows are kept
+            assert (await client.get(told["links"]["self"])).json() == told
+            assert (await client.get(told["links"]["report"])).json()["risk"] == 1.5
+            assert (await client.post(told["links"]["activate"])).json()["active"]
+
+    async def test_a_browser_gets_a_page_and_a_program_json(self, world: World) -> None:
+        await world.calibrations.add(calibration(), {})
+        async with world.client() as client:
+            page = await client.get("/calibrations", headers={"Accept": BROWSER})
+            plain = [
+                await client.get("/calibrations", headers={"Accept": a}) for a in ("*/*", "application/json")
+            ]
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert page.text == "<html>1 calibrations</html>"
+        assert {one.headers["vary"] for one in (page, *plain)} == {"Accept"}
+        assert all(
+            one.headers["content-type"] == "application/json" and len(one.json()) == 1 for one in plain
+        )
+
+
+@pytest.mark.parametrize(
+    ("accept", "html"),
+    [
+        ("*/*", False),
+        ("", False),
+        ("text/html", True),
+        ("application/json", False),
+        ("text/html, application/json", False),
+        ("text/html;q=0.5, application/json;q=0.4", True),
+        ("text/*", True),
+        ("text/*;q=0.5, */*;q=0.9", False),
+        ("TEXT/HTML;q=x", False),
+    ],
+)
+async def test_accept(accept: str, html: bool) -> None:
+    assert prefers_html(accept) is html

@@ -1,0 +1,67 @@
+"""GET and DELETE /jobs, against the ports in memory."""
+
+import json
+
+import httpx
+import pytest
+
+from service.domain.jobs.model import JobError
+from tests.support.calibrations import rows
+from tests.support.live import served
+from tests.support.operator_world import NO_JOB, OPTIONS, World, problem
+
+pytestmark = pytest.mark.anyio
+
+
+class TestJobs:
+    async def test_list_and_one(self, world: World) -> None:
+        async with world.client() as client:
+            first, second = [(await world.jobs.submit(rows(), OPTIONS))[0] for _ in range(2)]
+            listed = (await client.get("/jobs")).json()
+            assert [job["id"] for job in listed] == [second.id, first.id]
+            assert len((await client.get("/jobs?limit=1")).json()) == 1
+            problem(await client.get("/jobs?limit=0"), 422, "invalid_request")
+            error = JobError("llm_unavailable", "The LLM server cannot be reached.")
+            await world.jobs.change(first.id, state="failed", error=error)
+            body = (await client.get(f"/jobs/{first.id}")).json()
+            assert body["error"] == {"code": error.code, "detail": error.detail}
+
+    @pytest.mark.parametrize("job_id", [NO_JOB, "job_none", "%00", "a%2Fb", "é"])
+    @pytest.mark.parametrize(("method", "rest"), [("GET", ""), ("DELETE", ""), ("GET", "/events")])
+    async def test_unknown(self, world: World, job_id: str, method: str, rest: str) -> None:
+        async with world.client() as client:
+            problem(await client.request(method, f"/jobs/{job_id}{rest}"), 404, "not_found")
+
+    async def test_cancel(self, world: World) -> None:
+        async with world.client() as client:
+            job, _ = await world.jobs.submit(rows(), OPTIONS)
+            for _ in range(2):
+                response = await client.delete(f"/jobs/{job.id}")
+                assert (response.status_code, response.json()["state"]) == (200, "cancelled")
+            done, _ = await world.jobs.submit(rows(), OPTIONS)
+            await world.jobs.change(done.id, state="succeeded")
+            problem(await client.delete(f"/jobs/{done.id}"), 409, "conflict")
+
+    async def test_events_end_with_the_job(self, world: World) -> None:
+        job, _ = await world.jobs.submit(rows(), OPTIONS)
+        async with served(world.app) as port, httpx.AsyncClient(timeout=60) as client:
+            seen = []
+            async with client.stream("GET", f"http://127.0.0.1:{port}/jobs/{job.id}/events") as response:
+                assert response.headers["content-type"].startswith("text/event-stream")
+                async for line in response.aiter_lines():
+                    if line.startswith("data: "):
+                        seen.append(json.loads(line[6:]))
+                        await self._go_on(world, job.id, len(seen))
+                    elif line:
+                        assert line == "event: job"
+        assert [(event["state"], event["done"]) for event in seen] == [
+            ("queued", 0),
+            ("running", 7),
+            ("succeeded", 7),
+        ]
+
+    async def _go_on(self, world: World, job_id: str, step: int) -> None:
+        if step == 1:
+            await world.jobs.change(job_id, state="running", stage="sampling", done=7)
+        elif step == 2:
+            await world.jobs.change(job_id, state="succeeded")

@@ -1,0 +1,129 @@
+"""Keys, methods and schemas of the operator's routes."""
+
+import json
+
+import pytest
+
+from service.api.http.auth import Keys
+from service.api.http.openapi import Problem, document
+from service.api.routes.calibration_schemas import CalibrationOut
+from service.api.routes.job_schemas import CalibrateForm, CalibrateRequest, JobOut
+from tests.support.operator_world import NO_CALIBRATION, NO_JOB, World, problem
+
+pytestmark = pytest.mark.anyio
+
+
+EVERY_ROUTE = [
+    ("POST", "/calibrate"),
+    ("GET", "/jobs"),
+    ("GET", f"/jobs/{NO_JOB}"),
+    ("DELETE", f"/jobs/{NO_JOB}"),
+    ("GET", f"/jobs/{NO_JOB}/events"),
+    ("GET", "/calibrations"),
+    ("GET", "/calibrations/active"),
+    ("GET", f"/calibrations/{NO_CALIBRATION}"),
+    ("POST", f"/calibrations/{NO_CALIBRATION}/activate"),
+    ("GET", f"/calibrations/{NO_CALIBRATION}/data"),
+    ("DELETE", f"/calibrations/{NO_CALIBRATION}/data"),
+    ("GET", f"/calibrations/{NO_CALIBRATION}/report"),
+]
+
+
+class TestKeys:
+    @pytest.mark.parametrize(("method", "path"), EVERY_ROUTE)
+    async def test_every_route_needs_the_admin_key_once_it_is_set(
+        self, world: World, method: str, path: str
+    ) -> None:
+        world.app.state.keys = Keys(admin="schlüssel", score="s")
+        async with world.client() as client:
+            missing = await client.request(method, path)
+            problem(missing, 401, "missing_key")
+            assert missing.headers["www-authenticate"] == "Bearer"
+            for sent in ("Basic eDp5", "Bearer", "Bearer  "):
+                problem(
+                    await client.request(method, path, headers={"Authorization": sent}), 401, "missing_key"
+                )
+            bad = await client.request(method, path, headers={"Authorization": "Bearer schlussel"})
+            problem(bad, 401, "bad_key")
+            scored = await client.request(method, path, headers={"Authorization": "Bearer s"})
+            problem(scored, 403, "scope_required")
+            key = {"Authorization": "bearer schlüssel".encode()}
+            assert (await client.request(method, path, headers=key)).status_code not in (401, 403)
+
+    @pytest.mark.parametrize(("method", "path"), EVERY_ROUTE)
+    async def test_without_a_key_every_route_is_for_this_machine_alone(
+        self, world: World, method: str, path: str
+    ) -> None:
+        async with world.client(peer="192.0.2.1") as client:
+            problem(await client.request(method, path), 403, "scope_required")
+        async with world.client() as client:
+            assert (await client.request(method, path)).status_code not in (401, 403)
+
+    @pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
+    @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "[::1]:8000", "LOCALHOST"])
+    async def test_loopback_by_any_name(self, world: World, peer: str, host: str) -> None:
+        async with world.client(peer=peer) as client:
+            assert (await client.get("/jobs", headers={"Host": host})).status_code == 200
+            own = {"Host": host, "Origin": f"http://{host}"}
+            assert (await client.get("/jobs", headers=own)).status_code == 200
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Host": "attacker.example"},
+            {"Host": ""},
+            {"Host": "127.0.0.1.attacker.example"},
+            {"Origin": "https://attacker.example"},
+            {"Origin": "null"},
+            {"X-Forwarded-For": "192.0.2.1"},
+            {"Forwarded": "for=192.0.2.1"},
+            {"X-Real-IP": "127.0.0.1"},
+            {"X-Forwarded-Host": "service.example"},
+            {"Via": "1.1 proxy"},
+        ],
+    )
+    async def test_a_proxy_or_a_browser_page_on_this_machine_is_no_caller_from_it(
+        self, world: World, headers: dict[str, str]
+    ) -> None:
+        async with world.client() as client:
+            problem(await client.get("/jobs", headers=headers), 403, "scope_required")
+
+
+@pytest.mark.parametrize(
+    ("path", "allow"),
+    [
+        ("/calibrate", "POST"),
+        ("/jobs", "GET"),
+        (f"/jobs/{NO_JOB}", "DELETE, GET"),
+        (f"/calibrations/{NO_CALIBRATION}/data", "DELETE, GET"),
+    ],
+)
+async def test_another_method_is_told_all_that_are_allowed(world: World, path: str, allow: str) -> None:
+    async with world.client() as client:
+        response = await client.put(path)
+    problem(response, 405, "method_not_allowed")
+    assert response.headers["allow"] == allow
+
+
+async def test_the_document_names_every_schema_it_uses(world: World) -> None:
+    made = document(world.app, [CalibrateRequest, CalibrateForm, Problem])
+    text = json.dumps(made)
+    used = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert {"Problem", "CalibrateRequest"} <= used <= made["components"]["schemas"].keys()
+    assert "bearer" in made["components"]["securitySchemes"]
+    operations = [op for path in made["paths"].values() for op in path.values()]
+    assert len(operations) > 5
+    assert all(
+        op["security"] == [{}, {"bearer": []}] and {"401", "403", "503"} <= set(op["responses"])
+        for op in operations
+    )
+    body = made["paths"]["/calibrate"]["post"]["requestBody"]["content"]
+    assert set(body) == {"multipart/form-data", "application/json"}
+
+
+async def test_examples_fit_their_schemas() -> None:
+    from service.api.routes.calibration_schemas import CALIBRATION
+    from service.api.routes.job_schemas import JOB
+
+    assert JobOut.model_validate(JOB).model_dump(mode="json") == JOB
+    assert CalibrationOut.model_validate(CALIBRATION).model_dump(mode="json") == CALIBRATION

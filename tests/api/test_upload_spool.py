@@ -1,0 +1,162 @@
+"""How large an upload may be, and where its bytes lie while they come."""
+
+import asyncio
+import gzip
+import json
+import tempfile
+import tracemalloc
+from collections.abc import AsyncIterator
+from typing import Any, ClassVar
+
+import httpx
+import pytest
+
+from tests.support.calibrations import rows
+from tests.support.live import served
+from tests.support.operator_world import (
+    World,
+    examples,
+    jsonl,
+    problem,
+    upload,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+class Endless(httpx.AsyncByteStream):
+    """A multipart body of so many MiB, made while it is sent."""
+
+    head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+
+    def __init__(self, mebibytes: int) -> None:
+        self.mebibytes, self.sent = mebibytes, 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self.head
+        for _ in range(self.mebibytes * 16):
+            self.sent += 1 << 16
+            yield b"x" * (1 << 16)
+
+
+class Recorded(tempfile.SpooledTemporaryFile[bytes]):
+    """A spooled file that remembers whether it went to disk. There it has no name: closed, it is gone."""
+
+    made: ClassVar[list["Recorded"]] = []
+    rolled = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.made.append(self)
+
+    def rollover(self) -> None:
+        super().rollover()
+        self.rolled = True
+
+
+@pytest.fixture
+def spooled(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
+    monkeypatch.setattr(Recorded, "made", [])
+    monkeypatch.setattr("starlette.formparsers.SpooledTemporaryFile", Recorded)
+    return Recorded.made
+
+
+MULTIPART = {"Content-Type": "multipart/form-data; boundary=b"}
+
+
+class TestSize:
+    async def test_a_declared_size_over_the_limit_is_refused_unread(self) -> None:
+        body = Endless(1)
+        async with World(max_bytes=1 << 20).client() as client:
+            headers = {**MULTIPART, "Content-Length": str(1 << 30), "Expect": "100-continue"}
+            problem(await client.post("/calibrate", content=body, headers=headers), 413, "body_too_large")
+        assert body.sent == 0
+
+    async def test_a_stream_over_the_limit_is_refused_in_flat_memory_and_leaves_no_file(
+        self, spooled: list[Any]
+    ) -> None:
+        world = World(max_bytes=8 << 20)
+        async with world.client() as client:
+            tracemalloc.start()
+            try:
+                response = await client.post("/calibrate", content=Endless(64), headers=MULTIPART)
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+        problem(response, 413, "body_too_large")
+        assert peak < 4 << 20
+        assert [(file.rolled, file.closed) for file in spooled] == [(True, True)]
+        assert await world.jobs.latest() == []
+
+    async def test_a_large_file_is_taken_in_flat_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        row = json.dumps({"prompt": "x" * 60_000, "reference": "a"}).encode() + b"\n"
+
+        async def body() -> AsyncIterator[bytes]:
+            yield Endless.head
+            for _ in range(500):
+                yield row
+            yield b"\r\n--b--\r\n"
+
+        async def forget(coming: AsyncIterator[Any], options: Any, **_: Any) -> Any:
+            count = 0
+            async for _row in coming:
+                count += 1
+            return await submit(rows(), options.__class__(name=str(count)))
+
+        world = World()
+        submit = world.jobs.submit
+        monkeypatch.setattr(world.jobs, "submit", forget)
+        async with world.client() as client:
+            tracemalloc.start()
+            try:
+                response = await client.post("/calibrate", content=body(), headers=MULTIPART)
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+        assert (response.status_code, response.json()["name"]) == (202, "500")
+        assert peak < 16 << 20  # of 30 MB; a hundred rows of 60 kB are held at a time
+
+    async def test_a_gzip_bomb(self) -> None:
+        async with World(max_bytes=4 << 20).client() as client:
+            bomb = gzip.compress(b"{" + b" " * (64 << 20), 1)
+            body = problem(await client.post("/calibrate", files=upload(bomb)), 413, "body_too_large")
+        assert body["limit_bytes"] == 4 << 20
+
+    async def test_too_many_rows(self) -> None:
+        async with World(max_rows=50).client() as client:
+            response = await client.post("/calibrate", files=upload(jsonl(examples(51))))
+        assert problem(response, 413, "body_too_large")["limit_rows"] == 50
+
+    async def test_json_over_the_limit(self) -> None:
+        async with World(max_bytes=1000).client() as client:
+            response = await client.post("/calibrate", json={"examples": examples()})
+        problem(response, 413, "body_too_large")
+
+    async def test_a_sender_over_a_socket_sees_the_refusal(self) -> None:
+        async with served(World(max_bytes=1 << 20).app) as port, httpx.AsyncClient(timeout=60) as client:
+            for headers in (MULTIPART, {**MULTIPART, "Content-Length": str(len(Endless.head) + (32 << 20))}):
+                url = f"http://127.0.0.1:{port}/calibrate"
+                response = await client.post(url, content=Endless(32), headers=headers)
+                problem(response, 413, "body_too_large")
+
+    async def test_a_sender_who_goes_away_leaves_nothing(self, spooled: list[Any]) -> None:
+        world = World()
+        async with served(world.app) as port:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            head = "POST /calibrate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n"
+            kind = f"Content-Type: {MULTIPART['Content-Type']}\r\n\r\n"
+            writer.write((head + kind).encode() + Endless.head + b"x" * (4 << 20))
+            await writer.drain()
+            writer.close()
+            async with asyncio.timeout(60):
+                while not (spooled and spooled[0].closed):
+                    await asyncio.sleep(0.005)
+        assert await world.jobs.latest() == []
+        assert [(file.rolled, file.closed) for file in spooled] == [(True, True)]
+
+    async def test_the_spooled_file_is_closed_afterwards(self, world: World, spooled: list[Any]) -> None:
+        async with world.client() as client:
+            for count in (1, 40):
+                data = jsonl(examples(count, answer="x" * 60_000))
+                await client.post("/calibrate", files=upload(data))
+        assert [(file.rolled, file.closed) for file in spooled] == [(False, True), (True, True)]

@@ -1,0 +1,79 @@
+"""The operator's routes against the ports in memory, and what tests send to them."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from service.api.http.auth import Keys
+from service.api.http.deps import Pages, Services
+from service.api.http.middleware import RequestContext
+from service.api.http.problems import install
+from service.api.routes import calibrations, jobs
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.jobs.model import CalibrateOptions
+from service.domain.models import Sampling
+from service.domain.scoring.scorer import Scorer
+from service.domain.serving import Serving
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.memory_store import MemoryCalibrations, MemoryJobs
+
+OPTIONS = CalibrateOptions()
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+NO_JOB = "job_" + "0" * 26
+NO_CALIBRATION = "cal_" + "0" * 26
+
+
+class World:
+    """An application with the ports in memory."""
+
+    def __init__(self, **limits: int) -> None:
+        self.jobs, self.calibrations = MemoryJobs(), MemoryCalibrations()
+        self.app = FastAPI(title="t", version="0")
+        self.app.state.keys = Keys()
+        self.app.state.services = Services(
+            Scorer(FakeLLM(), FakeEmbedder()),
+            Serving(10, Sampling(), Sampling()),
+            self.jobs,
+            self.calibrations,
+            limits=UploadLimits(**limits),
+            pages=Pages(
+                report=lambda report: f"<html>{report['risk']}</html>",
+                calibrations=lambda found: f"<html>{len(found)} calibrations</html>",
+            ),
+        )
+        self.app.include_router(jobs.router)
+        self.app.include_router(calibrations.router)
+        install(self.app)
+        self.app.add_middleware(RequestContext)
+
+    @asynccontextmanager
+    async def client(
+        self, peer: str = "127.0.0.1", host: str = "127.0.0.1", **options: Any
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        transport = httpx.ASGITransport(self.app, client=(peer, 50_000))
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}", **options) as client:
+            yield client
+
+
+def examples(count: int = 40, **more: Any) -> list[dict[str, Any]]:
+    return [{"id": i, "prompt": f"Q{i}?", "reference": "yes", **more} for i in range(count)]
+
+
+def jsonl(found: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in found)
+
+
+def upload(data: bytes, name: str = "dev.jsonl") -> dict[str, Any]:
+    return {"file": (name, data)}
+
+
+def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["code"] == code
+    return body
