@@ -1,0 +1,38 @@
+"""Dev files made in memory, and what the reader makes of them."""
+
+import io
+import json
+
+import pytest
+
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.devdata.reader import read_file
+from service.domain.errors import InvalidDevData
+
+ONE = UploadLimits(min_rows=1)
+
+
+def jsonl(rows):
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def good(count, start=0):
+    return [{"id": i, "prompt": f"Q{i}?", "reference": "yes"} for i in range(start, start + count)]
+
+
+def rows_of(data, limits=ONE, **options):
+    return list(read_file(io.BytesIO(data), limits, **options).rows())
+
+
+def refused(data, limits=ONE, **options):
+    with pytest.raises(InvalidDevData) as caught:
+        read_file(io.BytesIO(data), limits, **options)
+    return caught.value
+
+
+def only_reason(raw, **changed):
+    """The reason why one row, good but for what is changed, is refused."""
+    row = {"prompt": "Q?", "reference": "yes"} | raw | changed
+    error = refused(jsonl([{k: v for k, v in row.items() if v is not ...}]))
+    (problem,) = error.extra["errors"]
+    return problem["field"], problem["reason"]
