@@ -10,6 +10,8 @@ from service.cli import cli
 from tests.support.openai_server import OpenAIServer, answers, serving_in_thread
 from tests.unit.evaluation.worlds import rows, write
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def hashed(text):
     return [byte - 127.5 for byte in hashlib.sha256(text.encode()).digest()]

@@ -21,6 +21,8 @@ from service.report.evaluation.page import FIGURES
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.unit.evaluation.worlds import rows, write
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SERVING = Serving(6, Sampling(), Sampling())
 LONELY = {"algorithm1_diagram", "similarity"}  # of so few prompts, no two fall into one cluster
 NOW = datetime(2026, 11, 3, 12, 30, tzinfo=UTC)
