@@ -17,6 +17,8 @@ from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import Promise, promises
 from tests.support.decisions import judged_material, judged_rows
+from tests.support.fakes import FakeEmbedder
+from tests.support.trial import NONSENSE, check, deciding, judged
 
 METHODS = {"temperature": TemperatureMap, "depolarized": DepolarizedMap, "evidence": EvidenceMap}
 
@@ -264,3 +266,40 @@ def test_of_many_answers_those_numbers_that_maps_are_fitted_for() -> None:
     assert sizes[0] == 2
     assert sizes[-1] == 80
     assert len(sizes) < 79
+
+
+@cache
+def worlds() -> tuple[FakeEmbedder, list[StoredRow]]:
+    """Rows whose log-probabilities alone tell who is right: an answer is right as often as it is likely."""
+    return FakeEmbedder(64), judged_rows(360, seed=4)
+
+
+@pytest.mark.parametrize("m", [1, 2, 4])
+def test_nonsense_is_never_let_through_and_never_has_a_p_correct(m: int) -> None:
+    embedder, rows = worlds()
+    calibration = deciding(rows[:300], embedder)
+    trial = judged(rows[300:], m, calibration, embedder)
+    assert 20 < check(trial) < 60
+    assert sum(text in scores for scores in trial for text in NONSENSE) == 120
+
+
+def test_the_promise_holds_where_many_judged_texts_are_supported_by_no_answer() -> None:
+    """Own answers that agree with no draw are wrong here: counted as let through, they would void it."""
+    target, runs, size = 0.3, 100, 2
+    new = FullRows(judged_material(judged_rows(3000, seed=10_000, num_samples=size))).at(size)
+    assert 0.1 < (~new.supported).mean() < 0.9
+    broken = reached = 0
+    for seed in range(runs):
+        material = judged_material(judged_rows(160, seed=seed, num_samples=size))
+        found = fit_deciders(material, "depolarized", rng=np.random.default_rng(seed), eps=1e-10)
+        if (decider := found.deciders().get(size)) is None:
+            continue
+        [promise] = promises(decider.counts, [target])
+        if promise.threshold is None:
+            continue
+        let = new.supported & (decider.model.predict(new.columns(decider.map)) >= promise.threshold)
+        reached += 1
+        broken += (~new.right[let]).mean() > target
+        assert promise.coverage <= 1 - decider.counts.never_answered / decider.counts.num_rows
+    assert reached > 30
+    assert broken / runs <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / runs)
