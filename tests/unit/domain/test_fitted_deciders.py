@@ -270,7 +270,7 @@ def test_of_many_answers_those_numbers_that_maps_are_fitted_for() -> None:
 
 @cache
 def worlds() -> tuple[FakeEmbedder, list[StoredRow]]:
-    """Rows whose log-probabilities alone tell who is right: an answer is right as often as it is likely."""
+    """Own answers as right as the LLM is sure of them, which no few draws support in some rows."""
     return FakeEmbedder(64), judged_rows(360, seed=4)
 
 
