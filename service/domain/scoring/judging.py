@@ -91,7 +91,7 @@ def judge(score: Score, outcomes: Outcomes, target: Target | None) -> tuple[Judg
     if target is None:
         return judgement, warnings
     decision, about_decision = _decide(model, judgement, target)
-    warnings += _unsupported(judgement) + _elsewhere(model, score.answer, outcomes.candidate)
+    warnings += _unsupported(model, judgement) + _elsewhere(model, score.answer, outcomes.candidate)
     return replace(judgement, decision=decision), [*warnings, *about_decision]
 
 
@@ -123,9 +123,10 @@ def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
     return [ScoreWarning("indistinct_answers", message)]
 
 
-def _unsupported(judgement: Judgement) -> list[ScoreWarning]:
+def _unsupported(model: _Model | str, judgement: Judgement) -> list[ScoreWarning]:
     """Return a warning when no answer supports the text decided about, which is then not let through."""
-    if judgement.supported:
+    # Where there is no model nothing is let through anyway, and a warning says so.
+    if isinstance(model, str) or judgement.supported:
         return []
     message = (
         "The candidate says what none of the answers says (its `mode` is null): it is not let through, and "
