@@ -29,8 +29,8 @@ LEAST_WEIGHT = {"logit_probability": 0.0}
 MOST_WEIGHT = {"logit_missing_mass": 0.0, "entropy": 0.0}
 # Of right and of wrong answers: with fewer, a fold has less than four of a kind to be judged by.
 LEAST_OF_A_KIND = 20
-# Standard errors by which a model must beat the base rate. Verdicts that are coin flips pass at 0 in a third of
-# cases, at 0.5 in a seventh; at 1 in a twelfth, but then half of the recorded sets without evidence fail.
+# Standard errors by which a model must beat the base rate. Verdicts that are coin flips pass at 0 in a third
+# of cases, at 0.5 in a seventh; at 1 in a twelfth, but then half of the recorded sets without evidence fail.
 LEAST_GAIN = 0.5
 PROBABILITY_CLIP = 1e-6  # a text outside of a raw spectrum's span has probability 0, and logit -inf
 
