@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from service.spectral.batch import Answers, dev_set
-from service.spectral.born import born_probabilities
+from service.spectral.born import born_probabilities, supported
 from service.spectral.correctness_model import FEATURES, fit_model, logit_probability
 from service.spectral.evidence import EvidenceSet
 from service.spectral.evidence_fit import fit_evidence
@@ -142,5 +142,6 @@ def recorded_splits(data: Recorded, m: int, splits: int) -> Iterator[tuple[Selec
         columns = [material.columns(fitted, part, evidence=True) for part in (fitted, ~fitted)]
         model = fit_model(columns[0], material.right[fitted], FEATURES)
         scores, right = model.predict(columns[1]), material.right[~fitted]
+        may = supported(material.candidates.take(~fitted))
         drawn = rng.integers(0, right.size, right.size)
-        yield selective_counts(scores[drawn], right[drawn]), selective_counts(scores, right)
+        yield selective_counts(scores[drawn], right[drawn], may[drawn]), selective_counts(scores, right, may)

@@ -28,8 +28,9 @@ class Decider:
 
     The rows of a fit were split in two. On one part `map` was fitted, and on what it says of those rows
     `model`. `counts` are of the other part, which nothing here has seen: so what they promise holds for new
-    questions like them, and texts like those judged. What serves a score was fitted on all rows, hence a map
-    of its own here.
+    questions like them, and texts like those judged. Of those, texts that no answer drawn supports
+    (`born.supported`) are never let through, here as in a score. What serves a score was fitted on all rows,
+    hence a map of its own here.
     """
 
     map: DepolarizedMap | TemperatureMap | EvidenceMap
@@ -52,9 +53,8 @@ class Decider:
         """Return the decider from what `stored` returned, also by way of JSON."""
         map_ = dict(stored["map"])
         kind = _MAPS[map_.pop("method")]
-        # JSON has no tuples: it gives lists back.
-        counts = SelectiveCounts(**{name: tuple(column) for name, column in stored["counts"].items()})
-        return cls(kind(**map_), CorrectnessModel.of(stored["model"]), counts, stored["judged"])
+        model, counts = CorrectnessModel.of(stored["model"]), SelectiveCounts.of(stored["counts"])
+        return cls(kind(**map_), model, counts, stored["judged"])
 
     def stored(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""

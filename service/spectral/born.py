@@ -14,6 +14,7 @@ from service.spectral.maps import CalibrationMap, ServedSpectrum
 from service.spectral.risk import DevSet
 
 Floats = NDArray[np.float64]
+TIE = 1e-9  # of squared lengths: one text's in a stack of prompts and alone differ in their last bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +38,11 @@ def _bounded(inside: Floats) -> Floats:
     return np.asarray(inside / np.maximum(inside.sum(axis=-1, keepdims=True), 1.0))
 
 
+def _supported(top: ArrayLike, outside: ArrayLike) -> NDArray[np.bool_]:
+    """Return whether as much of a text lies on one eigenvector, at most `top`, as outside the span."""
+    return np.asarray(np.asarray(top) >= np.asarray(outside) - TIE)
+
+
 def born_probability(spectrum: Spectrum, served: ServedSpectrum, cosines: ArrayLike) -> BornProbability:
     """Return p(y) for a text y from its cosines (k,) to the answers that made the spectrum.
 
@@ -50,9 +56,8 @@ def born_probability(spectrum: Spectrum, served: ServedSpectrum, cosines: ArrayL
     # A mean of eigenvalues is at most lambda_max, but for the rounding of its weights.
     mean = float(inside @ served.eigenvalues) + outside * served.null_value
     top = int(inside.argmax())
-    return BornProbability(
-        min(mean, served.lambda_max), top if inside[top] >= outside else None, inside, outside
-    )
+    mode = top if _supported(inside[top], outside) else None
+    return BornProbability(min(mean, served.lambda_max), mode, inside, outside)
 
 
 def born_probability_of(
@@ -73,8 +78,22 @@ def born_probabilities(map_: CalibrationMap, candidates: DevSet) -> Floats:
     their place. p is linear in the target, so several texts give their mean.
     """
     log_p, log_q = map_.log_served(candidates.log_eigenvalues, candidates.rank, candidates.dimension)
-    inside = _bounded(candidates.alignment)
-    outside = np.maximum(1.0 - inside.sum(axis=1), 0.0)
+    inside, outside = _parts(candidates)
     mean = (inside * np.exp(log_p)).sum(axis=1) + outside * np.exp(log_q)
     # As in `born_probability`: a mean of eigenvalues, above the largest by rounding only.
     return np.asarray(np.minimum(mean, np.exp(log_p[:, 0])))
+
+
+def supported(candidates: DevSet) -> NDArray[np.bool_]:
+    """Return whether each of one text per prompt (n,) has a mode: whether an answer drawn supports it.
+
+    candidates: as for `born_probabilities`. No map matters: they keep the eigenvectors.
+    """
+    inside, outside = _parts(candidates)
+    return _supported(inside.max(axis=1), outside)
+
+
+def _parts(candidates: DevSet) -> tuple[Floats, Floats]:
+    """Return squared lengths on the eigenvectors (n, R), and outside the answers' span (n,)."""
+    inside = _bounded(candidates.alignment)
+    return inside, np.asarray(np.maximum(1.0 - inside.sum(axis=1), 0.0))

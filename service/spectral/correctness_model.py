@@ -2,7 +2,7 @@
 
 lambda_max is an agreement in meaning, no verdict. So verdicts have a model of their own: a logistic
 regression on nested sets of features, the one of least cross-validated log loss, or none where none beats
-the base rate.
+the base rate. Its weights have the signs that the features' meanings give them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.spectral.logistic import STRENGTH, brier, fit_logistic, log_loss, sigmoid
+from service.spectral.logistic import STRENGTH, brier, fit_logistic, log_loss, log_losses, sigmoid
 from service.spectral.strata import stratified_folds, verdicts
 
 Floats = NDArray[np.float64]
@@ -22,8 +22,16 @@ WhyNone = Literal["one_kind", "too_few_verdicts", "no_better_than_base_rate"]
 
 # In the order in which nested sets take them in; a set-up without evidence has the first and the third.
 FEATURES = ("logit_probability", "logit_missing_mass", "entropy", "mean_log_probability")
+# Weights on the side of 0 that the quantity's meaning allows: of two texts the one that the answers bear out
+# better is never less likely right. The mean log-probability has no such side: beside the missing mass it
+# falls where answers are many, each of little mass, which speaks for neither.
+LEAST_WEIGHT = {"logit_probability": 0.0}
+MOST_WEIGHT = {"logit_missing_mass": 0.0, "entropy": 0.0}
 # Of right and of wrong answers: with fewer, a fold has less than four of a kind to be judged by.
 LEAST_OF_A_KIND = 20
+# Standard errors by which a model must beat the base rate. Verdicts that are coin flips pass at 0 in a third
+# of cases, at 0.5 in a seventh; at 1 in a twelfth, but then half of the recorded sets without evidence fail.
+LEAST_GAIN = 0.5
 PROBABILITY_CLIP = 1e-6  # a text outside of a raw spectrum's span has probability 0, and logit -inf
 
 
@@ -37,7 +45,8 @@ def logit_probability(probability: ArrayLike) -> Floats:
 class CorrectnessModel:
     """P(correct) = sigmoid(intercept + sum_j weights_j (x_j - means_j) / scales_j): numbers only.
 
-    features: names of the x_j, in the order of means, scales and weights.
+    features: names of the x_j, in the order of means, scales and weights. Fitted, it rises with a text's
+    p(y) or stays, and falls with missing mass and entropy or stays.
     """
 
     features: tuple[str, ...]
@@ -111,14 +120,18 @@ def fit_model(
 ) -> CorrectnessModel:
     """Return the model of the named features, fitted on all rows (method, section 8; C = `strength`).
 
-    A feature that is the same in all rows gets weight 0. Raises ValueError as `fit_logistic` does.
+    Weights keep `LEAST_WEIGHT` and `MOST_WEIGHT`. A feature that is the same in all rows gets weight 0.
+    Raises ValueError as `fit_logistic` does.
     """
     rows = _table(columns, features)
     means, spread = rows.mean(axis=0), rows.std(axis=0)
     # The mean of equal numbers is off by their last bits; what is left of them is no spread.
     constant = spread <= 1e-12 * np.maximum(np.abs(means), 1.0)
     scales = np.where(constant, 1.0, spread)
-    found = fit_logistic((rows - means) / scales, labels, strength=strength)
+    low = [LEAST_WEIGHT.get(name, -np.inf) for name in features]
+    high = [MOST_WEIGHT.get(name, np.inf) for name in features]
+    # Scales are positive: what bounds the weight of a standardised feature bounds that of the feature.
+    found = fit_logistic((rows - means) / scales, labels, strength=strength, low=low, high=high)
     return CorrectnessModel(
         tuple(features),
         means=tuple(means.tolist()),
@@ -163,6 +176,12 @@ def too_few(num_right: int, num_wrong: int) -> CorrectnessFit | None:
     return CorrectnessFit(None, "one_kind" if one_kind else "too_few_verdicts", num_right, num_wrong)
 
 
+def _beats(ours: Floats, base: Floats, right: NDArray[np.bool_]) -> bool:
+    """Return whether our predictions (n,) have a lower log loss than the base rate's, and not by chance."""
+    gains = log_losses(base, right) - log_losses(ours, right)
+    return bool(gains.mean() > LEAST_GAIN * gains.std(ddof=1) / np.sqrt(gains.size))
+
+
 def fit_correctness(
     columns: Columns,
     labels: ArrayLike,
@@ -173,6 +192,7 @@ def fit_correctness(
 ) -> CorrectnessFit:
     """Return the model of least cross-validated log loss among nested sets of features, or none, and why.
 
+    None unless it beats the base rate by `LEAST_GAIN` standard errors of the paired difference.
     columns: by names of `FEATURES`, (n,) each, finite; labels: (n,) verdicts, 1 = right. All sets and the
     base rate are judged on the same stratified folds. Raises ValueError for columns that are none of
     `FEATURES`, not finite or of other lengths.
@@ -187,7 +207,7 @@ def fit_correctness(
     scores = {one: Scores(one, log_loss(p, right), brier(p, right)) for one, p in drawn.items()}
     # Of equal ones the first, which is the smallest set.
     best = min(sets, key=lambda one: scores[one].log_loss)
-    beaten = scores[best].log_loss < scores[()].log_loss
+    beaten = _beats(drawn[best], drawn[()], right)
     model = fit_model(known, right, best, strength=strength) if beaten else None
     why: WhyNone | None = None if beaten else "no_better_than_base_rate"
     tried = tuple(scores[one] for one in sets)

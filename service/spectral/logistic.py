@@ -52,11 +52,19 @@ def sigmoid(values: ArrayLike) -> Floats:
     return np.asarray(np.where(z >= 0, 1.0, small) / (1.0 + small))
 
 
-def fit_logistic(features: ArrayLike, labels: ArrayLike, *, strength: float = STRENGTH) -> Logistic:
+def fit_logistic(
+    features: ArrayLike,
+    labels: ArrayLike,
+    *,
+    strength: float = STRENGTH,
+    low: ArrayLike = -np.inf,
+    high: ArrayLike = np.inf,
+) -> Logistic:
     """Return the minimum of `LogisticRisk` for features (n, p) and labels (n,) in {0, 1}.
 
-    Features should be of like scale: the penalty is the same for all. Raises ValueError for features that are
-    not finite or of another length, or labels of one kind only, which no finite intercept fits.
+    low <= 0 <= high: bounds of the weights, (p,) or one for all; the intercept has none. Features should be
+    of like scale: the penalty is the same for all. Raises ValueError for features that are not finite or of
+    another length, or labels of one kind only, which no finite intercept fits.
     """
     rows, right = np.asarray(features, dtype=np.float64), verdicts(labels)
     if rows.ndim != 2 or rows.shape[0] != right.size or not np.isfinite(rows).all():
@@ -66,8 +74,10 @@ def fit_logistic(features: ArrayLike, labels: ArrayLike, *, strength: float = ST
     start = np.zeros(rows.shape[1] + 1)
     # The best intercept without features: the search begins at the base rate.
     start[-1] = np.log(right.mean()) - np.log1p(-right.mean())
-    free = np.full(start.size, np.inf)
-    end = minimize(LogisticRisk(rows, right, strength), start, -free, free)
+    weights = rows.shape[1]
+    least = np.append(np.broadcast_to(low, weights), -np.inf)
+    most = np.append(np.broadcast_to(high, weights), np.inf)
+    end = minimize(LogisticRisk(rows, right, strength), start, least, most)
     return Logistic(end.point[:-1], float(end.point[-1]))
 
 

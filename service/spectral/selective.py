@@ -8,8 +8,9 @@ Sources: Geifman and El-Yaniv, *Selective Classification for Deep Neural Network
 *Learn then Test*, 2021 (fixed-sequence testing); Clopper and Pearson, Biometrika, 1934.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,17 +33,28 @@ class SelectiveCounts:
     """What every threshold would have let through, strictest first: numbers only.
 
     thresholds: distinct scores, descending; a threshold answers all scores at or above it. answered: how many
-    of the rows that is, ascending; wrong: how many of those are wrong. The last answers all rows.
+    of the rows that is, ascending; wrong: how many of those are wrong. The last answers all rows but
+    never_answered, which no threshold lets through. No thresholds: there are no others.
     """
 
     thresholds: tuple[float, ...]
     answered: tuple[int, ...]
     wrong: tuple[int, ...]
+    never_answered: int = 0
 
     @property
     def num_rows(self) -> int:
         """Rows that the counts are of."""
-        return self.answered[-1]
+        return (self.answered[-1] if self.answered else 0) + self.never_answered
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the counts from what `dataclasses.asdict` made of them, also by way of JSON."""
+        # JSON has no tuples: it gives lists back. Counts of before there were such rows lack their number.
+        names = ("thresholds", "answered", "wrong")
+        return cls(
+            **{name: tuple(stored[name]) for name in names}, never_answered=stored.get("never_answered", 0)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +76,33 @@ class Promise:
     lowest_error: float | None
 
 
-def selective_counts(scores: ArrayLike, labels: ArrayLike) -> SelectiveCounts:
+def selective_counts(
+    scores: ArrayLike, labels: ArrayLike, answerable: ArrayLike | None = None
+) -> SelectiveCounts:
     """Return the counts for scores (n,) and verdicts (n,), 1 = right; higher scores are more certain.
 
-    Scores that differ in their last bits only are one. Raises ValueError for other lengths or no numbers.
+    answerable: (n,) bool, which rows may be let through at all, whatever their score; None: all. Scores that
+    differ in their last bits only are one. Raises ValueError for other lengths or no numbers.
 
-    >>> selective_counts([0.9, 0.4, 0.4], [1, 0, 1])
-    SelectiveCounts(thresholds=(0.9, 0.4), answered=(1, 3), wrong=(0, 1))
+    >>> selective_counts([0.9, 0.4, 0.4, 0.8], [1, 0, 1, 0], [True, True, True, False])
+    SelectiveCounts(thresholds=(0.9, 0.4), answered=(1, 3), wrong=(0, 1), never_answered=1)
     """
     values, right = np.asarray(scores, dtype=np.float64), verdicts(labels)
     if values.shape != right.shape or not np.isfinite(values).all():
         raise ValueError("every verdict needs a finite score")
+    may = np.ones(values.size, dtype=np.bool_) if answerable is None else np.asarray(answerable)
+    if may.shape != values.shape or may.dtype != np.bool_:
+        raise ValueError("every verdict is answerable or not")
+    never = int((~may).sum())
+    if never == values.size:
+        return SelectiveCounts((), (), (), never)
+    values, right = values[may], right[may]
     order = np.argsort(-values, kind="stable")
     tied = rounded_ties(values[order])
     last = np.append(np.flatnonzero(np.diff(tied)), values.size - 1)
     wrong = np.cumsum(~right[order])[last]
-    numbers = values[order][last].tolist(), (last + 1).tolist(), wrong.tolist()
-    return SelectiveCounts(*(tuple(column) for column in numbers))
+    thresholds, answered = values[order][last].tolist(), (last + 1).tolist()
+    return SelectiveCounts(tuple(thresholds), tuple(answered), tuple(wrong.tolist()), never)
 
 
 def thinned(counts: SelectiveCounts, most: int) -> SelectiveCounts:
@@ -89,12 +111,16 @@ def thinned(counts: SelectiveCounts, most: int) -> SelectiveCounts:
     Promises stay valid: which are kept does not depend on who is right.
 
     >>> thinned(SelectiveCounts((0.9, 0.8, 0.4), (1, 2, 4), (0, 1, 2)), 2)
-    SelectiveCounts(thresholds=(0.9, 0.4), answered=(1, 4), wrong=(0, 2))
+    SelectiveCounts(thresholds=(0.9, 0.4), answered=(1, 4), wrong=(0, 2), never_answered=0)
     """
     size = len(counts.thresholds)
+    if size == 0:
+        return counts
     kept = np.unique(np.rint(np.linspace(0, size - 1, min(most, size))).astype(np.int_))
-    columns = counts.thresholds, counts.answered, counts.wrong
-    return SelectiveCounts(*(tuple(column[i] for i in kept) for column in columns))
+    answered, wrong = (tuple(column[i] for i in kept) for column in (counts.answered, counts.wrong))
+    return replace(
+        counts, thresholds=tuple(counts.thresholds[i] for i in kept), answered=answered, wrong=wrong
+    )
 
 
 def error_bound(wrong: ArrayLike, answered: ArrayLike, confidence: float = CONFIDENCE) -> Floats:
@@ -171,10 +197,10 @@ def promises(
     """Return for each target the lowest threshold whose error among the answered is at most that.
 
     Fixed-sequence testing: thresholds from the fewest answered that could pass at all (and at least `fewest`)
-    to all rows, each by `error_bound`; the last before the first failure. So the error exceeds the target
-    with a probability of at most 1 - confidence over the draw of the rows, for one target at a time; exactly
-    so where the error among the answered does not fall as the threshold does. Raises ValueError for a target
-    or confidence outside of (0, 1).
+    to all that may be answered, each by `error_bound`; the last before the first failure. So the error
+    exceeds the target with a probability of at most 1 - confidence over the draw of the rows, for one target
+    at a time; exactly so where the error among the answered does not fall as the threshold does. Raises
+    ValueError for a target or confidence outside of (0, 1).
     """
     if not all(0 < target < 1 for target in targets):
         raise ValueError("a target error must be in (0, 1)")

@@ -114,11 +114,12 @@ async def test_the_decision_and_its_headers_are_about_the_candidate(started: Ser
         body = await answered(http, **asked)
     assert body["probability_correct"] == pytest.approx(LIKELY)
     assert body["candidate"] == pytest.approx(
-        {"probability": UNLIKELY, "mode": None, "probability_correct": UNLIKELY}
+        {"probability": UNLIKELY, "mode": None, "probability_correct": None}
     )
     assert (body["decision"]["action"], body["decision"]["threshold"]) == ("abstain", 0.5)
     assert body["headers"]["x-decision"] == "abstain"
-    assert body["headers"]["x-probability-correct"] == f"{UNLIKELY:.6f}"
+    assert "x-probability-correct" not in body["headers"]
+    assert [one["code"] for one in body["warnings"]] == ["unsupported_candidate"]
 
 
 async def test_one_answer_and_answers_of_the_caller_are_judged_too(started: Served) -> None:

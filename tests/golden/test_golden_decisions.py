@@ -3,19 +3,27 @@
 Of the 400 rows the 363 whose `answer` has a recorded vector; no weights are needed.
 """
 
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.recorded_evidence import DEV, TEST, Recorded, recorded_splits
+from benchmarks.recorded_evidence import DEV, TEST, D, Recorded, embedded, recorded_splits
 from benchmarks.selective_worlds import TARGETS, naive
+from service.domain.calibration import Calibration
+from service.domain.jobs.model import DevRow
+from service.domain.jobs.store import StoredRow
+from service.domain.outcomes import supplied_draws
 from service.spectral.born import born_probabilities
 from service.spectral.correctness import auroc
 from service.spectral.correctness_model import FEATURES, fit_correctness, fit_model
 from service.spectral.maps import Identity
 from service.spectral.risk import served_lambda_max
 from service.spectral.selective import promises
+from tests.support.fakes import FakeEmbedder
+from tests.support.trial import NONSENSE, check, deciding, judged
 
 pytestmark = pytest.mark.shared
 SPLITS = 200
@@ -77,3 +85,62 @@ def test_the_promise_is_kept_on_random_splits_and_a_naive_threshold_breaks_it(da
     assert (broken[1] / SPLITS > 0.3).sum() >= 4
     assert reached[-1] > 0.8 * SPLITS
     assert reached[-2] > 0.4 * SPLITS
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """A calibration on most of the recorded rows, and 160 that it has not seen."""
+
+    calibration: Calibration
+    unseen: list[StoredRow]
+    vectors: dict[str, np.ndarray]
+
+
+@cache
+def newcomer() -> Newcomer:
+    """All rows whose `answer` has a recorded vector."""
+    vectors: dict[str, np.ndarray] = {}
+    rows: list[StoredRow] = []
+    for data in (Recorded(TEST, embed=False), Recorded(DEV, embed=False)):
+        vectors |= {text.strip(): vector for text, vector in data.answer_vectors.items()}
+        kept = [
+            (row, bool(right))
+            for row, right, known in zip(data.rows, data.right, data.judged, strict=True)
+            if known
+        ]
+        rows += [stored(len(rows) + i, row, right) for i, (row, right) in enumerate(kept, start=1)]
+    order = np.random.default_rng(0).permutation(len(rows))
+    unseen, seen = [rows[i] for i in order[:160]], [rows[i] for i in order[160:]]
+    return Newcomer(deciding(seen, FakeEmbedder(D, vectors=vectors)), unseen, vectors)
+
+
+def stored(number: int, row: dict, right: bool) -> StoredRow:
+    prompt = f"{number}: {row['prompt']}"
+    made = DevRow(
+        number, None, (row["reference"].strip(),), prompt=prompt, answer=row["answer"], correct=right
+    )
+    return StoredRow(made, supplied_draws(row["samples"][:20], row["logprob"][:20]), complete=True)
+
+
+# Own answers let through, of 160: no target asks for less than this, and yet no text without support passes.
+THROUGH = {1: (40, 90), 2: (70, 130), 3: (90, 140), 5: (100, 150), 20: (130, 160)}
+
+
+@pytest.mark.parametrize("m", THROUGH)
+def test_nonsense_is_never_let_through_and_never_has_a_p_correct(shared_data: Path, m: int) -> None:
+    """For nonsense a vector orthogonal, but for chance, to all that is said."""
+    assert shared_data
+    found = newcomer()
+    trial = judged(found.unseen, m, found.calibration, FakeEmbedder(D, vectors=found.vectors))
+    low, high = THROUGH[m]
+    assert low < check(trial) < high
+
+
+@pytest.mark.mpnet
+@pytest.mark.parametrize("m", [1, 3, 5])
+def test_nor_is_nonsense_as_the_embedder_has_it(shared_data: Path, m: int) -> None:
+    assert shared_data
+    found = newcomer()
+    vectors = found.vectors | embedded([NONSENSE[0]])
+    trial = judged(found.unseen, m, found.calibration, FakeEmbedder(D, vectors=vectors))
+    assert check(trial) > 0

@@ -45,8 +45,8 @@ class WarningOut(BaseModel):
 
     code: str = Field(
         description="calibration_missing, calibration_mismatch, evidence_missing, partial_samples, "
-        "truncated_samples, indistinct_answers, no_correctness_model, target_unreachable or "
-        "promise_of_others."
+        "truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, "
+        "unsupported_candidate or promise_of_others."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
@@ -65,7 +65,8 @@ class CandidateOut(BaseModel):
         "it says what none of them said."
     )
     probability_correct: float | None = Field(
-        description="Probability that it is right, 0..1; null as that of the answer is."
+        description="Probability that it is right, 0..1; null as that of the answer is, and where `mode` is "
+        "null."
     )
 
 
@@ -144,7 +145,8 @@ class ScoreResponse(BaseModel):
     )
     decision: DecisionOut | None = Field(
         description="Whether to let the `candidate` through or, without one, `answer`; null where neither "
-        "request nor settings name a `target_error`. Without a `probability_correct`: abstain."
+        "request nor settings name a `target_error`. Without a `probability_correct`, as for a candidate "
+        "whose `mode` is null: abstain."
     )
     warnings: list[WarningOut] = Field(description="What to know about this score.")
     model: str | None = Field(description="Model that answered; null for supplied samples.")

@@ -117,7 +117,7 @@ def _decided(
     if model.model is not None:
         # Nothing until here has seen the rows that are counted: the promise rests on that.
         scores = model.model.predict(counted.columns(map_))
-        decider = Decider(map_, model.model, _counts(scores, counted.right), judged)
+        decider = Decider(map_, model.model, _counts(scores, counted), judged)
     return DecidedAt(model, fitted.right, counted.right, decider)
 
 
@@ -128,5 +128,6 @@ def _map(rows: Judged, method: Method, eps: float) -> DepolarizedMap | Temperatu
     return fit_evidence(EvidenceSet(rows.rows, rows.missing_mass)).map
 
 
-def _counts(scores: NDArray[np.float64], right: Bools) -> SelectiveCounts:
-    return thinned(selective_counts(scores, right), MOST_THRESHOLDS)
+def _counts(scores: NDArray[np.float64], rows: Judged) -> SelectiveCounts:
+    # What a score never lets through must not count as let through, or the promise is about other texts.
+    return thinned(selective_counts(scores, rows.right, rows.supported), MOST_THRESHOLDS)

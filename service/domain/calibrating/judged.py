@@ -16,7 +16,7 @@ from service.domain.calibrating.material import Material
 from service.domain.decider import JudgedTexts, features
 from service.domain.jobs.store import StoredRow
 from service.spectral.batch import Answers, Weighted, dominant, overlaps, solve, weighted
-from service.spectral.born import born_probabilities
+from service.spectral.born import born_probabilities, supported
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import CalibrationMap
 from service.spectral.missing_mass import mean_log_probability, missing_mass
@@ -65,6 +65,11 @@ class Judged:
         if self.missing_mass is None:
             raise ValueError("the map needs a log-probability of every answer")
         return map_.over(self.missing_mass)
+
+    @property
+    def supported(self) -> NDArray[np.bool_]:
+        """Whether an answer drawn supports the judged text, (n,): else no score lets it through."""
+        return supported(self.texts)
 
     def columns(self, map_: CalibrationMap | EvidenceMap) -> dict[str, ArrayLike]:
         """Return the features (n,) of the judged texts under a map, as one score has them."""

@@ -22,7 +22,7 @@ class JudgedCandidate:
 
     `probability`: p(y) under the served matrix, in [0, lambda_max]; higher = more likely meant. `mode`: the
     eigenvector that it belongs to, 0 the largest; None: it says what no answer said. `probability_correct`:
-    in [0, 1]; None where no model tells.
+    in [0, 1]; None where no model tells, or `mode` is None.
     """
 
     probability: float
@@ -54,6 +54,11 @@ class Judgement:
     candidate: JudgedCandidate | None = None
     probability_correct: float | None = None
     decision: Decision | None = None
+
+    @property
+    def supported(self) -> bool:
+        """Whether an answer drawn supports the text that a decision is about: its own `answer` always."""
+        return self.candidate is None or self.candidate.mode is not None
 
     @property
     def decisive(self) -> float | None:

@@ -90,8 +90,8 @@ def judge(score: Score, outcomes: Outcomes, target: Target | None) -> tuple[Judg
     judgement, warnings = Judgement(_candidate(score, outcomes, model), correct), _mistaken(outcomes)
     if target is None:
         return judgement, warnings
-    decision, about_decision = _decide(model, judgement.decisive, target)
-    warnings += _elsewhere(model, score.answer, outcomes.candidate)
+    decision, about_decision = _decide(model, judgement, target)
+    warnings += _unsupported(model, judgement) + _elsewhere(model, score.answer, outcomes.candidate)
     return replace(judgement, decision=decision), [*warnings, *about_decision]
 
 
@@ -99,7 +99,10 @@ def _candidate(score: Score, outcomes: Outcomes, model: _Model | str) -> JudgedC
     if outcomes.candidate is None:
         return None
     born = outcomes.born(outcomes.candidate, score.served)
-    correct = None if isinstance(model, str) else model.probability(outcomes.candidate, outcomes)
+    # The rows' texts that no answer supports are the LLM's own, right as often as others of such a prompt:
+    # they tell nothing of nonsense, which looks the same from here.
+    told = None if isinstance(model, str) or born.mode is None else model
+    correct = None if told is None else told.probability(outcomes.candidate, outcomes)
     return JudgedCandidate(born.probability, born.mode, correct)
 
 
@@ -118,6 +121,18 @@ def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
         "to it, or texts equal as far as it reads): it is judged as if it were that answer."
     )
     return [ScoreWarning("indistinct_answers", message)]
+
+
+def _unsupported(model: _Model | str, judgement: Judgement) -> list[ScoreWarning]:
+    """Return a warning when no answer supports the text decided about, which is then not let through."""
+    # Where there is no model nothing is let through anyway, and a warning says so.
+    if isinstance(model, str) or judgement.supported:
+        return []
+    message = (
+        "The candidate says what none of the answers says (its `mode` is null): it is not let through, and "
+        "nothing tells how likely it is right. More answers may hold what it says."
+    )
+    return [ScoreWarning("unsupported_candidate", message)]
 
 
 def _elsewhere(model: _Model | str, answer: str, candidate: str | None) -> list[ScoreWarning]:
@@ -154,17 +169,17 @@ def _model_of(score: Score) -> _Model | str:
     return _Model(decider, map_, score.evidence)
 
 
-def _decide(
-    model: _Model | str, correct: float | None, target: Target
-) -> tuple[Decision, list[ScoreWarning]]:
-    if isinstance(model, str) or correct is None:
+def _decide(model: _Model | str, judgement: Judgement, target: Target) -> tuple[Decision, list[ScoreWarning]]:
+    if isinstance(model, str):
         message = f"Nothing tells how likely an answer is right: {model}. So none is let through."
         return Decision("abstain", target), [ScoreWarning("no_correctness_model", message)]
     found = promise(model.decider.counts, target)
     if found.threshold is None:
         return Decision("abstain", target), [_unreachable(model.decider.counts, found, target)]
+    correct = judgement.decisive
+    # Without support there is none, whatever the threshold: so were the rows counted.
     # Rounded as the counts were: scores that differ in their last bits only are one.
-    passes = rounded_ties(correct) >= rounded_ties(found.threshold)
+    passes = correct is not None and rounded_ties(correct) >= rounded_ties(found.threshold)
     return Decision("answer" if passes else "abstain", target, found.threshold, found.coverage), []
 
 

@@ -20,6 +20,12 @@ def test_it_comes_back_from_json(map_: DepolarizedMap | TemperatureMap | Evidenc
     assert Decider.of(json.loads(json.dumps(one.stored()))) == one
 
 
+def test_one_stored_before_rows_could_go_unanswered_is_read() -> None:
+    stored = decider().stored()
+    assert stored["counts"].pop("never_answered") == 0
+    assert Decider.of(json.loads(json.dumps(stored))) == decider()
+
+
 def test_a_map_by_evidence_is_made_at_the_missing_mass() -> None:
     one = decider(EvidenceMap(1.0, 0.0, 1.0))
     found = one.map_for(0.25)

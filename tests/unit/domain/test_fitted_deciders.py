@@ -17,6 +17,8 @@ from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import Promise, promises
 from tests.support.decisions import judged_material, judged_rows
+from tests.support.fakes import FakeEmbedder
+from tests.support.trial import NONSENSE, check, deciding, judged
 
 METHODS = {"temperature": TemperatureMap, "depolarized": DepolarizedMap, "evidence": EvidenceMap}
 
@@ -40,8 +42,9 @@ def test_the_counts_are_of_the_model_that_is_served_on_rows_that_it_has_not_seen
     for m, one in decided.deciders().items():
         counted = FullRows(judged_material(rows)).at(m).take(~decided.fitting)
         scores = one.model.predict(counted.columns(one.map))
+        assert one.counts.never_answered == (~counted.supported).sum()
         for threshold, answered, wrong in zip(*vars_of(one), strict=True):
-            through = scores >= threshold - 1e-12
+            through = (scores >= threshold - 1e-12) & counted.supported
             assert (through.sum(), (~counted.right[through]).sum()) == (answered, wrong)
 
 
@@ -184,7 +187,8 @@ def test_the_promise_holds_in_simulated_worlds_and_a_naive_threshold_breaks_it()
         reached += promise.threshold is not None
         scores = decider.model.predict(new.columns(decider.map))
         for at, threshold in enumerate((promise.threshold, naive(decider.counts, target))):
-            broken[at] += threshold is not None and (~new.right[scores >= threshold]).mean() > target
+            let = threshold is not None and new.supported & (scores >= threshold)
+            broken[at] += threshold is not None and (~new.right[let]).mean() > target
     assert reached > 30
     assert broken[0] / worlds <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / worlds)
     assert broken[1] / worlds > 0.3
@@ -203,7 +207,8 @@ def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -
     assert sum(one["count"] for one in part["diagram"]) == 80
     assert [one["target_error"] for one in part["promises"]] == [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
     last = part["risk_coverage"][-1]
-    assert last["coverage"] == 1
+    counts = fitted().decided.deciders()[4].counts
+    assert last["coverage"] == 1 - counts.never_answered / 80 < 1
     assert last["error"] < last["bound"]
     for promise in part["promises"]:
         if promise["threshold"] is not None:
@@ -261,3 +266,40 @@ def test_of_many_answers_those_numbers_that_maps_are_fitted_for() -> None:
     assert sizes[0] == 2
     assert sizes[-1] == 80
     assert len(sizes) < 79
+
+
+@cache
+def worlds() -> tuple[FakeEmbedder, list[StoredRow]]:
+    """Own answers as right as the LLM is sure of them, which no few draws support in some rows."""
+    return FakeEmbedder(64), judged_rows(360, seed=4)
+
+
+@pytest.mark.parametrize("m", [1, 2, 4])
+def test_nonsense_is_never_let_through_and_never_has_a_p_correct(m: int) -> None:
+    embedder, rows = worlds()
+    calibration = deciding(rows[:300], embedder)
+    trial = judged(rows[300:], m, calibration, embedder)
+    assert 20 < check(trial) < 60
+    assert sum(text in scores for scores in trial for text in NONSENSE) == 120
+
+
+def test_the_promise_holds_where_many_judged_texts_are_supported_by_no_answer() -> None:
+    """Own answers that agree with no draw are wrong here: counted as let through, they would void it."""
+    target, runs, size = 0.3, 100, 2
+    new = FullRows(judged_material(judged_rows(3000, seed=10_000, num_samples=size))).at(size)
+    assert 0.1 < (~new.supported).mean() < 0.9
+    broken = reached = 0
+    for seed in range(runs):
+        material = judged_material(judged_rows(160, seed=seed, num_samples=size))
+        found = fit_deciders(material, "depolarized", rng=np.random.default_rng(seed), eps=1e-10)
+        if (decider := found.deciders().get(size)) is None:
+            continue
+        [promise] = promises(decider.counts, [target])
+        if promise.threshold is None:
+            continue
+        let = new.supported & (decider.model.predict(new.columns(decider.map)) >= promise.threshold)
+        reached += 1
+        broken += (~new.right[let]).mean() > target
+        assert promise.coverage <= 1 - decider.counts.never_answered / decider.counts.num_rows
+    assert reached > 30
+    assert broken / runs <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / runs)

@@ -152,8 +152,8 @@ def test_a_candidate_never_counts_as_an_answer(
     found = with_one.judgement.candidate
     assert found is not None
     assert 0 <= found.probability <= with_one.served.lambda_max
-    assert found.probability_correct is not None
-    assert 0 <= found.probability_correct <= 1
+    assert (found.probability_correct is None) == (found.mode is None)
+    assert found.mode is None or 0 <= (found.probability_correct or 0.0) <= 1
     assert (found.mode is None) or found.mode < with_one.served.eigenvalues.size
 
 
@@ -200,7 +200,7 @@ async def test_evidence_goes_into_the_map_and_the_features(missing: float, count
 async def test_being_right_is_a_finite_probability_whatever_the_log_probabilities(told: float) -> None:
     llm = TellingLLM(told={"question 0": told})
     command = ScoreCommand(
-        GenerationRequest(3, Sampling(), prompt="question 0"), candidate="else", target=EASY
+        GenerationRequest(3, Sampling(), prompt="question 0"), candidate="answer 0", target=EASY
     )
     wanted = Scorer(llm, embedder()).fingerprint(command)
     fits = by_evidence(fingerprint=wanted, deciders={3: decider(EvidenceMap(1.0, 0.0, 1.0), FEATURES)})
@@ -238,7 +238,26 @@ async def test_a_text_is_let_through_from_the_threshold_on(
     assert made is not None
     assert (made.action, made.target, made.threshold) == (action, target, threshold)
     assert made.coverage == pytest.approx(coverage)
-    assert score.warnings == ()
+    assert codes(score) == ["unsupported_candidate"] * (candidate == "new")
+
+
+@pytest.mark.parametrize("error", [0.05, 0.2, 0.34])
+@pytest.mark.parametrize("candidate", ["new", ""])
+async def test_a_text_that_no_answer_supports_is_let_through_by_no_target_and_has_no_p_correct(
+    candidate: str, error: float
+) -> None:
+    """The threshold of 0.34 is 0.0, which every probability reaches."""
+    asked = {"candidate": candidate, "target": Target(error, 0.9)}
+    score = await scored(UNANIMOUS, supplied(deciders={3: decider()}), **asked)
+    found, made = score.judgement.candidate, score.judgement.decision
+    assert found is not None
+    assert made is not None
+    assert (found.mode, found.probability_correct, made.action) == (None, None, "abstain")
+    assert score.judgement.probability_correct is not None
+    unreachable = ["target_unreachable"] * (error == 0.05)
+    assert sorted(codes(score)) == sorted(["unsupported_candidate", *unreachable])
+    undecided = await scored(UNANIMOUS, supplied(deciders={3: decider()}), candidate=candidate)
+    assert codes(undecided) == []
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-14, -1e-14])

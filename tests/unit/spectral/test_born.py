@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.spectral.batch import Answers, dev_set
-from service.spectral.born import born_probabilities, born_probability, born_probability_of
+from service.spectral.born import born_probabilities, born_probability, born_probability_of, supported
 from service.spectral.evidence import EvidenceMap
 from service.spectral.gram import spectrum
 from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
@@ -130,3 +130,34 @@ def test_unusable_texts_are_refused() -> None:
             born_probability(found, served, cosines)
     with pytest.raises(ValueError, match="zero row"):
         born_probability_of(found, served, vectors, np.zeros(3))
+
+
+@settings(deadline=None)
+@given(st.lists(seeds, min_size=1, max_size=5), maps)
+def test_a_text_is_supported_in_a_stack_of_prompts_where_it_has_a_mode_alone(
+    of: list[int], map_: CalibrationMap
+) -> None:
+    """Texts between an answer and what no answer said, also half and half."""
+    stack, alone = [], []
+    for seed in of:
+        rng = np.random.default_rng(seed)
+        vectors, [away] = unit(rng, 4, 12), unit(rng, 1, 12)
+        share = rng.choice([0.0, 0.5, 1.0, rng.random()])
+        text = share * vectors[0] + (1 - share) * away
+        index = rng.integers(0, 4, 6)
+        present, places = np.unique(index, return_inverse=True)
+        stack.append(Answers(vectors[present], places, text[None]))
+        found = spectrum(vectors[present], np.bincount(places))
+        served = map_.serve(found.eigenvalues, 12)
+        alone.append(born_probability_of(found, served, vectors[present], text).mode is not None)
+    assert supported(dev_set(stack, 12)).tolist() == alone
+
+
+def test_half_inside_and_half_outside_is_supported() -> None:
+    """Both by hand and by another order of the answers: the last bits do not decide."""
+    for vectors in (np.eye(4)[:2], np.eye(4)[:2][::-1]):
+        half = Answers(vectors, np.array([0, 0, 1]), np.array([[1.0, 0.0, 1.0, 0.0]]))
+        assert supported(dev_set([half], 4)).tolist() == [True]
+        found = spectrum(vectors, [2, 1])
+        served = Identity().serve(found.eigenvalues, 4)
+        assert born_probability_of(found, served, vectors, [1.0, 0.0, 1.0, 0.0]).mode is not None

@@ -91,3 +91,20 @@ def test_certainty_that_fails_costs_much_but_not_infinitely() -> None:
 
 def test_the_sigmoid_does_not_overflow() -> None:
     assert sigmoid([-1e4, 0.0, 1e4]).tolist() == [0.0, 0.5, 1.0]
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds)
+def test_a_bounded_optimum_keeps_its_bounds_and_rises_only_beyond_them(seed: int) -> None:
+    rows, right = made(seed)
+    low, high = [0.0, -np.inf, -np.inf], [np.inf, 0.0, np.inf]
+    found = fit_logistic(rows, right, low=low, high=high)
+    gradient = LogisticRisk(rows, right, 1.0)(np.append(found.weights, found.intercept))[1]
+    assert found.weights[0] >= 0 >= found.weights[1]
+    for at, outward in ((0, -1), (1, 1)):
+        # On its bound it may still fall outward; inside it is stationary.
+        assert abs(gradient[at]) < 1e-7 or (found.weights[at] == 0 and gradient[at] * outward < 0)
+    assert np.abs(gradient[2:]).max() < 1e-7
+    free = fit_logistic(rows, right)
+    if free.weights[0] > 0 > free.weights[1]:
+        assert found.weights == pytest.approx(free.weights, abs=1e-8)

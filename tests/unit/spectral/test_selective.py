@@ -54,9 +54,7 @@ def test_a_threshold_answers_what_it_counts_in_any_order(rows: list, random) -> 
         assert (len(kept), kept.count(0)) == (answered, wrong)
     random.shuffle(rows)
     assert counted(rows) == counts
-    assert (
-        SelectiveCounts(**{k: tuple(v) for k, v in json.loads(json.dumps(asdict(counts))).items()}) == counts
-    )
+    assert SelectiveCounts.of(json.loads(json.dumps(asdict(counts)))) == counts
 
 
 def test_a_promise_by_hand() -> None:
@@ -131,6 +129,32 @@ def test_a_laxer_target_answers_no_less(rows: list, target: float, more: float) 
     assert lax.answered >= strict.answered
 
 
+def triples(counts: SelectiveCounts) -> list[tuple[float, int, int]]:
+    return list(zip(counts.thresholds, counts.answered, counts.wrong, strict=True))
+
+
+def test_rows_that_are_never_answered_count_as_rows_and_under_no_threshold() -> None:
+    counts = selective_counts([0.9, 1.0, 0.2], [1, 0, 1], np.array([True, False, True]))
+    assert counts == SelectiveCounts((0.9, 0.2), (1, 2), (0, 0), 1)
+    assert counts.num_rows == 3
+    none = selective_counts([0.9, 0.2], [1, 0], np.array([False, False]))
+    assert (none, none.num_rows) == (SelectiveCounts((), (), (), 2), 2)
+    assert thinned(none, 5) == none
+    [found] = promises(none, [0.9])
+    assert (found.threshold, found.coverage, found.lowest_error) == (None, 0.0, None)
+    many = selective_counts(np.arange(80, 0, -1.0), [1] * 40 + [0] * 40, np.arange(80) % 2 == 0)
+    assert thinned(many, 5).num_rows == many.num_rows == 80
+    assert promises(many, [0.9])[0].coverage == 0.5
+    for wrong in ([True], [1, 0]):
+        with pytest.raises(ValueError, match="answerable"):
+            selective_counts([0.9, 0.2], [1, 0], wrong)
+
+
+def test_counts_stored_before_rows_could_go_unanswered_are_read() -> None:
+    old = {"thresholds": [0.9], "answered": [3], "wrong": [1]}
+    assert SelectiveCounts.of(old) == SelectiveCounts((0.9,), (3,), (1,), 0)
+
+
 def test_thinned_counts_are_some_of_the_thresholds_whoever_is_right() -> None:
     rng = np.random.default_rng(0)
     scores, right = rng.random(1000), rng.random(1000) < 0.6
@@ -138,7 +162,7 @@ def test_thinned_counts_are_some_of_the_thresholds_whoever_is_right() -> None:
     kept = thinned(whole, 50)
     assert len(kept.thresholds) == 50
     assert (kept.num_rows, kept.answered[0]) == (1000, 1)
-    assert set(zip(*asdict(kept).values(), strict=True)) <= set(zip(*asdict(whole).values(), strict=True))
+    assert set(triples(kept)) <= set(triples(whole))
     assert kept.thresholds == thinned(other, 50).thresholds
     assert max(np.diff(kept.answered)) <= 21
     assert thinned(whole, 1000) == thinned(whole, 5000) == whole
