@@ -406,8 +406,8 @@ def test_the_projection_ece_stands_beside_its_null_in_words(report: Report) -> N
     other["projection_ece"] = 0.029
     other["projection_null"] = {"mean": 0.03, "low": 0.015, "high": 0.047, "p_value": 0.46, "draws": 1000}
     text = words(render(report))
-    read = "calibrated scores would read 0.031 on average (0.016 to 0.048); p = 0.001: it is off by more than chance."
-    assert f"Raw: 0.311; {read}" in text
+    read = "calibrated scores would read 0.031 on average (0.016 to 0.048); p = 0.001"
+    assert f"Raw: 0.311; {read}: it is off by more than chance." in text
     assert "p = 0.460: it cannot be told from calibrated." in text
     assert "0.311 if calibrated: 0.016 to 0.048; p = 0.001" in text  # in the table
     assert "Calibrated scores would read 0.015 to 0.047 on these prompts (p = 0.460): this calib" in text
