@@ -59,10 +59,14 @@ def test_without_a_model_the_page_says_why() -> None:
 def test_a_model_for_some_numbers_of_answers_only_is_told_by_number(report: Report) -> None:
     changed = deciding_report()
     part = changed["correctness"]
-    part["by_num_samples"][-1] |= {"why_none": "no_better_than_base_rate", "features": []}
+    none = {"why_none": "no_better_than_base_rate", "features": [], "promises": [], "lowest": None}
+    part["by_num_samples"][-1] |= none
     part |= {"promises": [], "diagram": [], "risk_coverage": []}
     text = flat(render(changed))
     assert "With 4 answers there is no model" in text
+    # Those of the other numbers, one of which may be recommended, are still there.
+    assert text.count("Which answers to let through") == 1
+    assert "Share of the questions answered with each number of answers" in text
     assert "no model: on held-out rows nothing tells right from wrong better" in text
     assert "probability of the answer" in text
 
