@@ -2,33 +2,57 @@
 
     python -m tools.record_demo
 
-They are drawn by the running service with its own settings, so that calibrating on them fits what it serves.
-Run it again whenever those defaults change (model, few-shot text, sampling); a unit test says when.
+They are drawn by the running service with its own settings, as for a calibration (which is not activated),
+and exported with their log-probabilities: so calibrating on them fits what it serves. Run it again whenever
+those defaults change (model, few-shot text, sampling); a unit test says when.
 """
 
 import json
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import httpx
-from rich.progress import track
 
 from service.demo_data import DRAWN_WITH, QUESTIONS, RECORDED, drawn_with
 
 TIMEOUT_S = 300
+LONGEST_S = 3600.0  # of drawing; on a busy machine it takes minutes
+POLL_S = 2.0
+DIGITS = 4  # of a log-probability kept: more would triple the file and move no figure that is shown
 
 
-def record(http: httpx.Client, questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the questions with the answers that the service draws; raises httpx.HTTPError."""
-    return [row | {"samples": _samples(http, row["prompt"])} for row in track(questions, "Drawing answers")]
+def record(http: httpx.Client, questions: bytes) -> list[dict[str, Any]]:
+    """Return the rows of a dev file with the answers that the service draws; raises httpx.HTTPError."""
+    form = {"name": "recorded", "activate": "never"}
+    job = _json(http.post("/calibrate", data=form, files={"file": ("questions.jsonl", questions)}))
+    calibration = _ended(http, job["id"])["calibration_id"]
+    kept = http.get(f"/calibrations/{calibration}/data").raise_for_status().text
+    return [_shortened(json.loads(line)) for line in kept.splitlines()]
 
 
-def _samples(http: httpx.Client, prompt: str) -> list[str]:
-    response = http.post("/score", json={"prompt": prompt, "calibration": "none", "return": ["samples"]})
-    response.raise_for_status()
-    samples: list[str] = response.json()["samples"]
-    return samples
+def _ended(http: httpx.Client, job_id: str) -> dict[str, Any]:
+    pause = threading.Event()  # never set: its wait is the pause
+    for _ in range(int(LONGEST_S / POLL_S)):
+        job = _json(http.get(f"/jobs/{job_id}"))
+        if job["state"] not in ("queued", "running"):
+            break
+        pause.wait(POLL_S)
+    if job["state"] != "succeeded":
+        sys.exit(
+            f"The job {job_id} is {job['state']}: {(job['error'] or {}).get('detail', 'no reason given')}"
+        )
+    return job
+
+
+def _json(response: httpx.Response) -> dict[str, Any]:
+    found: dict[str, Any] = response.raise_for_status().json()
+    return found
+
+
+def _shortened(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"logprobs": [round(one, DIGITS) for one in row["logprobs"]]}
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -43,12 +67,11 @@ def main() -> None:
 
     settings = load_settings()
     serving = serving_of(settings)
-    questions = [json.loads(line) for line in QUESTIONS.read_text("utf-8").splitlines()]
     with httpx.Client(
         base_url=f"http://{settings.host}:{settings.port}", timeout=TIMEOUT_S, trust_env=False
     ) as http:
         try:
-            rows = record(http, questions)
+            rows = record(http, QUESTIONS.read_bytes())
         except httpx.HTTPError as error:
             sys.exit(f"The service did not answer ({error}). Is it running? make run")
     write_rows(RECORDED, rows)

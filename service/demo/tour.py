@@ -17,8 +17,11 @@ from rich.table import Table
 from service.demo.background import BackgroundService, DemoError
 from service.demo.calibrate import Http, calibrate, dev_data
 
+RIGHT_AND_WRONG = 40  # `NEEDED_OF_A_KIND` of the service, with which this speaks over HTTP alone
 CERTAIN = "What is the capital of France?"
 UNKNOWABLE = "What is the name of my neighbour's dog?"
+# Few answers, and a decision: what a caller would ask for who has to answer.
+DECIDING: dict[str, Any] = {"effort": "low", "target_error": 0.4}
 FIGURES = (
     ("risk (nats)", "risk"),
     ("projection ECE", "projection_ece"),
@@ -69,15 +72,15 @@ def walk(console: Console, url: str, target: Target) -> None:
         show_gain(console, http.get(f"/calibrations/{calibration_id}/report"))
         console.print("The whole report, with its plots, for your browser:")
         console.print(f"{url}/calibrations/{calibration_id}/report\n", soft_wrap=True)
-        again = {p: _score(console, http, p, "active") for p in (CERTAIN, UNKNOWABLE)}
+        again = {p: _score(console, http, p, "active", **DECIDING) for p in (CERTAIN, UNKNOWABLE)}
         show_again(console, again)
         _say_whose(console, again[CERTAIN], calibration_id)
 
 
-def _score(console: Console, http: Http, prompt: str, calibration: str) -> dict[str, Any]:
+def _score(console: Console, http: Http, prompt: str, calibration: str, **more: Any) -> dict[str, Any]:
     with console.status("Drawing answers ..."):
         body = {"prompt": prompt, "calibration": calibration, "return": ["samples", "modes"]}
-        return http.post("/score", json=body)
+        return http.post("/score", json=body | more)
 
 
 def _say_whose(console: Console, score: dict[str, Any], calibration_id: str) -> None:
@@ -125,8 +128,24 @@ def show_gain(console: Console, report: dict[str, Any]) -> None:
         table.add_row(label, f"{served['raw'][name]:.3f}", f"{served[made['method']][name]:.3f}")
     console.print(table)
     console.print(_parameters(made))
+    console.print(_right_or_not(report["correctness"]))
     for warning in report["warnings"]:
         console.print(f"Note: {escape(warning['text'])}")
+
+
+def _right_or_not(part: dict[str, Any]) -> str:
+    """Return what the report says of P(correct), or what would give it, in a line."""
+    whole = part["by_num_samples"][-1]
+    if whole["why_none"]:
+        return (
+            "No P(correct), the probability that an answer is right: that takes rows with\n"
+            f"at least {RIGHT_AND_WRONG} right answers and as many wrong ones; the report says more."
+        )
+    log_loss, base = whole["log_loss"], whole["base_log_loss"]
+    return (
+        "P(correct), the probability that an answer is right: held-out log loss\n"
+        f"{log_loss:.3f}, against {base:.3f} by their share of right answers alone."
+    )
 
 
 def _parameters(made: dict[str, Any]) -> str:
@@ -140,17 +159,30 @@ def _parameters(made: dict[str, Any]) -> str:
 
 def show_again(console: Console, bodies: dict[str, dict[str, Any]]) -> None:
     """Print prompts scored with the active calibration, raw values beside the calibrated."""
-    table = _table("The same prompts, with new answers, calibrated")
+    few = {body["num_samples"] for body in bodies.values()}
+    drawn = " or ".join(str(number) for number in sorted(few))
+    table = _table(f"The same prompts, calibrated, by {drawn} new answers (effort: low)")
     table.add_column("prompt", ratio=3)
     table.add_column("answer", ratio=2)
     table.add_column("lambda_max\nraw -> calibrated", justify="right", no_wrap=True)
+    table.add_column("P(correct)\ndecision", justify="right", no_wrap=True)
     for prompt, body in bodies.items():
         raw = body["uncalibrated"]["lambda_max"] if body["calibrated"] else body["lambda_max"]
         after = f"{body['lambda_max']:.3f}" if body["calibrated"] else "raw"
-        table.add_row(escape(prompt), escape(body["answer"]), f"{raw:.3f} -> {after}")
+        cells = escape(prompt), escape(body["answer"]), f"{raw:.3f} -> {after}", _decided(body)
+        table.add_row(*cells)
     console.print(table)
+    error, sure = DECIDING["target_error"], next(iter(bodies.values()))["decision"]["confidence"]
+    console.print(
+        f"The decision lets answers through so that, {sure:.0%} sure, at most {error:.0%} are wrong."
+    )
     for text in {warning["message"] for body in bodies.values() for warning in body["warnings"]}:
         console.print(f"Note: {escape(text)}")
+
+
+def _decided(body: dict[str, Any]) -> str:
+    correct = body["probability_correct"]
+    return f"{'none' if correct is None else f'{correct:.3f}'}\n{body['decision']['action']}"
 
 
 def _table(title: str, *, show_header: bool = True) -> Table:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
 
-from service.spectral.correctness_model import CorrectnessModel, logit_probability
+from service.spectral.correctness_model import LEAST_OF_A_KIND, CorrectnessModel, logit_probability
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.missing_mass import logit_missing_mass
@@ -19,6 +19,8 @@ _MAPS: dict[str, type[DepolarizedMap | TemperatureMap | EvidenceMap]] = {
 }
 # Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, or either by row.
 JudgedTexts = Literal["given", "dominant", "mixed"]
+# Right answers, and wrong ones, that a file should have: half of its rows fit the model, half are counted.
+NEEDED_OF_A_KIND = 2 * LEAST_OF_A_KIND
 WITHOUT_EVIDENCE = frozenset({"logit_probability", "entropy"})
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from service.report.comparison import Head
 from service.report.diagrams import column
 from service.report.drawing import LOOKS, Plot, draw
 from service.report.words import MAPS, MISSING, number, typeset
@@ -28,9 +29,9 @@ SIZE = (4.4, 3.0)  # inches
 SAYS = (
     "The first answers of each prompt instead of all: every map, and P(correct), the probability that the "
     "answer is right, with evidence (log-probabilities) and without, fitted for that number and judged on "
-    "prompts that the fits have not seen. Recommended (dotted) are the fewest answers whose loss is within "
-    "one standard error, paired by prompt, of the lowest: log loss of P(correct), or risk where there are "
-    "too few verdicts."
+    "prompts that the fits have not seen. Recommended (dotted) are the fewest answers whose log loss of "
+    "P(correct) is within one standard error, paired by prompt, of the lowest. Where there are too few "
+    "verdicts for P(correct), none is recommended, and the figure shows the risk."
 )
 SAYS_NOT = (
     "That more answers are useless: so many prompts do not tell them apart by this loss. The risk of λmax "
@@ -56,17 +57,21 @@ class AnswersLine:
 
 @dataclass(frozen=True, slots=True)
 class AnswersTable:
-    """heads: of the scores; lines: by number of answers; told: the recommendation."""
+    """heads: of columns; lines: by number of answers; told: what is recommended; caption: on which rows."""
 
-    heads: Sequence[str]
+    heads: Sequence[Head]
     lines: Sequence[AnswersLine]
     told: str
+    caption: str
     says: str = SAYS
     says_not: str = SAYS_NOT
 
 
-def answers_table(rows: Sequence[Row], headline: Row) -> AnswersTable:
-    """Return the table of an experiment's rows; the headline names what is recommended."""
+def answers_table(rows: Sequence[Row], headline: Row, judged_on: str) -> AnswersTable:
+    """Return the table of an experiment's rows; the headline names what is recommended.
+
+    judged_on: which rows the figures are of, in words: another table of P(correct) may be of others.
+    """
     scores = [key for key in SCORES if any((row["score"], row["map"]) == key for row in rows)]
     numbers = list(dict.fromkeys(row["num_samples"] for row in rows))
     lines = [
@@ -74,7 +79,12 @@ def answers_table(rows: Sequence[Row], headline: Row) -> AnswersTable:
         for m in numbers
         if isinstance(m, int)
     ]
-    return AnswersTable([SCORES[key] for key in scores], lines, typeset(str(headline["recommendation"])))
+    heads = [Head("Answers"), Head("Tokens", "per question"), *(Head(SCORES[key]) for key in scores)]
+    caption = (
+        f"By number of answers, on {judged_on}: to choose a number of answers by. 95 % intervals below the "
+        "figures; − all: loss minus that of the last line, paired by prompt."
+    )
+    return AnswersTable(heads, lines, typeset(str(headline["recommendation"])), caption)
 
 
 def _line(m: int, rows: Sequence[Row], scores: Sequence[tuple[str, str]], recommended: bool) -> AnswersLine:

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from service.domain.study.report_model import CalibrationPart, FitPart, Report, ServedRow
+from service.domain.study.report_model import CalibrationPart, FitPart, NullPart, Report, ServedRow
 from service.report import plots, words
 from service.report.answers import AnswersTable, answers_plot, answers_table
-from service.report.comparison import compare
+from service.report.comparison import Head, compare
 from service.report.deciding import decided
 from service.report.diagrams import known_band
 from service.report.pages import page
 
+ROWS_ADVISED = 300  # docs/calibrating.md: the worst of many fits on so many is as good as the mean
 _ByMap = Literal["projection", "algorithm1", "correctness"]
 
 
@@ -34,6 +35,10 @@ def _context(report: Report) -> dict[str, Any]:
         "labelled": words.LABELLED[report["data"]["correct_from"]],
         "fingerprint": words.fingerprint_rows(calibration["fingerprint"]),
         "lines": compare(report["served"]),
+        "map_heads": [
+            Head("Figure"),
+            *(_map_head(row["map"], calibration["method"]) for row in report["served"]),
+        ],
         "summary": list(_summary(report)),
         "state": _state(report),
         "brier": report["decision"].get("brier_difference"),
@@ -48,10 +53,16 @@ def _context(report: Report) -> dict[str, Any]:
     }
 
 
+def _map_head(name: str, method: str) -> Head:
+    return Head(words.MAPS[name], words.ORIGINS[name], "this one" if name == method else "")
+
+
 def _by_answers(report: Report) -> AnswersTable | None:
     """Return the table by number of answers; None for reports of earlier releases."""
-    told = report.get("answers")
-    return None if told is None else answers_table(told["rows"], told)
+    told, rows = report.get("answers"), words.count(report["data"]["rows_full"], "row")
+    if told is None:
+        return None
+    return answers_table(told["rows"], told, f"all {rows}, each judged by fits without its fold")
 
 
 def _has_bands(report: Report) -> dict[str, bool]:
@@ -81,10 +92,7 @@ def _summary(report: Report) -> Iterable[str]:
         "Against raw scores, the gap between what λmax says and what is found (projection ECE)", raw, ours
     )
     if null := ours.get("projection_null"):
-        yield (
-            f"Calibrated scores would read {words.between(null) or words.MISSING} on these prompts "
-            f"({words.p_words(null['p_value'])}): this calibration {words.judged(null['p_value'])}."
-        )
+        yield from _found(report, ours, null)
     before, after = raw["auroc_lambda_max"]["value"], ours["auroc_lambda_max"]["value"]
     if before is None or after is None:
         yield "How well λmax tells right from wrong answers cannot be computed: there is one kind only."
@@ -94,6 +102,48 @@ def _summary(report: Report) -> Iterable[str]:
             f"{words.number(before)} to {words.number(after)}. Calibration is about what the numbers mean; "
             "it is not meant to improve this."
         )
+
+
+def _found(report: Report, ours: ServedRow, null: NullPart) -> Iterable[str]:
+    """Yield what the projection diagnostic found of this calibration, and what to do about a gap."""
+    read = f"Calibrated scores would read {words.between(null) or words.MISSING} on these prompts"
+    p_value = words.p_words(null["p_value"])
+    if not words.off(null["p_value"]):
+        yield f"{read} ({p_value}): this calibration {words.judged(null['p_value'])}."
+        return
+    yield f"{read} ({p_value}), so a gap is left that chance does not explain. {_still_useful(report, ours)}"
+    yield f"To close it: {_to_do(report)}"
+
+
+def _still_useful(report: Report, ours: ServedRow) -> str:
+    """Return whether a calibration with a gap may be used."""
+    raw = next(row for row in report["served"] if row["map"] == "raw")
+    if ours["projection_ece"] < raw["projection_ece"]:
+        return (
+            "It may still be used, being nearer than raw scores: take λmax as off by about "
+            f"{words.number(ours['projection_ece'], 2)}."
+        )
+    return "Raw scores are no further off: better serve those than this calibration."
+
+
+def _to_do(report: Report) -> str:
+    """Return what may bring a calibration nearer: another map where one shows no gap, else other rows."""
+    others = [
+        row["map"]
+        for row in report["served"]
+        if row["map"] in report["fits"]
+        and row["map"] != report["calibration"]["method"]
+        and (null := row.get("projection_null"))
+        and not words.off(null["p_value"])
+    ]
+    told = ", ".join(f"{words.MAPS[name]} (method={name})" for name in others)
+    instead = f"calibrate with a map that shows no gap here: {told}; or " if others else ""
+    few = report["data"]["rows_full"] < ROWS_ADVISED
+    more = f"{ROWS_ADVISED} rows or more, " if few else "rows "
+    return (
+        f"{instead}calibrate on {more}drawn at random from what callers ask, with references in the words of "
+        "the model."
+    )
 
 
 def _change(what: str, raw: ServedRow, ours: ServedRow) -> str:

@@ -11,6 +11,15 @@ NO_CLUSTERS = "too few prompts that are alike"
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a column: its name, small words below it, and a tag beside it."""
+
+    name: str
+    small: str = ""
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """A figure; `small`: its interval, its band, or why it is missing."""
 

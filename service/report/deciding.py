@@ -4,8 +4,12 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from service.domain.decider import NEEDED_OF_A_KIND
+from service.domain.study.by_answers import sizes
+from service.domain.study.decider_parts import percent
 from service.domain.study.report_model import CorrectnessAt, CorrectnessPart, PromiseAt, Report, RiskAt
 from service.report import diagrams
+from service.report.comparison import Head
 from service.report.drawing import GREY, LOOKS, WIDE, Plot, draw
 from service.report.words import MISSING, number, share
 from service.spectral.correctness_model import LEAST_OF_A_KIND
@@ -21,6 +25,22 @@ FEATURES = {
     "mean_log_probability": "mean log-probability",
 }
 
+HEADS = [
+    Head("Answers"),
+    Head("Log loss", "of the base rate; lower is better"),
+    Head("Brier", "of the base rate; lower is better"),
+    Head("AUROC", "95 % interval; 0.5 is chance"),
+    Head("The model takes"),
+    Head("Right / wrong", "fitted; counted"),
+]
+TARGET_HEADS = [
+    Head("Wrong, at most"),
+    Head("Answer from P(correct)"),
+    Head("Let through"),
+    Head("Wrong of these"),
+]
+LOWEST_HEAD = Head("At the lowest error", "that can be promised")
+
 
 def decided(report: Report) -> Mapping[str, Any] | None:
     """Return what the section shows; None for reports of earlier releases, which have no such part."""
@@ -29,21 +49,33 @@ def decided(report: Report) -> Mapping[str, Any] | None:
     if (part := report.get("correctness")) is None:
         return None
     whole = next(row for row in part["by_num_samples"] if row["num_samples"] == part["num_samples"])
+    shown = _shown(part)
     found: dict[str, Any] = {
+        "heads": HEADS,
+        "target_heads": TARGET_HEADS,
         "num_samples": part["num_samples"],
         "confidence": share(part["confidence"]),
         "fitted": whole["fitted_right"] + whole["fitted_wrong"],
         "counted": whole["counted_right"] + whole["counted_wrong"],
         "why_none": why_none(whole),
         # Where nothing was tried for any number, one sentence says it all.
-        "table": [_row(row) for row in part["by_num_samples"]] if _tried(part) else [],
-        "promises": [_promise(one) for one in part["promises"]],
+        "table": [_row(row) for row in shown] if _tried(part) else [],
+        "promises": bool(part["promises"]),
+        "reached": _reached(part["promises"], whole.get("lowest")),
+        "unreached": _unreached(part, whole.get("lowest")),
+        **_by_number(shown, report.get("answers", {}).get("recommended")),
     }
     if not part["promises"]:
         return found
     # Ours from end to end: no text of a caller is drawn.
     drawn = {"diagram": diagram(part, report["calibration"]["method"]), "curve": curve(part)}
     return found | {name: Markup(svg) for name, svg in drawn.items()}  # noqa: S704
+
+
+def _shown(part: CorrectnessPart) -> list[CorrectnessAt]:
+    """Return the numbers of answers that the page compares; the JSON has every one."""
+    wanted = sizes(part["num_samples"])
+    return [row for row in part["by_num_samples"] if row["num_samples"] in wanted]
 
 
 def _tried(part: CorrectnessPart) -> bool:
@@ -57,7 +89,10 @@ def why_none(row: CorrectnessAt) -> str:
         return f"all answers of the rows that would fit it are {'right' if right else 'wrong'}."
     if row["why_none"] == "too_few_verdicts":
         counted = f"{right} right answers and {wrong} wrong ones"
-        return f"the rows that would fit it have {counted}; it takes {LEAST_OF_A_KIND} of each."
+        return (
+            f"the half of the rows that would fit it has {counted}; it takes {LEAST_OF_A_KIND} of each, so "
+            f"at least {NEEDED_OF_A_KIND} of each in the file."
+        )
     if row["why_none"] == "no_better_than_base_rate":
         return (
             "on held-out rows nothing tells right from wrong better than their share of right answers does."
@@ -83,18 +118,71 @@ def _row(row: CorrectnessAt) -> dict[str, Any]:
     }
 
 
-def _promise(one: PromiseAt) -> dict[str, Any]:
+def _reached(promises: Sequence[PromiseAt], lowest: PromiseAt | None) -> list[dict[str, Any]]:
+    """Return the lines of the table of targets that can be promised, the lowest that can among them."""
+    kept = [one for one in promises if one["threshold"] is not None]
+    if lowest is not None and lowest["target_error"] not in [one["target_error"] for one in kept]:
+        kept = sorted([*kept, lowest], key=lambda one: one["target_error"])
+    return [_promise(one, one is lowest) for one in kept]
+
+
+def _promise(one: PromiseAt, lowest: bool) -> dict[str, Any]:
     """Return a line of the table of targets, as texts."""
-    kept = one["threshold"] is not None
     return {
-        "target": share(one["target_error"]),
+        "target": percent(one["target_error"]),
+        "lowest": lowest,
         "threshold": number(one["threshold"]),
-        "answered": f"{one['answered']:,}" if kept else MISSING,
-        "coverage": share(one["coverage"]) if kept else "",
-        "wrong": f"{one['wrong']:,}" if kept else MISSING,
-        "share_wrong": share(one["wrong"] / one["answered"]) if one["answered"] else "",
-        "text": one["text"],
+        "answered": f"{one['answered']:,}",
+        "coverage": share(one["coverage"]),
+        "wrong": f"{one['wrong']:,}",
+        "share_wrong": share(one["wrong"] / one["answered"]),
     }
+
+
+def _unreached(part: CorrectnessPart, lowest: PromiseAt | None) -> str:
+    """Return which targets cannot be promised, in one sentence; "" where all can."""
+    missed = [percent(one["target_error"]) for one in part["promises"] if one["threshold"] is None]
+    if not missed:
+        return ""
+    targets = " or ".join([", ".join(missed[:-1]), missed[-1]] if missed[1:] else missed)
+    least = lowest["target_error"] if lowest else _least(part["promises"])
+    instead = f"the lowest that can is {percent(least)}" if least else "these rows are too few for any"
+    with_ = f"With {part['num_samples']} answers and {share(part['confidence'])} confidence"
+    return f"{with_}, an error of at most {targets} cannot be promised: {instead}."
+
+
+def _least(promises: Sequence[PromiseAt]) -> float | None:
+    """Return the lowest error named by reports that have no promise for it."""
+    named = [one["lowest_error"] for one in promises if one["lowest_error"] is not None]
+    return min(named, default=None)
+
+
+def _by_number(rows: Sequence[CorrectnessAt], recommended: int | None) -> dict[str, Any]:
+    """Return the table of promises by number of answers; empty in reports of earlier releases."""
+    known = [row for row in rows if row.get("promises")]
+    targets = [one["target_error"] for one in known[0]["promises"]] if known else []
+    # A target that no number of answers reaches would be a column of dashes.
+    reached = [
+        i for i in range(len(targets)) if any(row["promises"][i]["threshold"] is not None for row in known)
+    ]
+    lines = [
+        {
+            "num_samples": row["num_samples"],
+            "recommended": row["num_samples"] == recommended,
+            "cells": [*(_answered(row["promises"][i]) for i in reached), _lowest(row.get("lowest"))],
+        }
+        for row in known
+    ]
+    heads = [Head("Answers"), *(Head(f"At most {percent(targets[i])} wrong") for i in reached), LOWEST_HEAD]
+    return {"by_number": lines, "number_heads": heads}
+
+
+def _answered(one: PromiseAt) -> str:
+    return MISSING if one["threshold"] is None else share(one["coverage"])
+
+
+def _lowest(one: PromiseAt | None) -> str:
+    return MISSING if one is None else f"{share(one['coverage'])} at {percent(one['target_error'])}"
 
 
 def diagram(part: CorrectnessPart, method: str) -> str:
@@ -148,4 +236,5 @@ def _curve(
     axes.set(xlim=(0, 1.1), ylim=(0, 1.02), xlabel="share of answers let through")
     axes.set_xticks(*diagrams.TICKS)
     axes.set_ylabel("share wrong among them")
-    axes.legend(frameon=False, loc="upper right", fontsize=9.5)
+    # Above the frame: within it, points and their labels may be anywhere.
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9, borderpad=0)

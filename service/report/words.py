@@ -117,11 +117,16 @@ def p_words(p_value: float | None) -> str:
     return "p unknown" if p_value is None else f"p\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{number(p_value)}"
 
 
+def off(p_value: float | None) -> bool:
+    """Return whether a p-value shows a gap that chance does not explain."""
+    return p_value is not None and p_value <= LEVEL
+
+
 def judged(p_value: float | None) -> str:
     """Return what a p-value shows of a map, as a predicate. A large one is no proof of calibration."""
     if p_value is None:
         return "cannot be judged"
-    return "is not calibrated" if p_value <= LEVEL else "cannot be told from calibrated"
+    return "is off by more than chance" if off(p_value) else "cannot be told from calibrated"
 
 
 def projection_words(row: ServedRow) -> str:

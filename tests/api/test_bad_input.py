@@ -33,6 +33,10 @@ BAD = {
         {"samples": ["a", "b", "c"], "logprobs": [-1.0, -2.0]},
         "one number for each of the 3 samples, not 2",
     ),
+    "the name of a row": (
+        {"samples": ["a", "b"], "logprob": [-1.0, -2.0]},
+        "logprob: is not a field; its name here is `logprobs`",
+    ),
     "one log-probability": ({"samples": ["a", "b"], "logprobs": [-1.0]}, "logprobs"),
     "a probability": ({"samples": ["a", "b"], "logprobs": [-1.0, 0.5]}, "less than or equal to 0.01"),
     "no log-probability": ({"samples": ["a", "b"], "logprobs": [-1.0, None]}, "logprobs.1"),

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -162,6 +163,9 @@ async def test_a_target_out_of_reach_and_a_score_without_a_model_abstain_with_a_
         assert body["probability_correct"] is body["candidate"]["probability_correct"] is None
         assert "x-probability-correct" not in body["headers"]
     assert "for 2 answers" in without["warnings"][0]["message"]
+    # Where to look, and what it takes.
+    assert re.search(r"in its report, /calibrations/cal_\w+/report;", without["warnings"][0]["message"])
+    assert "at least 40 right answers and 40 wrong ones" in without["warnings"][0]["message"]
     assert "no calibration" in raw["warnings"][0]["message"]
     assert (unasked["warnings"], unasked["decision"]) == ([], None)
 

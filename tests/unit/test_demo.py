@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,9 +21,12 @@ from service.demo.background import _is_service
 from service.demo.calibrate import Http, calibrate, dev_data
 from service.demo.tour import CERTAIN, UNKNOWABLE, walk
 from service.demo_data import QUESTIONS, RECORDED, recorded_fit
+from service.domain.calibrating.judged import correct
+from service.domain.decider import NEEDED_OF_A_KIND
 from service.domain.devdata.reader import read_file
 from service.domain.jobs.model import DevRow, JobError, JobState
 from service.settings import Settings
+from tests.support.evidence import TellingLLM
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.memory_store import MemoryStore
@@ -47,14 +51,14 @@ def console(width: int = 80) -> tuple[Console, io.StringIO]:
 @asynccontextmanager
 async def demo_app(data_dir: Path, **parts: Any) -> AsyncIterator[str]:
     settings = Settings(data_dir=data_dir)
-    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(), **parts)
+    app = create_app(settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), **parts})
     async with served(app) as port:
         yield f"http://127.0.0.1:{port}"
 
 
 def test_every_question_has_answers_and_an_id_of_its_own() -> None:
     asked = rows(QUESTIONS)
-    assert 55 <= len(asked) <= 70
+    assert 140 <= len(asked) <= 160
     assert len({row.prompt for row in asked}) == len({row.id for row in asked}) == len(asked)
     assert sum(len(row.references) > 1 for row in asked) > len(asked) / 2
 
@@ -71,6 +75,14 @@ def test_the_recorded_set_is_the_questions_with_twenty_answers_each() -> None:
         (r.id, r.prompt, r.references) for r in answered
     ]
     assert {len(row.samples or ()) for row in answered} == {20}
+    assert {len(row.logprobs or ()) for row in answered} == {20}
+
+
+def test_the_recorded_set_allows_a_model_of_being_right() -> None:
+    """By the answer given most often: P(correct), and so decisions, need verdicts of both kinds."""
+    said = [(Counter(row.samples or ()).most_common(1)[0][0], row.references) for row in rows(RECORDED)]
+    right = sum(correct(text, references) for text, references in said)
+    assert NEEDED_OF_A_KIND <= right <= len(said) - NEEDED_OF_A_KIND
 
 
 def default_settings(monkeypatch: pytest.MonkeyPatch, **values: Any) -> Settings:
@@ -116,6 +128,8 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
     assert f"{url}/calibrations/{made[0]['id']}/report" in said.splitlines()
     assert "Calibrating on" in said
     assert "projection ECE" in said
+    assert "P(correct)" in said
+    assert "(effort: low)" in said
     assert "Already calibrated" in second[1].getvalue()
     assert max(len(line) for line in said.splitlines()) <= 80
     assert "in force" not in said
@@ -180,13 +194,15 @@ async def test_a_refusal_is_in_the_services_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_recording_asks_the_service_for_each_question(tmp_path: Path) -> None:
-    asked = [{"id": "1", "prompt": "Who?", "reference": ["Me"]}]
-    async with demo_app(tmp_path, store=MemoryStore()) as url:
+async def test_recording_has_the_service_draw_answers_with_their_log_probabilities(tmp_path: Path) -> None:
+    asked = b"".join(b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(30))
+    async with demo_app(tmp_path, llm=TellingLLM()) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             drawn = await asyncio.to_thread(record, http, asked)
-    assert drawn[0]["reference"] == ["Me"]
-    assert len(drawn[0]["samples"]) == 20
+            active = (await asyncio.to_thread(http.get, "/calibrations/active")).json()
+    assert [row["prompt"] for row in drawn] == [f"Who {i}?" for i in range(30)]
+    assert {len(row["samples"]) for row in drawn} == {len(row["logprobs"]) for row in drawn} == {20}
+    assert active == []
 
 
 @pytest.mark.anyio

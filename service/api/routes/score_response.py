@@ -65,8 +65,9 @@ class CandidateOut(BaseModel):
         "it says what none of them said."
     )
     probability_correct: float | None = Field(
-        description="Probability that it is right, 0..1; null as that of the answer is, and where `mode` is "
-        "null."
+        description="Probability, 0..1, that the candidate is right. Null in the cases in which the "
+        "`probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it "
+        "rests on verdicts: on whether answers to the calibration's questions were right."
     )
 
 
@@ -76,7 +77,8 @@ class DecisionOut(BaseModel):
     action: Literal["answer", "abstain"] = Field(description="Let it through, or do not.")
     target_error: float = Field(description="Share of wrong ones allowed among those let through.")
     confidence: float = Field(
-        description="Probability with which that is kept, on questions like those of the calibration."
+        description="How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at "
+        "least this share keep the error at or below `target_error`. It says nothing of this one text."
     )
     threshold: float | None = Field(
         description="The least P(correct) that is let through; null where the target cannot be promised."

@@ -1,6 +1,7 @@
 """What is sent to be scored."""
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -66,6 +67,7 @@ class ScoreRequest(RequestModel):
     """What to score: `prompt` or `messages`, or `samples` already drawn (then `prompt` is optional)."""
 
     model_config = ConfigDict(json_schema_extra=_EITHER)
+    misnamed: ClassVar[Mapping[str, str]] = {"logprob": "logprobs"}
 
     prompt: PromptText | None = Field(
         None, pattern=r"\S", description="A question; the service puts its prompt shape around it."
@@ -85,7 +87,8 @@ class ScoreRequest(RequestModel):
         min_length=1,
         max_length=MAX_ITEMS,
         description="The natural-log probability of each whole sample, the token that ended it included: as "
-        "many as `samples`. Where a sample is only a part of what was drawn, leave this out.",
+        "many as `samples`. Where a sample is only a part of what was drawn, leave this out. (Rows of "
+        "`POST /calibrate` may call it `logprob`, too; here it has this one name.)",
     )
     source_label: str | None = Field(
         None, max_length=200, description="Who drew `samples`: a calibration fits only its own label."
@@ -97,7 +100,9 @@ class ScoreRequest(RequestModel):
         description="Answers to draw. One is enough where a calibration by evidence fits, else two.",
     )
     effort: Effort | None = Field(
-        None, description="Instead of `num_samples`: so many as the settings have for it (3, 8, 20)."
+        None,
+        description="How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand "
+        "for 3, 8 and 20 of them, unless the settings of the service say otherwise. More cost more tokens.",
     )
     candidate: Answer | None = Field(
         None,

@@ -81,7 +81,9 @@ HEADERS: dict[str, Any] = {
         "schema": {"type": "number"},
     },
     "X-Decision": {
-        "description": "The decision's `action`, about the same text; absent where none is asked for.",
+        "description": "`decision.action`: `answer`, let the text through, or `abstain`, hold it back. The "
+        "text is the `candidate` or, without one, `answer`. Absent where neither request nor settings name a "
+        "`target_error`.",
         "schema": {"type": "string", "enum": ["answer", "abstain"]},
     },
 }

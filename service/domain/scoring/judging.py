@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.decider import Decider, features
+from service.domain.decider import NEEDED_OF_A_KIND, Decider, features
 from service.domain.outcomes import outcome_vectors
 from service.domain.scoring.answer_warnings import EQUAL_COSINE, essence
 from service.domain.scoring.evidence import Evidence
@@ -159,14 +159,22 @@ def _model_of(score: Score) -> _Model | str:
         return "no calibration is applied"
     calibration, count = score.applied.calibration, len(score.samples)
     if not calibration.deciders:
-        return f"calibration {calibration.id} holds no model of being right"
+        return f"calibration {calibration.id} holds no model of being right; {_why(calibration.id)}"
     decider = calibration.deciders.get(count)
     if decider is None:
-        return f"calibration {calibration.id} holds no model of being right for {count} answers"
+        lacks = f"calibration {calibration.id} holds no model of being right for {count} answers"
+        return f"{lacks}; {_why(calibration.id)}"
     map_ = decider.map_for(score.evidence.missing_mass if score.evidence else None)
     if map_ is None:
         return f"the model of calibration {calibration.id} takes log-probabilities, which these answers lack"
     return _Model(decider, map_, score.evidence)
+
+
+def _why(calibration_id: str) -> str:
+    return (
+        f"why is in its report, /calibrations/{calibration_id}/report; its rows should have at least "
+        f"{NEEDED_OF_A_KIND} right answers and {NEEDED_OF_A_KIND} wrong ones"
+    )
 
 
 def _decide(model: _Model | str, judgement: Judgement, target: Target) -> tuple[Decision, list[ScoreWarning]]:

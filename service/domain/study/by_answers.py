@@ -98,7 +98,8 @@ def judge(
         if one.candidates
     }
     served = {name: _served(map_, test) for name, map_ in maps.items()}
-    return AtSize(num_samples, test.right, served, correct, base, _why_none(found), tokens)
+    why = _why_none(found, "answers of the dev file")
+    return AtSize(num_samples, test.right, served, correct, base, why, tokens)
 
 
 def judge_held_out(
@@ -129,7 +130,7 @@ def judge_held_out(
         for name, one in found.items()
         if one.candidates
     }
-    return AtSize(num_samples, rows.right, served, correct, base, _why_none(found), tokens)
+    return AtSize(num_samples, rows.right, served, correct, base, _why_none(found, "answers"), tokens)
 
 
 def _maps(rows: Judged, num_samples: int, eps: float) -> dict[str, AnyMap]:
@@ -171,12 +172,12 @@ def _base_rates(right: NDArray[np.bool_], rng: Fresh) -> Floats:
     return held_out_predictions({}, right, (), fold)
 
 
-def _why_none(found: Mapping[str, CorrectnessFit]) -> str:
+def _why_none(found: Mapping[str, CorrectnessFit], what: str) -> str:
     """Return why there is no P(correct) with so many answers; "" where there is one, or nothing to fit."""
     for one in found.values():
         if one.why_none == "one_kind":
-            return f"all {one.num_right + one.num_wrong} answers are {'right' if one.num_right else 'wrong'}"
+            return f"all {one.num_right + one.num_wrong} {what} are {'right' if one.num_right else 'wrong'}"
         if one.why_none == "too_few_verdicts":
             kind, count = min(("right", one.num_right), ("wrong", one.num_wrong), key=lambda pair: pair[1])
-            return f"only {count} of {one.num_right + one.num_wrong} answers are {kind}"
+            return f"only {count} of {one.num_right + one.num_wrong} {what} are {kind}"
     return ""

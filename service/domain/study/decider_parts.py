@@ -7,6 +7,7 @@ import numpy as np
 
 from service.domain.calibrating.deciders import DecidedAt
 from service.domain.calibrating.fitting import Fitted, Stream, rng
+from service.domain.scoring.judging import lowest_named
 from service.domain.study.experiments.reliability import diagram_rows
 from service.domain.study.model import estimate
 from service.domain.study.report_model import Bin, CorrectnessAt, CorrectnessPart, Estimate, PromiseAt, RiskAt
@@ -16,20 +17,22 @@ from service.spectral.reliability import label_band, reliability_diagram
 from service.spectral.selective import CONFIDENCE, Promise, SelectiveCounts, error_bound, promises
 
 TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
+LESS_THAN_ANY = 1e-9  # error; a bound so low takes a billion rows
 
 
 def correctness_part(fitted: Fitted, num_samples: int, seed: int) -> CorrectnessPart:
     """Return whether answers are right, for a calibration of so many answers. Blocking: a second."""
     at = fitted.decided.at
     whole = at[num_samples]
-    counts = None if whole.decider is None else whole.decider.counts
+    # The same for every number, so that a table can hold them; of many rows on one question none may be left.
+    wanted = targets(1 - float(whole.fitted.mean())) if whole.fitted.size else list(TARGETS)
     return {
         "num_samples": num_samples,
         "confidence": CONFIDENCE,
-        "by_num_samples": [_at(m, one, seed) for m, one in sorted(at.items())],
+        "by_num_samples": [_at(m, one, wanted, seed) for m, one in sorted(at.items())],
         "diagram": _diagram(whole, seed),
-        "risk_coverage": risk_coverage(counts) if counts else [],
-        "promises": promises_part(counts, targets(1 - float(whole.fitted.mean()))) if counts else [],
+        "risk_coverage": risk_coverage(whole.decider.counts) if whole.decider else [],
+        "promises": promises_part(whole.decider.counts, wanted) if whole.decider else [],
     }
 
 
@@ -42,8 +45,9 @@ def targets(base_error: float) -> list[float]:
     return [*TARGETS, *([rounded] if TARGETS[-1] < rounded < 1 else [])]
 
 
-def _at(num_samples: int, one: DecidedAt, seed: int) -> CorrectnessAt:
+def _at(num_samples: int, one: DecidedAt, wanted: list[float], seed: int) -> CorrectnessAt:
     best, base = _best(one.fit), one.fit.base_rate
+    counts = None if one.decider is None else one.decider.counts
     return {
         "num_samples": num_samples,
         "fitted_right": one.fit.num_right,
@@ -57,6 +61,8 @@ def _at(num_samples: int, one: DecidedAt, seed: int) -> CorrectnessAt:
         "base_brier": base.brier if base else None,
         "auroc": _auroc(one, seed),
         "why_none": one.fit.why_none,
+        "promises": promises_part(counts, wanted) if counts else [],
+        "lowest": lowest_part(counts) if counts else None,
     }
 
 
@@ -114,6 +120,14 @@ def promises_part(counts: SelectiveCounts, wanted: list[float]) -> list[PromiseA
         }
         for one in promises(counts, wanted, CONFIDENCE)
     ]
+
+
+def lowest_part(counts: SelectiveCounts) -> PromiseAt | None:
+    """Return what the lowest error lets through that can be promised at all; None where none can."""
+    # No rows promise so little, which makes the promise name the lowest that they do.
+    [found] = promises(counts, [LESS_THAN_ANY], CONFIDENCE)
+    lowest = lowest_named(counts, found)
+    return None if lowest is None else promises_part(counts, [lowest])[0]
 
 
 def in_words(promise: Promise) -> str:

@@ -266,8 +266,9 @@ class AnswersPart(TypedDict):
     """What an answer more is worth.
 
     recommended: the fewest answers within one standard error (paired) of the least loss, with the map
-    `recommended_map`, by the log loss of P(correct), or by risk where there is none; null where nothing can
-    be recommended. recommendation: the same as a sentence, or why not.
+    `recommended_map`, by the log loss of P(correct); null where nothing can be recommended. recommendation:
+    the same as a sentence, or why not. recommended_by: the score whose loss is drawn; "lambda_max" (its risk)
+    where there is no P(correct), and then nothing is recommended.
     """
 
     recommendation: str
@@ -286,7 +287,9 @@ class CorrectnessAt(TypedDict):
     fitted_right, fitted_wrong: verdicts on those rows; counted_right, counted_wrong: on the rows that
     promises rest on. features: those that the model takes; empty where there is none: why_none says why.
     log_loss (in nats), brier: lower is better, of the model and of the base rate, which says the same of
-    every row; null where too few verdicts were given to try. auroc: right against wrong answers.
+    every row; null where too few verdicts were given to try. auroc: right against wrong answers. promises:
+    for each target error; lowest: for the lowest that can be promised, null where none can. Both empty where
+    there is no model; reports of earlier releases lack them.
     """
 
     num_samples: int
@@ -301,6 +304,8 @@ class CorrectnessAt(TypedDict):
     base_brier: float | None
     auroc: Estimate
     why_none: WhyNone | None
+    promises: NotRequired[list["PromiseAt"]]
+    lowest: NotRequired["PromiseAt | None"]
 
 
 class PromiseAt(TypedDict):

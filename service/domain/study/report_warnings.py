@@ -6,16 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibrating.decision import deciding, not_better
+from service.domain.decider import NEEDED_OF_A_KIND
 from service.domain.jobs.model import FEW_ROWS
 from service.domain.study.report_model import DataPart, Decision, PlainWarning
 from service.spectral.evidence_fit import EvidenceFit
 from service.spectral.fit import DepolarizedFit, TemperatureFit
 
-FEW_OF_A_KIND = 20
 MANY = 0.05  # share of truncated or empty answers that is worth a warning
 CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
 # Two tests per pair of files: at this level one pair in fifty that is alike is called different.
 DIFFERENT = 0.01
+ENOUGH = f"A file should have at least {NEEDED_OF_A_KIND} right answers and {NEEDED_OF_A_KIND} wrong ones."
+RESTS = "AUROC, rejection, the correctness diagram and P(correct), if there is one, rest"
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -26,18 +28,16 @@ def caution(code: str, text: str) -> PlainWarning:
     return {"code": code, "text": text}
 
 
-def few_of_a_kind(right: Bools) -> Iterator[PlainWarning]:
-    """Yield a warning for fewer than 20 right answers, and for fewer than 20 wrong ones, of (n,).
+def few_of_a_kind(right: Bools, of_file: str = "", rests: str = RESTS) -> Iterator[PlainWarning]:
+    """Yield a warning for fewer right answers than P(correct) needs, and for fewer wrong ones, of (n,).
 
-    None for a kind that is not there at all: then there is no AUROC to warn of.
+    None for a kind that is not there at all: then there is no AUROC to warn of. of_file: such as " of the dev
+    file", where there are several; rests: what rests on these answers, with its verb.
     """
     counts = {"right": int(right.sum()), "wrong": int(right.size - right.sum())}
     for kind, count in counts.items():
-        if 0 < count < FEW_OF_A_KIND and count < right.size:
-            text = (
-                f"Only {count} of {right.size} answers are {kind}: AUROC, rejection and the correctness "
-                f"diagram rest on these few. Use at least {FEW_OF_A_KIND} of either kind."
-            )
+        if 0 < count < NEEDED_OF_A_KIND and count < right.size:
+            text = f"Only {count} of {right.size} answers{of_file} are {kind}: {rests} on these few. {ENOUGH}"
             yield caution(f"few_{kind}", text)
 
 

@@ -24,6 +24,7 @@ from service.domain.study.report_warnings import few_of_a_kind, files_differ
 from service.domain.study.split import describe
 from service.domain.study.verdict import verdict
 
+FITTED_ON_DEV = "the model of P(correct), if there is one, rests"
 Step = Callable[[], Experiment]
 OnExperiment = Callable[[int, int, str], None]
 
@@ -82,11 +83,15 @@ def make_results(
 
 
 def cautions(bench: Bench) -> list[PlainWarning]:
-    """Return warnings of few right or wrong answers in the test file, and of files that are not alike."""
+    """Return warnings of few right or wrong answers in a file, which they name, and of files not alike."""
     both = bench.dev, bench.test
     largest = [np.array([one.eigenvalues[0] for one in split.spectra]) for split in both]
     accuracy = bench.dev.labels.right, bench.test.labels.right
-    return [*few_of_a_kind(accuracy[1]), *files_differ(accuracy, (largest[0], largest[1]))]
+    return [
+        *few_of_a_kind(accuracy[0], " of the dev file", FITTED_ON_DEV),
+        *few_of_a_kind(accuracy[1], " of the test file"),
+        *files_differ(accuracy, (largest[0], largest[1])),
+    ]
 
 
 def _warnings(bench: Bench, experiments: Sequence[Experiment]) -> list[str]:

@@ -96,7 +96,9 @@ def _shown(experiment: Experiment, figures: Mapping[str, str]) -> dict[str, Any]
 def _by_answers(experiment: Experiment) -> AnswersTable | None:
     if experiment["name"] != "answers" or not experiment["ran"]:
         return None
-    return answers_table(experiment["points"], experiment["headline"])
+    return answers_table(
+        experiment["points"], experiment["headline"], "the test file, by fits on the dev file"
+    )
 
 
 def _figures(experiment: Experiment, drawn: Mapping[str, str]) -> list[str]:

@@ -173,8 +173,8 @@ async def test_every_ece_comes_with_its_null(bench: Bench) -> None:
 async def test_few_answers_of_a_kind_are_warned_of(bench: Bench) -> None:
     rows = [replace(row, correct=row.line <= 7) for row in made_rows()]
     _, report = await bench.run(rows)
-    assert {"few_right"} <= codes(report)
-    assert not {"few_wrong", "one_class"} & codes(report)
+    assert {"few_right", "few_wrong"} <= codes(report)
+    assert "one_class" not in codes(report)
 
 
 async def test_the_service_draws(bench: Bench) -> None:
@@ -524,4 +524,4 @@ async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], record
     assert ours["risk"] == pytest.approx(golden["depolarized"]["risk_fit"], abs=1e-6)
     assert found.method == "depolarized"
     assert found.headline().temperature == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
-    assert report["warnings"] == []
+    assert codes(report) == {"few_right"}  # 25 of 150

@@ -221,7 +221,10 @@ def test_results_have_a_verdict_and_cautions(bench):
     assert len(found["verdict"]) == 4
     assert found["verdict"][-1] == one_of(found, "answers")["headline"]["recommendation"]
     codes = [caution["code"] for caution in found["cautions"]]
-    assert codes == ["few_right", "files_differ_accuracy"]
+    assert codes == ["few_right", "few_wrong", "few_right", "files_differ_accuracy"]
+    of_files = [one["text"] for one in found["cautions"][:3]]
+    assert ["dev file" in one for one in of_files] == [True, True, False]
+    assert "test file" in of_files[2]
     assert all(caution["text"] in found["warnings"] for caution in found["cautions"])
 
 

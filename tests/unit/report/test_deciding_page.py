@@ -26,7 +26,6 @@ def test_the_page_says_what_the_report_promises(report: Report) -> None:
     text = flat(page)
     assert "150 rows to fit a map and the model, and 150 that neither has seen" in text
     for promise in part["promises"]:
-        assert promise["text"] in text
         if promise["threshold"] is not None:
             assert f"{promise['threshold']:.3f} {promise['answered']}" in text
     for row in part["by_num_samples"]:
@@ -50,7 +49,7 @@ def test_targets_of_one_threshold_share_a_point(report: Report) -> None:
 def test_without_a_model_the_page_says_why() -> None:
     text = flat(render(deciding_report(80)))
     assert "With 4 answers there is no model" in text
-    assert "have 26 right answers and 14 wrong ones; it takes 20 of each." in text
+    assert "has 26 right answers and 14 wrong ones; it takes 20 of each, so at least 40" in text
     assert "P(correct) by number of answers" not in text
     assert "cannot be promised" not in text
     one = flat(render(small_report(right=False)))
@@ -60,10 +59,14 @@ def test_without_a_model_the_page_says_why() -> None:
 def test_a_model_for_some_numbers_of_answers_only_is_told_by_number(report: Report) -> None:
     changed = deciding_report()
     part = changed["correctness"]
-    part["by_num_samples"][-1] |= {"why_none": "no_better_than_base_rate", "features": []}
+    none = {"why_none": "no_better_than_base_rate", "features": [], "promises": [], "lowest": None}
+    part["by_num_samples"][-1] |= none
     part |= {"promises": [], "diagram": [], "risk_coverage": []}
     text = flat(render(changed))
     assert "With 4 answers there is no model" in text
+    # Those of the other numbers, one of which may be recommended, are still there.
+    assert text.count("Which answers to let through") == 1
+    assert "Share of the questions answered with each number of answers" in text
     assert "no model: on held-out rows nothing tells right from wrong better" in text
     assert "probability of the answer" in text
 
@@ -73,3 +76,55 @@ def test_a_report_of_before_is_still_a_page() -> None:
     del before["correctness"]
     assert "Is this answer right?" not in flat(render(before))
     assert "Is this answer right?" in flat(render(small_report()))
+
+
+def test_what_cannot_be_promised_is_one_sentence_and_the_lowest_that_can_a_row(report: Report) -> None:
+    part = report["correctness"]
+    whole = part["by_num_samples"][-1]
+    lowest, text = whole["lowest"], flat(render(report))
+    missed = [one for one in part["promises"] if one["threshold"] is None]
+    assert missed
+    assert text.count("cannot be promised: ") == 1
+    assert all(f"{100 * one['target_error']:g} %" in text for one in missed)
+    assert lowest is not None
+    assert lowest["threshold"] is not None
+    named = f"{100 * lowest['target_error']:g} %"
+    assert f"{named} the lowest that can be promised {lowest['threshold']:.3f} {lowest['answered']}" in text
+    assert f"the lowest that can is {named}." in text
+
+
+def test_a_lowest_promise_is_no_higher_than_any_that_is_kept(report: Report) -> None:
+    for row in report["correctness"]["by_num_samples"]:
+        kept = [one["target_error"] for one in row["promises"] if one["threshold"] is not None]
+        lowest = row["lowest"]
+        assert kept
+        assert lowest is not None
+        assert lowest["target_error"] <= min(kept) + 1e-3  # it is named in whole tenths of a percent
+
+
+def test_promises_are_shown_for_every_number_of_answers(report: Report) -> None:
+    page = render(report)
+    [table] = re.findall(r'aria-label="Promises by number of answers".*?</table>', page, re.DOTALL)
+    for row in report["correctness"]["by_num_samples"]:
+        kept = [one for one in row["promises"] if one["threshold"] is not None]
+        shares = [f"{100 * one['coverage']:.1f} %".replace(".0 %", " %") for one in kept]
+        [line] = re.findall(rf'<th scope="row">{row["num_samples"]}\b.*?</tr>', table, re.DOTALL)
+        assert all(f"<td>{one}</td>" in line for one in shares)
+    assert table.count('<span class="tag">recommended</span>') == 1
+
+
+def test_both_tables_of_p_correct_say_which_rows_they_are_of_and_what_for(report: Report) -> None:
+    text = flat(render(report))
+    assert "on all 300 rows, each judged by fits without its fold: to choose a number of answers by" in text
+    assert "The served P(correct), on the 150 rows that fitted, each predicted without its fold" in text
+    assert "Compare numbers of answers by this table." in text
+    assert "Judge by this table what a probability_correct is worth." in text
+
+
+def test_a_report_without_promises_by_number_is_still_a_page(report: Report) -> None:
+    before = deciding_report()
+    for row in before["correctness"]["by_num_samples"]:
+        del row["promises"], row["lowest"]
+    text = flat(render(before))
+    assert "Promises by number" not in text
+    assert text.count("cannot be promised: ") == 1

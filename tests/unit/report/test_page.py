@@ -406,8 +406,8 @@ def test_the_projection_ece_stands_beside_its_null_in_words(report: Report) -> N
     other["projection_ece"] = 0.029
     other["projection_null"] = {"mean": 0.03, "low": 0.015, "high": 0.047, "p_value": 0.46, "draws": 1000}
     text = words(render(report))
-    read = "calibrated scores would read 0.031 on average (0.016 to 0.048); p = 0.001: it is not calibrated."
-    assert f"Raw: 0.311; {read}" in text
+    read = "calibrated scores would read 0.031 on average (0.016 to 0.048); p = 0.001"
+    assert f"Raw: 0.311; {read}: it is off by more than chance." in text
     assert "p = 0.460: it cannot be told from calibrated." in text
     assert "0.311 if calibrated: 0.016 to 0.048; p = 0.001" in text  # in the table
     assert "Calibrated scores would read 0.015 to 0.047 on these prompts (p = 0.460): this calib" in text
@@ -500,3 +500,21 @@ def test_a_report_of_before_nulls_were_kept_is_still_a_page(report: Report) -> N
     assert text.count("(b) was not kept with this report.") == 2 * 3  # below the plot and in its description
     assert "Grey:" not in text
     assert "algorithm1-bands" in svgs(page)
+
+
+def test_a_calibration_with_a_gap_says_what_it_means_and_what_to_do(report: Report) -> None:
+    raw, ours = report["served"][0], report["served"][2]
+    raw["projection_ece"], ours["projection_ece"] = 0.311, 0.082
+    null: NullPart = {"mean": 0.03, "low": 0.015, "high": 0.047, "p_value": 0.001, "draws": 1000}
+    for row in report["served"]:
+        row["projection_null"] = null
+    text = words(render(report))
+    assert "this calibration is" not in text
+    assert "(p = 0.001), so a gap is left that chance does not explain." in text
+    assert "It may still be used, being nearer than raw scores: take λmax as off by about 0.08." in text
+    assert "To close it: calibrate on 300 rows or more, drawn at random from what callers ask" in text
+    report["served"][1]["projection_null"] = {**null, "p_value": 0.4}
+    told = words(render(report))
+    assert "calibrate with a map that shows no gap here: Temperature (method=temperature); or " in told
+    raw["projection_ece"] = 0.05
+    assert "Raw scores are no further off: better serve those" in words(render(report))

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibrating.fitting import Stream
+from service.domain.decider import NEEDED_OF_A_KIND
 from service.domain.study.bench import Bench
 from service.domain.study.by_answers import AtSize, sizes
-from service.domain.study.experiments.recommendation import Candidate, Recommendation, recommend
+from service.domain.study.experiments.recommendation import Candidate, Recommendation, nothing, recommend
 from service.domain.study.model import Experiment, TableRow, finite, ran
 from service.spectral.correctness import auroc
 from service.spectral.logistic import log_losses
@@ -19,6 +20,10 @@ Floats = NDArray[np.float64]
 NAME, TITLE = "answers", "What an answer more is worth"
 FIGURES = ("loss", "brier", "auroc")
 CORRECT, SERVED = "probability_correct", "lambda_max"
+NEEDED = (
+    f"They are compared by P(correct), and for that a file should have at least {NEEDED_OF_A_KIND} right "
+    f"answers and {NEEDED_OF_A_KIND} wrong ones"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +113,8 @@ def _headline(found: Sequence[AtSize]) -> TableRow:
     return {
         "recommended": chosen.num_samples if chosen else None,
         "recommended_map": chosen.map if chosen else None,
-        "recommended_by": CORRECT if _has_verdicts(found) else SERVED,
+        # Without P(correct) the risk is drawn, by which nothing is recommended.
+        "recommended_by": SERVED if _lacking(found) else CORRECT,
         "recommended_loss": chosen.loss if chosen else None,
         "best": best.num_samples if best else None,
         "best_map": best.map if best else None,
@@ -121,24 +127,22 @@ def _headline(found: Sequence[AtSize]) -> TableRow:
     }
 
 
-def _has_verdicts(found: Sequence[AtSize]) -> bool:
-    return all(one.correct for one in found if one.served) and not any(one.why_none for one in found)
+def _lacking(found: Sequence[AtSize]) -> str:
+    """Return which verdicts P(correct) lacks at some number of answers; "" for none."""
+    return next((one.why_none for one in found if one.why_none), "")
 
 
 def recommended(found: Sequence[AtSize]) -> Recommendation:
-    """Return how many answers to ask for: by P(correct) where there are verdicts enough, else by risk."""
-    if _has_verdicts(found):
-        candidates = [
-            Candidate(at.num_samples, name, log_losses(p, at.right), at.tokens)
-            for at in found
-            for name, p in at.correct.items()
-        ]
-        return recommend(candidates, CORRECT, log_losses(found[-1].base, found[-1].right))
+    """Return how many answers to ask for, by the log loss of P(correct); where there is none, why not.
+
+    Never by risk, which falls with every answer (they span more of what a reference may be): that would name
+    all of them, whatever they are worth.
+    """
+    if why := _lacking(found):
+        return nothing(f"{why}. {NEEDED}")
     candidates = [
-        # The risk of raw spectra hangs on the eps that they are charged with.
-        Candidate(at.num_samples, name, one.risks, at.tokens)
+        Candidate(at.num_samples, name, log_losses(p, at.right), at.tokens)
         for at in found
-        for name, one in at.served.items()
-        if name != "raw"
+        for name, p in at.correct.items()
     ]
-    return recommend(candidates, SERVED, why_not=next((one.why_none for one in found if one.why_none), ""))
+    return recommend(candidates, log_losses(found[-1].base, found[-1].right))

@@ -7,10 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-MEASURES = {
-    "probability_correct": "log loss of P(correct)",
-    "lambda_max": "matrix log risk",
-}
+MEASURE = "log loss of P(correct)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,59 +67,48 @@ def gap(losses: Floats, best: Floats) -> Gap:
     return Gap(float(by_prompt.mean()), float(by_prompt.std(ddof=1) / np.sqrt(by_prompt.size)))
 
 
-def recommend(
-    candidates: Sequence[Candidate], measure: str, base: Floats | None = None, why_not: str = ""
-) -> Recommendation:
+def recommend(candidates: Sequence[Candidate], base: Floats | None = None) -> Recommendation:
     """Return the fewest answers whose mean loss is within one standard error of the least, paired by prompt.
 
-    Among candidates with equally few answers, the one of the lower loss. measure: a key of `MEASURES`. base:
-    losses (n,) of what needs no answers at all; where they are within one standard error, too, these prompts
-    cannot tell numbers of answers apart, and nothing is recommended. why_not: why a better measure is not
-    used, which the sentence then says.
+    Losses: of P(correct). Among candidates with equally few answers, the one of the lower loss. base: losses
+    (n,) of what needs no answers at all; where they are within one standard error, too, these prompts cannot
+    tell numbers of answers apart, and nothing is recommended.
     """
     if len({one.num_samples for one in candidates}) < 2:
-        return Recommendation(_nothing("there are not two numbers of answers to compare", why_not))
+        return nothing("there are not two numbers of answers to compare")
     best = min(candidates, key=lambda one: (one.loss, one.num_samples))
     if base is not None and (to_base := gap(base, best.losses)).within:
-        return Recommendation(
-            _nothing(
-                f"the {MEASURES[measure]} of the best, {best.words} ({best.loss:.3f}), is within one "
-                f"standard error of what the mere share of right answers gives ({to_base})",
-                why_not,
-            ),
-            best=best,
+        return nothing(
+            f"the {MEASURE} of the best, {best.words} ({best.loss:.3f}), is within one "
+            f"standard error of what the mere share of right answers gives ({to_base})",
+            best,
         )
     close = [one for one in candidates if gap(one.losses, best.losses).within]
     chosen = min(close, key=lambda one: (one.num_samples, one.loss))
     found = gap(chosen.losses, best.losses)
-    return Recommendation(_sentence(candidates, chosen, best, measure, why_not), chosen, best, found)
+    return Recommendation(_sentence(candidates, chosen, best), chosen, best, found)
 
 
-def _nothing(reason: str, why_not: str) -> str:
-    return f"No number of answers can be recommended: {reason}{_instead(why_not)}."
+def nothing(reason: str, best: Candidate | None = None) -> Recommendation:
+    """Return that no number of answers is recommended, and why: a clause without a full stop."""
+    return Recommendation(f"No number of answers can be recommended: {reason}.", best=best)
 
 
-def _instead(why_not: str) -> str:
-    return f" (judged by matrix log risk: {why_not})" if why_not else ""
-
-
-def _sentence(
-    candidates: Sequence[Candidate], chosen: Candidate, best: Candidate, measure: str, why_not: str
-) -> str:
+def _sentence(candidates: Sequence[Candidate], chosen: Candidate, best: Candidate) -> str:
     one = chosen.num_samples == 1
     full = max(candidates, key=lambda one: (one.num_samples, -one.loss))
     if chosen.num_samples < best.num_samples:
         told = (
             f"{chosen.words} {'is' if one else 'are'} within one standard error of the best, {best.words}: "
-            f"{MEASURES[measure]} {chosen.loss:.3f} against {best.loss:.3f} "
+            f"{MEASURE} {chosen.loss:.3f} against {best.loss:.3f} "
             f"({gap(chosen.losses, best.losses)})"
         )
     else:
         told = (
-            f"{best.words} {'has' if one else 'have'} the lowest {MEASURES[measure]}, {best.loss:.3f}"
+            f"{best.words} {'has' if one else 'have'} the lowest {MEASURE}, {best.loss:.3f}"
             f"{_no_fewer(candidates, best)}{_more(full, best)}"
         )
-    return f"{told}{_instead(why_not)}{_tokens(chosen, full)}."
+    return f"{told}{_tokens(chosen, full)}."
 
 
 def _no_fewer(candidates: Sequence[Candidate], best: Candidate) -> str:
