@@ -118,6 +118,9 @@ class Settings(BaseSettings):
     )
     confidence: float = Field(0.9, gt=0, lt=1, description="Confidence with which such a share is kept.")
 
+    verify_effort: Literal["", "low", "medium", "high"] = Field(
+        "", description="Answers drawn by `POST /verify`, as an `effort`; empty: `EIGENCAL_NUM_SAMPLES`."
+    )
     keep_scores_s: float = Field(
         3600.0,
         ge=0,

@@ -11,7 +11,9 @@ from pydantic import BaseModel
 from service import __version__
 from service.adapters.heap import Heap
 from service.adapters.weights.fetch import WeightsError
-from service.api.gateways import scores
+from service.api.gateways import scores, verify
+from service.api.gateways.shared import Gateways
+from service.api.gateways.verify import VerifyRequest
 from service.api.http.auth import Keys
 from service.api.http.deps import Pages, Services
 from service.api.http.error_log import ErrorLog
@@ -37,6 +39,7 @@ from service.app.parts import (
 )
 from service.app.start_log import build_start_log
 from service.domain.errors import EigencalError
+from service.domain.gateways.verifying import Verifier
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.scorer import Scorer
@@ -54,6 +57,7 @@ BODIES: list[type[BaseModel]] = [
     CalibrateForm,
     EvaluateRequest,
     EvaluateForm,
+    VerifyRequest,
     Problem,
 ]
 
@@ -80,6 +84,7 @@ def create_app(
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
     kept = KeptScores(store.kept, keep_s=settings.keep_scores_s, max_scores=settings.kept_scores)
+    scorer = Scorer(llm, embedder, store.calibrations, live=live)
     errors = ErrorLog()
     started = build_start_log(settings, llm, embedder, serving, store.calibrations)
     app = Described(
@@ -92,7 +97,7 @@ def create_app(
     )
     app.body_models = BODIES
     app.state.services = Services(
-        scorer=Scorer(llm, embedder, store.calibrations, live=live),
+        scorer=scorer,
         serving=serving,
         jobs=store.jobs,
         calibrations=store.calibrations,
@@ -103,8 +108,9 @@ def create_app(
         limits=upload_limits(settings),
         pages=Pages(render_home, render_report, render_calibrations),
     )
+    app.state.gateways = Gateways(Verifier(scorer, serving, settings.verify_effort or None))
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    for routes in (score, scores, jobs, calibrations, evaluations, health, docs):
+    for routes in (score, scores, verify, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.

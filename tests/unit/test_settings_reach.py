@@ -26,6 +26,7 @@ from service.api.http.deps import Services
 from service.api.http.middleware import BodyLimit
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
+from service.domain.gateways.verifying import Verifier
 from service.domain.jobs.drawing import Drawer
 from service.domain.scoring.kept import KeptScores
 from service.domain.serving import Serving
@@ -68,6 +69,7 @@ OTHER = {
     "stop": '["."]',
     "target_error": "0.2",
     "confidence": "0.8",
+    "verify_effort": "low",
     "keep_scores_s": "60",
     "kept_scores": "50",
     "embedder": "all-MiniLM-L6-v2",
@@ -120,6 +122,7 @@ BUILT = [
     SqlJobs,
     SqlKept,
     KeptScores,
+    Verifier,
     Drawer,
     DurableJobs,
     Serving,
