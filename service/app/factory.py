@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from service import __version__
 from service.adapters.heap import Heap
 from service.adapters.weights.fetch import WeightsError
-from service.api.gateways import scores, verify
+from service.api.gateways import guardrail, scores, verify
+from service.api.gateways.guardrail import GuardrailCall
 from service.api.gateways.shared import Gateways
 from service.api.gateways.verify import VerifyRequest
 from service.api.http.auth import Keys
@@ -39,6 +40,7 @@ from service.app.parts import (
 )
 from service.app.start_log import build_start_log
 from service.domain.errors import EigencalError
+from service.domain.gateways.guardrail import Guardrail
 from service.domain.gateways.verifying import Verifier
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.scoring.kept import KeptScores
@@ -58,6 +60,7 @@ BODIES: list[type[BaseModel]] = [
     EvaluateRequest,
     EvaluateForm,
     VerifyRequest,
+    GuardrailCall,
     Problem,
 ]
 
@@ -85,13 +88,17 @@ def create_app(
     store = store or build_store(settings, llm, embedder, serving, live)
     kept = KeptScores(store.kept, keep_s=settings.keep_scores_s, max_scores=settings.kept_scores)
     scorer = Scorer(llm, embedder, store.calibrations, live=live)
+    gateways = Gateways(
+        Verifier(scorer, serving, settings.verify_effort or None),
+        Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),
+    )
     errors = ErrorLog()
     started = build_start_log(settings, llm, embedder, serving, store.calibrations)
     app = Described(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(errors, Heap(), embedder, llm, store, kept, started),
+        lifespan=_lifespan(errors, Heap(), embedder, llm, store, kept, gateways.guardrail, started),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
@@ -108,9 +115,9 @@ def create_app(
         limits=upload_limits(settings),
         pages=Pages(render_home, render_report, render_calibrations),
     )
-    app.state.gateways = Gateways(Verifier(scorer, serving, settings.verify_effort or None))
+    app.state.gateways = gateways
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    for routes in (score, scores, verify, jobs, calibrations, evaluations, health, docs):
+    for routes in (score, scores, verify, guardrail, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.

@@ -26,6 +26,7 @@ from service.api.http.deps import Services
 from service.api.http.middleware import BodyLimit
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
+from service.domain.gateways.guardrail import Guardrail
 from service.domain.gateways.verifying import Verifier
 from service.domain.jobs.drawing import Drawer
 from service.domain.scoring.kept import KeptScores
@@ -70,6 +71,7 @@ OTHER = {
     "target_error": "0.2",
     "confidence": "0.8",
     "verify_effort": "low",
+    "guardrail_wait_s": "7",
     "keep_scores_s": "60",
     "kept_scores": "50",
     "embedder": "all-MiniLM-L6-v2",
@@ -123,6 +125,7 @@ BUILT = [
     SqlKept,
     KeptScores,
     Verifier,
+    Guardrail,
     Drawer,
     DurableJobs,
     Serving,

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from service.api.http.deps import Services
 from service.api.routes.score_view import headers_of, view
+from service.domain.gateways.guardrail import Guardrail
 from service.domain.gateways.verifying import Verifier
 from service.domain.scoring.model import Score
 
@@ -23,6 +24,7 @@ class Gateways:
     """The use cases of gateways and routers."""
 
     verifier: Verifier
+    guardrail: Guardrail
 
 
 async def gateways(request: Request) -> Gateways:
