@@ -118,6 +118,11 @@ class Settings(BaseSettings):
     )
     confidence: float = Field(0.9, gt=0, lt=1, description="Confidence with which such a share is kept.")
 
+    otel_endpoint: str = Field(
+        "",
+        description="OTLP collector by HTTP, such as `http://127.0.0.1:4318`, that gets an event per score "
+        "(extra `otel`); empty: that of `OTEL_EXPORTER_OTLP_ENDPOINT`, else none.",
+    )
     verify_effort: Literal["", "low", "medium", "high"] = Field(
         "", description="Answers drawn by `POST /verify`, as an `effort`; empty: `EIGENCAL_NUM_SAMPLES`."
     )

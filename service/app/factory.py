@@ -16,7 +16,7 @@ from service.api.gateways.guardrail import GuardrailCall
 from service.api.gateways.shared import Gateways
 from service.api.gateways.verify import VerifyRequest
 from service.api.http.auth import Keys
-from service.api.http.deps import Pages, Services
+from service.api.http.deps import Metrics, Pages, Services
 from service.api.http.error_log import ErrorLog
 from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.http.openapi import Described, Problem
@@ -33,6 +33,7 @@ from service.app.parts import (
     Component,
     Store,
     build_embedder,
+    build_events,
     build_llm,
     build_store,
     serving_of,
@@ -43,6 +44,7 @@ from service.domain.errors import EigencalError
 from service.domain.gateways.guardrail import Guardrail
 from service.domain.gateways.verifying import Verifier
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.scoring.events import ScoreEvents
 from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import LiveLoad
@@ -77,6 +79,7 @@ def create_app(
     llm: LanguageModel | None = None,
     embedder: Embedder | None = None,
     store: Store | None = None,
+    events: ScoreEvents | None = None,
 ) -> FastAPI:
     """Return the application. Components given here stand in for those that the settings ask for.
 
@@ -87,6 +90,7 @@ def create_app(
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
     kept = KeptScores(store.kept, keep_s=settings.keep_scores_s, max_scores=settings.kept_scores)
+    events = events or build_events(settings)
     scorer = Scorer(llm, embedder, store.calibrations, live=live)
     gateways = Gateways(
         Verifier(scorer, serving, settings.verify_effort or None),
@@ -98,7 +102,7 @@ def create_app(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(errors, Heap(), embedder, llm, store, kept, gateways.guardrail, started),
+        lifespan=_lifespan(errors, Heap(), events, embedder, llm, store, kept, gateways.guardrail, started),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
@@ -109,6 +113,7 @@ def create_app(
         jobs=store.jobs,
         calibrations=store.calibrations,
         kept=kept,
+        metrics=Metrics(events),
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         batch_concurrency=settings.batch_concurrency,
         errors=errors,
