@@ -1,4 +1,4 @@
-"""An event of OpenTelemetry per score: its attributes, its parent, and a collector that is there or is not."""
+"""An event of OpenTelemetry per score: its attributes, its parent, a collector that is there or is not."""
 
 import asyncio
 import http.server
