@@ -158,8 +158,8 @@ class KeptScores:
         except StoreUnavailable:
             raise
         except Exception as error:
-            # What the store refuses for good must not hold up what comes after it. Told by its kind alone: the
-            # text of a database's error may quote what was to be stored.
+            # What the store refuses for good must not hold up what comes after it. Told by its kind alone,
+            # since the text of a database's error may quote what was to be stored.
             kind = type(error).__name__
             log.error("%d scores cannot be written to the store: %s", len(batch), kind)  # noqa: TRY400
         for key, entry in batch.items():
