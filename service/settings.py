@@ -118,6 +118,32 @@ class Settings(BaseSettings):
     )
     confidence: float = Field(0.9, gt=0, lt=1, description="Confidence with which such a share is kept.")
 
+    otel_endpoint: str = Field(
+        "",
+        description="OTLP collector by HTTP, such as `http://127.0.0.1:4318`, that gets an event per score "
+        "(extra `otel`); empty: that of `OTEL_EXPORTER_OTLP_ENDPOINT`, else none.",
+    )
+    verify_effort: Literal["", "low", "medium", "high"] = Field(
+        "", description="Answers drawn by `POST /verify`, as an `effort`; empty: `EIGENCAL_NUM_SAMPLES`."
+    )
+    guardrail_wait_s: float = Field(
+        30.0,
+        gt=0,
+        le=600,
+        description="How long the guardrail's verdict waits for answers that are still being drawn, in "
+        "seconds; past it the chat goes on unjudged.",
+    )
+    keep_scores_s: float = Field(
+        3600.0,
+        ge=0,
+        le=604_800,
+        allow_inf_nan=False,
+        description="How long `GET /scores/{id}` finds a score, in seconds; 0: none is kept.",
+    )
+    kept_scores: int = Field(
+        10_000, ge=1, description="Most scores kept, in the store and in memory; the oldest go first."
+    )
+
     embedder: str = Field(
         "all-mpnet-base-v2", description="Sentence embedder: a packaged name, a folder, or a hub name."
     )

@@ -11,8 +11,12 @@ from pydantic import BaseModel
 from service import __version__
 from service.adapters.heap import Heap
 from service.adapters.weights.fetch import WeightsError
+from service.api.gateways import guardrail, scores, verify
+from service.api.gateways.guardrail import GuardrailCall
+from service.api.gateways.shared import Gateways
+from service.api.gateways.verify import VerifyRequest
 from service.api.http.auth import Keys
-from service.api.http.deps import Pages, Services
+from service.api.http.deps import Metrics, Pages, Services
 from service.api.http.error_log import ErrorLog
 from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.http.openapi import Described, Problem
@@ -29,6 +33,7 @@ from service.app.parts import (
     Component,
     Store,
     build_embedder,
+    build_events,
     build_llm,
     build_store,
     serving_of,
@@ -36,7 +41,11 @@ from service.app.parts import (
 )
 from service.app.start_log import build_start_log
 from service.domain.errors import EigencalError
+from service.domain.gateways.guardrail import Guardrail
+from service.domain.gateways.verifying import Verifier
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.scoring.events import ScoreEvents
+from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import LiveLoad
 from service.domain.study.report_model import Report
@@ -52,6 +61,8 @@ BODIES: list[type[BaseModel]] = [
     CalibrateForm,
     EvaluateRequest,
     EvaluateForm,
+    VerifyRequest,
+    GuardrailCall,
     Problem,
 ]
 
@@ -68,6 +79,7 @@ def create_app(
     llm: LanguageModel | None = None,
     embedder: Embedder | None = None,
     store: Store | None = None,
+    events: ScoreEvents | None = None,
 ) -> FastAPI:
     """Return the application. Components given here stand in for those that the settings ask for.
 
@@ -77,30 +89,40 @@ def create_app(
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
+    kept = KeptScores(store.kept, keep_s=settings.keep_scores_s, max_scores=settings.kept_scores)
+    events = events or build_events(settings)
+    scorer = Scorer(llm, embedder, store.calibrations, live=live)
+    gateways = Gateways(
+        Verifier(scorer, serving, settings.verify_effort or None),
+        Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),
+    )
     errors = ErrorLog()
     started = build_start_log(settings, llm, embedder, serving, store.calibrations)
     app = Described(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(errors, Heap(), embedder, llm, store, started),
+        lifespan=_lifespan(errors, Heap(), events, embedder, llm, store, kept, gateways.guardrail, started),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
     app.body_models = BODIES
     app.state.services = Services(
-        scorer=Scorer(llm, embedder, store.calibrations, live=live),
+        scorer=scorer,
         serving=serving,
         jobs=store.jobs,
         calibrations=store.calibrations,
+        kept=kept,
+        metrics=Metrics(events),
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         batch_concurrency=settings.batch_concurrency,
         errors=errors,
         limits=upload_limits(settings),
         pages=Pages(render_home, render_report, render_calibrations),
     )
+    app.state.gateways = gateways
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    for routes in (score, jobs, calibrations, evaluations, health, docs):
+    for routes in (score, scores, verify, guardrail, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
@@ -134,9 +156,10 @@ def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
 def _lifespan(*components: Component) -> Callable[[FastAPI], Any]:
     """Start the components in the order given, stop them in reverse.
 
-    The store comes last: with it begin the jobs that were left, which need the embedder and the LLM. The port
-    opens once all are started. An LLM server that is not up yet is no reason to wait; a component that cannot
-    be had at all ends the process.
+    The store comes after what it needs: with it begin the jobs that were left, which need the embedder and
+    the LLM. What writes to it comes later still, and so can write to the last. The port opens once all are
+    started. An LLM server that is not up yet is no reason to wait; a component that cannot be had at all ends
+    the process.
     """
 
     @asynccontextmanager

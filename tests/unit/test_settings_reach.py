@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from service.adapters import telemetry
 from service.adapters.embedded_llm import model as embedded_llm
 from service.adapters.embedder import http as http_embedder
 from service.adapters.embedder import local
@@ -20,12 +21,18 @@ from service.adapters.jobs.durable import DurableJobs
 from service.adapters.llm import client as llm_client
 from service.adapters.llm import openai_server as llm_http
 from service.adapters.store import Database, SqlJobs
+from service.adapters.store.kept import SqlKept
 from service.api.http.auth import Keys
 from service.api.http.deps import Services
 from service.api.http.middleware import BodyLimit
+from service.app.parts import OTEL_VARIABLES
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
+from service.domain.gateways.guardrail import Guardrail
+from service.domain.gateways.verifying import Verifier
 from service.domain.jobs.drawing import Drawer
+from service.domain.scoring.events import NoEvents
+from service.domain.scoring.kept import KeptScores
 from service.domain.serving import Serving
 from service.server import listening
 from service.server.answers import Bounds
@@ -66,6 +73,11 @@ OTHER = {
     "stop": '["."]',
     "target_error": "0.2",
     "confidence": "0.8",
+    "otel_endpoint": "http://127.0.0.1:9003",
+    "verify_effort": "low",
+    "guardrail_wait_s": "7",
+    "keep_scores_s": "60",
+    "kept_scores": "50",
     "embedder": "all-MiniLM-L6-v2",
     "empty_answers": "embedded",
     "embedder_url": "http://127.0.0.1:9002/v1",
@@ -114,6 +126,10 @@ BUILT = [
     local.SentenceTransformerEmbedder,
     Database,
     SqlJobs,
+    SqlKept,
+    KeptScores,
+    Verifier,
+    Guardrail,
     Drawer,
     DurableJobs,
     Serving,
@@ -169,6 +185,9 @@ def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, s
             patch.setattr(one, "__init__", recorded(one.__init__, one.__name__, picture))
         for name, value in set_.items():
             patch.setenv(f"{PREFIX}{name.upper()}", value)
+        patch.setattr(telemetry, "OtelEvents", lambda endpoint: picture.update(otel=endpoint) or NoEvents())
+        for name in OTEL_VARIABLES:
+            patch.delenv(name, raising=False)
         result = CliRunner().invoke(cli, ["serve"])
     assert result.exit_code == 0, result.output
     assert picture["uvicorn"]

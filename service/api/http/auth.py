@@ -1,5 +1,6 @@
 """Bearer keys: who may score, who may calibrate."""
 
+import hashlib
 import ipaddress
 import secrets
 from dataclasses import dataclass, field
@@ -62,6 +63,16 @@ async def admin_scope(request: Request) -> None:
     raise BadKey("The bearer key is not valid.")
 
 
+def owner_of(request: Request) -> str:
+    """Return the mark of the key that a scoring request came with: what is kept under it, others do not find.
+
+    16 hex digits of its hash, which do not give it away; "" where no score key is set. Raises MissingKey.
+    """
+    if not _keys(request).score:
+        return ""
+    return hashlib.sha256(_bearer(request).encode("latin-1", "replace")).hexdigest()[:16]
+
+
 def on_loopback(request: Request) -> bool:
     """Tell whether the caller is a program on this machine that meant to call us.
 
@@ -105,6 +116,10 @@ def _keys(request: Request) -> Keys:
 
 
 def _bearer(request: Request) -> str:
+    """Return the key sent: as a bearer key, or as gateways send theirs. Raises MissingKey."""
+    named = request.headers.get("x-api-key", "").strip()
+    if named and "authorization" not in request.headers:
+        return named
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not sent.strip():
         raise MissingKey("This route needs a bearer key: Authorization: Bearer KEY.")
