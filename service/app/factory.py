@@ -12,11 +12,12 @@ from service import __version__
 from service.adapters.heap import Heap
 from service.adapters.weights.fetch import WeightsError
 from service.api.http.auth import Keys
-from service.api.http.deps import Pages, Services
+from service.api.http.deps import Metrics, Pages, Services
 from service.api.http.error_log import ErrorLog
 from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.http.openapi import Described, Problem
 from service.api.http.problems import install
+from service.api.openai import routes as openai
 from service.api.routes import calibrations, docs, evaluations, health, jobs, score
 from service.api.routes.job_schemas import (
     CalibrateForm,
@@ -25,6 +26,7 @@ from service.api.routes.job_schemas import (
     EvaluateRequest,
 )
 from service.api.routes.score_schemas import BatchRequest, ScoreRequest
+from service.app.drop_in import build_chat, build_upstream
 from service.app.parts import (
     Component,
     Store,
@@ -35,6 +37,7 @@ from service.app.parts import (
     upload_limits,
 )
 from service.app.start_log import build_start_log
+from service.domain.chat.upstream import Upstream
 from service.domain.errors import EigencalError
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.scoring.scorer import Scorer
@@ -68,6 +71,7 @@ def create_app(
     llm: LanguageModel | None = None,
     embedder: Embedder | None = None,
     store: Store | None = None,
+    upstream: Upstream | None = None,
 ) -> FastAPI:
     """Return the application. Components given here stand in for those that the settings ask for.
 
@@ -77,30 +81,42 @@ def create_app(
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
-    errors = ErrorLog()
+    errors, metrics = ErrorLog(), Metrics()
+    scorer = Scorer(llm, embedder, store.calibrations, live=live)
+    chat = build_chat(
+        settings,
+        upstream or build_upstream(settings, llm, serving),
+        scorer,
+        serving,
+        metrics=metrics,
+        errors=errors,
+        keep=lambda *_: None,
+    )
     started = build_start_log(settings, llm, embedder, serving, store.calibrations)
     app = Described(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(errors, Heap(), embedder, llm, store, started),
+        lifespan=_lifespan(errors, Heap(), embedder, llm, chat.upstream, store, chat.scorer, started),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
     app.body_models = BODIES
     app.state.services = Services(
-        scorer=Scorer(llm, embedder, store.calibrations, live=live),
+        scorer=scorer,
         serving=serving,
         jobs=store.jobs,
         calibrations=store.calibrations,
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         batch_concurrency=settings.batch_concurrency,
         errors=errors,
+        metrics=metrics,
         limits=upload_limits(settings),
         pages=Pages(render_home, render_report, render_calibrations),
     )
+    app.state.chat = chat
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    for routes in (score, jobs, calibrations, evaluations, health, docs):
+    for routes in (score, openai, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.

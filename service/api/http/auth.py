@@ -1,5 +1,6 @@
 """Bearer keys: who may score, who may calibrate."""
 
+import hashlib
 import ipaddress
 import secrets
 from dataclasses import dataclass, field
@@ -60,6 +61,16 @@ async def admin_scope(request: Request) -> None:
     if _equal(sent, keys.score):
         raise ScopeRequired("The score key does not open this route; it needs the admin key.")
     raise BadKey("The bearer key is not valid.")
+
+
+def owner_of(request: Request) -> str:
+    """Return the mark of the key that a scoring request came with: what is kept under it, others do not find.
+
+    16 hex digits of its hash, which do not give it away; "" where no score key is set. Raises MissingKey.
+    """
+    if not _keys(request).score:
+        return ""
+    return hashlib.sha256(_bearer(request).encode("latin-1", "replace")).hexdigest()[:16]
 
 
 def on_loopback(request: Request) -> bool:

@@ -64,10 +64,10 @@ def parse(body: bytes, model: type[Body]) -> Body:
         raise refusal(error) from None
 
 
-def refusal(error: ValidationError) -> InvalidRequest:
-    """Return the error that tells the caller what does not fit, without repeating the input."""
+def refusal(error: ValidationError, *within: str) -> InvalidRequest:
+    """Return the error that tells the caller what does not fit (`within` which field), and no input."""
     if error.error_count() > MOST_FAULTS:
         said = f"has {error.error_count()} faults, too many to tell them one by one"
         return InvalidRequest(f"The body {said}.", [{"loc": ["body"], "msg": said}])
     found = error.errors(include_url=False, include_input=False)
-    return invalid_request([{**item, "loc": ("body", *item["loc"])} for item in found])
+    return invalid_request([{**item, "loc": ("body", *within, *item["loc"])} for item in found])

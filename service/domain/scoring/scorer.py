@@ -90,6 +90,7 @@ class Scorer:
 
     async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
         """Return the score of answers drawn before, with a text to judge by them; raises as `score` does."""
+        drawn.marks.resume()
         with self._live.one():
             return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
 
