@@ -136,6 +136,16 @@ class Settings(BaseSettings):
     abstain_text: str = Field(
         "I am not sure enough to answer this.", description="The text that stands in for such an answer."
     )
+    keep_scores_s: float = Field(
+        3600.0,
+        ge=0,
+        le=604_800,
+        allow_inf_nan=False,
+        description="How long `GET /scores/{id}` finds a score, in seconds; 0: none is kept.",
+    )
+    kept_scores: int = Field(
+        10_000, ge=1, description="Most scores kept, in the store and in memory; the oldest go first."
+    )
 
     embedder: str = Field(
         "all-mpnet-base-v2", description="Sentence embedder: a packaged name, a folder, or a hub name."

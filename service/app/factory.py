@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from service import __version__
 from service.adapters.heap import Heap
 from service.adapters.weights.fetch import WeightsError
+from service.api.gateways import scores
 from service.api.http.auth import Keys
 from service.api.http.deps import Metrics, Pages, Services
 from service.api.http.error_log import ErrorLog
@@ -40,6 +41,7 @@ from service.app.start_log import build_start_log
 from service.domain.chat.upstream import Upstream
 from service.domain.errors import EigencalError
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import LiveLoad
 from service.domain.study.report_model import Report
@@ -81,6 +83,7 @@ def create_app(
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
+    kept = KeptScores(store.kept, keep_s=settings.keep_scores_s, max_scores=settings.kept_scores)
     errors, metrics = ErrorLog(), Metrics()
     scorer = Scorer(llm, embedder, store.calibrations, live=live)
     chat = build_chat(
@@ -90,14 +93,14 @@ def create_app(
         serving,
         metrics=metrics,
         errors=errors,
-        keep=lambda *_: None,
+        keep=kept.keep,
     )
     started = build_start_log(settings, llm, embedder, serving, store.calibrations)
     app = Described(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(errors, Heap(), embedder, llm, chat.upstream, store, chat.scorer, started),
+        lifespan=_lifespan(errors, Heap(), embedder, llm, chat.upstream, store, kept, chat.scorer, started),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
@@ -107,6 +110,7 @@ def create_app(
         serving=serving,
         jobs=store.jobs,
         calibrations=store.calibrations,
+        kept=kept,
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         batch_concurrency=settings.batch_concurrency,
         errors=errors,
@@ -116,7 +120,7 @@ def create_app(
     )
     app.state.chat = chat
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    for routes in (score, openai, jobs, calibrations, evaluations, health, docs):
+    for routes in (score, scores, openai, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
@@ -150,9 +154,10 @@ def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
 def _lifespan(*components: Component) -> Callable[[FastAPI], Any]:
     """Start the components in the order given, stop them in reverse.
 
-    The store comes last: with it begin the jobs that were left, which need the embedder and the LLM. The port
-    opens once all are started. An LLM server that is not up yet is no reason to wait; a component that cannot
-    be had at all ends the process.
+    The store comes after what it needs: with it begin the jobs that were left, which need the embedder and
+    the LLM. What writes to it comes later still, and so can write to the last. The port opens once all are
+    started. An LLM server that is not up yet is no reason to wait; a component that cannot be had at all ends
+    the process.
     """
 
     @asynccontextmanager

@@ -10,7 +10,7 @@ from service.domain.errors import EmbedderUnavailable
 from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.jobs.setup import Setup
 from service.domain.models import Message, Sampling, service_fingerprint, shape_hash
-from service.domain.ports import Embedder, LanguageModel
+from service.domain.ports import Embedder, KeptDocuments, LanguageModel
 from service.domain.serving import Efforts, LiveLoad, Serving
 from service.settings import Settings
 
@@ -26,7 +26,7 @@ class Component(Protocol):
 
 
 class Store(Component, Protocol):
-    """Calibrations and the jobs that make them."""
+    """Calibrations, the jobs that make them, and documents kept for a while."""
 
     @property
     def calibrations(self) -> CalibrationStore:
@@ -35,6 +35,10 @@ class Store(Component, Protocol):
     @property
     def jobs(self) -> JobQueue:
         """Return the queue of jobs."""
+
+    @property
+    def kept(self) -> KeptDocuments:
+        """Return the documents that replicas share for a while."""
 
     async def check(self) -> None:
         """Return when the store answers; raise StoreUnavailable when it does not."""
@@ -162,6 +166,7 @@ def build_store(
         setup=job_setup(settings, llm, serving),
         slots=max(1, int(settings.calibration_share * llm_slots(settings))),
         live=live,
+        kept_documents=settings.kept_scores,
         own_keys=lambda: own_keys(serving, llm, embedder),
         version=__version__,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from service.adapters.jobs.durable import DurableJobs
 from service.adapters.jobs.engine import DbosEngine, JobEngine
 from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlCalibrations, SqlJobs
+from service.adapters.store.kept import SqlKept
 from service.adapters.store.location import jobs_url
 from service.domain.calibrating.calibrator import Calibrator
 from service.domain.calibrating.material import Embedding
@@ -41,7 +42,8 @@ DEFAULT_INTERVALS = Intervals()
 class Replica:
     """The store of one replica and its share of the jobs, started in the order in which they need each other.
 
-    database, active, store are what `calibrations` and `jobs`, the ports of the application, are made of.
+    database, active, store are what the ports of the application, `calibrations`, `jobs` and `kept`, are made
+    of.
     """
 
     database: Database
@@ -49,11 +51,12 @@ class Replica:
     store: SqlJobs
     calibrations: SqlCalibrations
     jobs: DurableJobs
+    kept: SqlKept
     _started: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
     async def start(self) -> None:
         """Bring the schema up to date, learn what is active, take up the jobs that were left."""
-        for component in (self.database, self.active, self.jobs):
+        for component in (self.database, self.active, self.kept, self.jobs):
             self._started.push_async_callback(component.stop)
             await component.start()
 
@@ -76,6 +79,7 @@ def build_replica(
     setup: Setup,
     slots: int,
     live: LiveLoad,
+    kept_documents: int = 10_000,
     own_keys: Callable[[], tuple[str, ...]] = lambda: (),
     version: str = "",
     engine: JobEngine | None = None,
@@ -86,8 +90,8 @@ def build_replica(
 
     Jobs draw with `slots` requests at once and give way to the `live` scores. `own_keys` returns the keys of
     the fingerprints of the present set-up, whose settings are `setup`; `version` is the service's, for
-    results. `engine` None: DBOS, beside the store. Raises ValueError for a URL that is neither SQLite nor
-    Postgres.
+    results. At most `kept_documents` of a kind are kept. `engine` None: DBOS, beside the store. Raises
+    ValueError for a URL that is neither SQLite nor Postgres.
     """
     database = Database(database_url)
     active = ActiveCalibrations(database, poll_s=intervals.active_poll_s)
@@ -111,4 +115,5 @@ def build_replica(
         beat_s=intervals.beat_s,
         poll_s=intervals.watch_s,
     )
-    return Replica(database, active, store, calibrations, jobs)
+    kept = SqlKept(database, max_documents=kept_documents)
+    return Replica(database, active, store, calibrations, jobs, kept)

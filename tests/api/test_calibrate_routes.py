@@ -27,10 +27,12 @@ from service.domain.devdata.bytes import UploadLimits
 from service.domain.devdata.reader import read_file
 from service.domain.jobs.model import CalibrateOptions, JobError
 from service.domain.models import Sampling
+from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import Serving
 from tests.support.calibrations import calibration, rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.kept import MemoryKept
 from tests.support.live import served
 from tests.support.memory_store import MemoryCalibrations, MemoryJobs
 
@@ -58,6 +60,7 @@ class World:
             Serving(10, Sampling(), Sampling()),
             self.jobs,
             self.calibrations,
+            KeptScores(MemoryKept(), keep_s=0, max_scores=1),
             limits=UploadLimits(**limits),
             pages=Pages(
                 report=lambda report: f"<html>{report['risk']}</html>",

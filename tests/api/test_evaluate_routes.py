@@ -18,9 +18,11 @@ from service.api.http.problems import install
 from service.api.routes import evaluations, jobs
 from service.api.routes.job_schemas import EvaluateForm, EvaluateRequest
 from service.domain.models import Sampling
+from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.kept import MemoryKept
 from tests.support.memory_store import MemoryCalibrations, MemoryJobs
 
 pytestmark = pytest.mark.anyio
@@ -43,6 +45,7 @@ class World:
             Serving(10, Sampling(), Sampling()),
             self.jobs,
             MemoryCalibrations(),
+            KeptScores(MemoryKept(), keep_s=0, max_scores=1),
             pages=Pages(report=lambda found: f"<html>{found['seed']}</html>"),
         )
         for routes in (jobs, evaluations):

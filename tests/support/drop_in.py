@@ -3,7 +3,7 @@
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,10 @@ class DropIn:
 
     async def ask(self, mode: str = "on", path: str = "/v1/chat/completions", **body: Any) -> httpx.Response:
         """Ask the question, with this in its body besides."""
-        return await self.http.post(path, json=QUESTION | body, headers={"X-Eigencal": mode})
+        # Not by httpx: its JSON has no infinities and no halves of surrogate pairs, which callers may send.
+        content = json.dumps(QUESTION | body).encode()
+        headers = {"X-Eigencal": mode, "Content-Type": "application/json"}
+        return await self.http.post(path, content=content, headers=headers)
 
     async def at_rest(self) -> None:
         """Wait until nothing is under way, here and at the LLM server."""
@@ -78,9 +81,3 @@ def events_of(content: bytes) -> list[dict[str, Any]]:
     """Return the chunks of a stream, without its last word."""
     data = [line[6:] for line in content.decode().splitlines() if line.startswith("data: {")]
     return [json.loads(one) for one in data]
-
-
-def calibrated(made: Callable[[], Any], store: MemoryStore) -> MemoryStore:
-    """Return the store with this source of calibrations."""
-    store.calibrations = made()
-    return store

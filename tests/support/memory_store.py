@@ -13,6 +13,7 @@ from service.domain.errors import Conflict, InvalidDevData
 from service.domain.ids import new_id
 from service.domain.jobs.model import MIN_USABLE_ROWS, CalibrateOptions, CalibrationRecord, DevRow, Job
 from service.domain.models import SERVICE
+from tests.support.kept import MemoryKept
 
 
 class MemoryJobs:
@@ -209,11 +210,12 @@ def _check(rows: list[DevRow], options: CalibrateOptions) -> None:
 
 
 class MemoryStore:
-    """Both in one, as the application wants them; nothing outlives the process."""
+    """All in one, as the application wants them; nothing outlives the process."""
 
     def __init__(self) -> None:
         self.jobs = MemoryJobs()
         self.calibrations = MemoryCalibrations()
+        self.kept = MemoryKept()
 
     async def start(self) -> None:
         """Nothing to open."""

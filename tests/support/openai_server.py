@@ -256,7 +256,10 @@ class OpenAIServer:
         method, path, _ = first.split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         data = await reader.readexactly(int(headers.get("content-length", 0)))
-        body = json.loads(data) if data else None
+        try:
+            body = json.loads(data) if data else None
+        except ValueError:  # what is no JSON is passed on as well
+            body = {}
         return Exchange(method, path, headers, body, self, reader, writer, data)
 
     async def _answer(self, exchange: Exchange) -> None:

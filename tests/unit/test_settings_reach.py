@@ -20,12 +20,14 @@ from service.adapters.jobs.durable import DurableJobs
 from service.adapters.llm import client as llm_client
 from service.adapters.llm import openai_server as llm_http
 from service.adapters.store import Database, SqlJobs
+from service.adapters.store.kept import SqlKept
 from service.api.http.auth import Keys
 from service.api.http.deps import Services
 from service.api.http.middleware import BodyLimit
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
 from service.domain.jobs.drawing import Drawer
+from service.domain.scoring.kept import KeptScores
 from service.domain.serving import Serving
 from service.server import listening
 from service.server.answers import Bounds
@@ -66,6 +68,8 @@ OTHER = {
     "stop": '["."]',
     "target_error": "0.2",
     "confidence": "0.8",
+    "keep_scores_s": "60",
+    "kept_scores": "50",
     "embedder": "all-MiniLM-L6-v2",
     "empty_answers": "embedded",
     "embedder_url": "http://127.0.0.1:9002/v1",
@@ -114,6 +118,8 @@ BUILT = [
     local.SentenceTransformerEmbedder,
     Database,
     SqlJobs,
+    SqlKept,
+    KeptScores,
     Drawer,
     DurableJobs,
     Serving,

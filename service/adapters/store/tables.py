@@ -125,3 +125,19 @@ sa.Index(
     sqlite_where=activations.c.current,
     postgresql_where=activations.c.current,
 )
+
+# Documents kept for a while, as the JSON text that they came in. `number` tells their age, and which is the
+# later of two that were put under the same names at once.
+kept = sa.Table(
+    "kept",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("id", sa.String(255), nullable=False),
+    sa.Column("owner", sa.String(64), nullable=False),
+    sa.Column("expires", sa.Float, nullable=False, index=True),  # seconds since 1970, by the database's clock
+    sa.Column("content", sa.Text, nullable=False),
+)
+
+sa.Index("ix_kept_names", kept.c.kind, kept.c.owner, kept.c.id)
+sa.Index("ix_kept_age", kept.c.kind, kept.c.number)

@@ -13,6 +13,7 @@ from service.api.http.uploads import UploadThreads
 from service.domain.devdata.bytes import UploadLimits
 from service.domain.errors import NotFound
 from service.domain.jobs.model import CalibrationStore, JobQueue
+from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.model import Score
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import Serving
@@ -83,6 +84,7 @@ class Services:
     serving: Serving
     jobs: JobQueue
     calibrations: CalibrationStore
+    kept: KeptScores
     checks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
     batch_concurrency: int = 1

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 
-from service.api.http.auth import BEARER, KEY_CODES, score_scope
+from service.api.http.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.http.bodies import parse, read_json
 from service.api.http.deps import Services, ServicesDep
 from service.api.http.openapi import json_body, ok, recorded, responses
@@ -95,6 +95,7 @@ async def post_score(request: Request, app: ServicesDep) -> Response:
     if score is None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     content = view(score, body.return_).model_dump_json(exclude_unset=True)
+    app.kept.keep(score.id, owner_of(request), content)
     return Response(content, headers=headers_of(score), media_type="application/json")
 
 
@@ -114,17 +115,19 @@ async def post_score(request: Request, app: ServicesDep) -> Response:
 async def post_batch(request: Request, app: ServicesDep) -> StreamingResponse:
     """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""
     body = await read_json(request, BatchRequest)
-    lines = batch_lines(app, body.items, request_id_of(request))
+    lines = batch_lines(app, body.items, request_id_of(request), owner_of(request))
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
-async def batch_lines(app: Services, items: list[Any], request_id: str | None) -> AsyncIterator[bytes]:
-    """Yield a line as each item is done. Closing the iterator cancels what is under way."""
+async def batch_lines(
+    app: Services, items: list[Any], request_id: str | None, owner: str = ""
+) -> AsyncIterator[bytes]:
+    """Yield a line as each item is done, and keep it. Closing the iterator cancels what is under way."""
     slots = asyncio.Semaphore(app.batch_concurrency)
 
     async def line(index: int, item: object) -> bytes:
         async with slots:
-            return await batch_line(app, index, item, request_id)
+            return await batch_line(app, index, item, request_id, owner)
 
     tasks = [asyncio.ensure_future(line(index, item)) for index, item in enumerate(items)]
     try:
@@ -155,13 +158,14 @@ async def score_in_turn(app: Services, body: ScoreRequest) -> Score:
         await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
 
 
-async def batch_line(app: Services, index: int, item: object, request_id: str | None) -> bytes:
+async def batch_line(app: Services, index: int, item: object, request_id: str | None, owner: str) -> bytes:
     """Return the line of one item; no error leaves it."""
     try:
         # Through bytes: an item is held to exactly the rules of a body of its own.
         body = parse(json.dumps(item).encode(), ScoreRequest)
         result = view(await score_in_turn(app, body), body.return_)
         content = result.model_dump_json(exclude_unset=True)
+        app.kept.keep(result.id, owner, content)
         return b'{"index":%d,"result":%s}\n' % (index, content.encode())
     except EigencalError as error:
         problem = error_body(error, request_id)

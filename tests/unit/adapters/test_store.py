@@ -551,9 +551,10 @@ def differences(url: str) -> list[Any]:
 
 
 def back_to_0003(database: Database) -> None:
-    """Undo the migration after 0003, which has no way back of its own."""
+    """Undo the migrations after 0003, which have no way back of their own."""
     engine = sa.create_engine(sync_url(database.url))
     with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE kept")
         connection.exec_driver_sql("DROP TABLE replicas")
         connection.exec_driver_sql("ALTER TABLE jobs ADD COLUMN heartbeat INTEGER NOT NULL DEFAULT 7")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")

@@ -1,0 +1,141 @@
+"""GET /scores/{id}: what was answered, for its own key, from any replica."""
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.app import create_app
+from service.domain.ids import new_id
+from service.settings import Settings
+from tests.api.conftest import Client
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.kept import MemoryKept
+from tests.support.memory_store import MemoryStore
+from tests.support.replica_apps import replica_app
+
+pytestmark = pytest.mark.anyio
+PROMPT = {"prompt": "What is the capital of France?", "return": ["modes", "samples", "spectrum"]}
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+async def test_a_score_is_found_as_it_was_answered(client: Client) -> None:
+    async with client() as http:
+        answered = (await http.post("/score", json=PROMPT)).json()
+        found = await http.get(f"/scores/{answered['id']}")
+    assert found.status_code == 200
+    assert found.json() == answered | {"status": "scored"}
+
+
+async def test_items_of_a_batch_are_found(client: Client) -> None:
+    items = [PROMPT, {"samples": ["a", "b"]}, {"prompt": 1}]
+    async with client() as http:
+        lines = (await http.post("/score/batch", json={"items": items})).text.splitlines()
+        results = [line["result"] for line in map(json.loads, lines) if "result" in line]
+        assert len(results) == 2
+        for result in results:
+            assert (await http.get(f"/scores/{result['id']}")).json() == result | {"status": "scored"}
+
+
+async def test_what_is_unknown_is_404(client: Client) -> None:
+    async with client() as http:
+        for id_ in (
+            "scr_01K00000000000000000000000",
+            new_id("scr"),
+            "scr_",
+            "cal_01K9ZD3QW4",
+            "%00",
+            "x" * 300,
+        ):
+            found = await http.get(f"/scores/{id_}")
+            assert (found.status_code, found.json()["code"]) == (404, "not_found"), id_
+
+
+async def test_a_score_belongs_to_the_key_that_it_was_made_under(client: Client) -> None:
+    """An id of another key is answered like one that is not there."""
+    async with client(score_key="of-scores", admin_key="of-admins") as http:
+        made = {
+            key: (await http.post("/score", json=PROMPT, headers=bearer(key))).json()["id"]
+            for key in ("of-scores", "of-admins")
+        }
+        for key in made:
+            for owner, id_ in made.items():
+                found = await http.get(f"/scores/{id_}", headers=bearer(key))
+                assert found.status_code == (200 if owner == key else 404)
+        lines = await http.post("/score/batch", json={"items": [PROMPT]}, headers=bearer("of-admins"))
+        of_batch = lines.json()["result"]["id"]
+        assert (await http.get(f"/scores/{of_batch}", headers=bearer("of-admins"))).status_code == 200
+        assert (await http.get(f"/scores/{of_batch}", headers=bearer("of-scores"))).status_code == 404
+        other = await http.get(f"/scores/{new_id('scr')}", headers=bearer("of-admins"))
+        hidden = await http.get(f"/scores/{made['of-scores']}", headers=bearer("of-admins"))
+        assert {**other.json(), "request_id": ""} == {**hidden.json(), "request_id": ""}
+        assert (await http.get(f"/scores/{of_batch}")).status_code == 401
+        assert (await http.get(f"/scores/{of_batch}", headers=bearer("wrong"))).status_code == 401
+
+
+async def test_none_is_kept_when_the_settings_say_so(client: Client) -> None:
+    async with client(keep_scores_s=0) as http:
+        answered = (await http.post("/score", json=PROMPT)).json()
+        assert (await http.get(f"/scores/{answered['id']}")).status_code == 404
+
+
+async def test_a_score_waits_for_no_store(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path) -> None:
+    store = MemoryStore()
+    store.kept = MemoryKept(gate=asyncio.Event())
+    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, store=store)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            async with asyncio.timeout(60):
+                made = [(await http.post("/score", json=PROMPT)).json()["id"] for _ in range(5)]
+                await asyncio.sleep(0.3)  # the write has begun, and hangs
+                made += [(await http.post("/score", json=PROMPT)).json()["id"] for _ in range(5)]
+                assert [(await http.get(f"/scores/{id_}")).status_code for id_ in made] == [200] * 10
+        store.kept.gate.set()
+
+
+async def test_the_score_survives_the_death_of_the_store(
+    llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    store = MemoryStore()
+    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, store=store)
+    async with app.router.lifespan_context(app):
+        store.kept.available = False
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            answered = await http.post("/score", json=PROMPT)
+            assert answered.status_code == 200
+            await asyncio.sleep(0.5)
+            assert (await http.get(f"/scores/{answered.json()['id']}")).status_code == 200
+            of_another = await http.get("/scores/scr_01K00000000000000000000000")
+            assert (of_another.status_code, of_another.json()["code"]) == (503, "store_unavailable")
+    assert PROMPT["prompt"] not in caplog.text
+
+
+async def test_replicas_share_scores(tmp_path: Path) -> None:
+    async with replica_app(tmp_path, "one") as one, replica_app(tmp_path, "other") as other:
+        answered = (await one.post("/score", json=PROMPT)).json()
+        found = await other.get(f"/scores/{answered['id']}")  # at once: it may still be on its way
+        assert found.json() == answered | {"status": "scored"}
+
+
+async def test_a_score_outlives_its_replica_app(tmp_path: Path) -> None:
+    async with replica_app(tmp_path, "one") as one:
+        answered = (await one.post("/score", json=PROMPT)).json()
+    async with replica_app(tmp_path, "other") as other:
+        assert (await other.get(f"/scores/{answered['id']}")).json()["answer"] == answered["answer"]
+
+
+async def test_the_store_holds_so_many_as_the_settings_say(tmp_path: Path) -> None:
+    async with replica_app(tmp_path, "one", kept_scores=3) as one:
+        made = [(await one.post("/score", json=PROMPT)).json()["id"] for _ in range(5)]
+    async with replica_app(tmp_path, "other") as other:
+        found = [(await other.get(f"/scores/{id_}")).status_code for id_ in made]
+    assert found == [404, 404, 200, 200, 200]

@@ -1,0 +1,65 @@
+"""Kept documents in memory: the fake of the port."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from service.domain.errors import StoreUnavailable
+from service.domain.ports import Document
+
+Names = tuple[str, str, str]
+
+
+class MemoryKept:
+    """Implements `KeptDocuments`.
+
+    `available` false: every call raises. `gate`: when given, every `put` waits for it. `batches` records how
+    many documents came at a time, `calls` counts the calls that were answered.
+    """
+
+    def __init__(
+        self,
+        max_documents: int = 10_000,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        gate: asyncio.Event | None = None,
+    ) -> None:
+        self.available = True
+        self.batches: list[int] = []
+        self.gate = gate
+        self._max_documents = max_documents
+        self._clock = clock
+        self._kept: dict[Names, tuple[float, str]] = {}
+
+    async def put(
+        self, kind: str, id_: str, owner: str, document: Mapping[str, Any], *, ttl_s: float
+    ) -> None:
+        """Keep a document."""
+        await self.put_all([Document(kind, id_, owner, json.dumps(document), ttl_s)])
+
+    async def put_all(self, documents: Sequence[Document]) -> None:
+        """Keep many."""
+        if self.gate is not None:
+            await self.gate.wait()
+        self._check()
+        self.batches.append(len(documents))
+        for one in documents:
+            names = (one.kind, one.owner, one.id)
+            self._kept.pop(names, None)  # the one that takes its place is the youngest
+            self._kept[names] = (self._clock() + one.ttl_s, one.text)
+        for kind in {one.kind for one in documents}:
+            same = [names for names in self._kept if names[0] == kind]
+            for names in same[: max(len(same) - self._max_documents, 0)]:
+                del self._kept[names]
+
+    async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
+        """Return a document."""
+        self._check()
+        expires, text = self._kept.get((kind, owner, id_), (float("-inf"), ""))
+        return json.loads(text) if expires > self._clock() else None
+
+    def _check(self) -> None:
+        if not self.available:
+            raise StoreUnavailable("The store is not available.")

@@ -1,0 +1,55 @@
+"""Whole applications in this process, several on one database: replicas, but for what dies with a process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.app import create_app
+from service.app.parts import serving_of
+from service.app.replica import Intervals, build_replica
+from service.domain.jobs.setup import Setup
+from service.domain.serving import LiveLoad
+from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.task_engine import TaskEngine
+
+INTERVALS = Intervals(active_poll_s=0.1, beat_s=0.1, lease_s=1.0, watch_s=0.05)
+
+
+@asynccontextmanager
+async def replica_app(
+    folder: Path,
+    name: str,
+    *,
+    llm: FakeLLM | None = None,
+    embedder: FakeEmbedder | None = None,
+    intervals: Intervals = INTERVALS,
+    **settings: Any,
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Run an application whose store is the file in this folder, and yield a client of it.
+
+    Its jobs run without DBOS, of which there can be one in a process.
+    """
+    asked = Settings(data_dir=folder, replica_id=name, **settings)
+    llm, embedder = llm or FakeLLM(), embedder or FakeEmbedder()
+    store = build_replica(
+        asked.resolved_database_url(),
+        replica_id=name,
+        llm=llm,
+        embedder=embedder,
+        serving=serving_of(asked),
+        setup=Setup(),
+        slots=1,
+        live=LiveLoad(),
+        kept_documents=asked.kept_scores,
+        engine=TaskEngine(),
+        intervals=intervals,
+    )
+    app = create_app(asked, llm=llm, embedder=embedder, store=store)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            yield http
