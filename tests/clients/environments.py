@@ -64,7 +64,9 @@ def printed(client: str, base_url: str, key: str, model: str) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of the client packages as they are pinned, by name; those of npm as `npm:name`."""
-    lines = (line.split(" ;")[0].split("==") for line in REQUIREMENTS.read_text().splitlines() if "==" in line)
+    lines = (
+        line.split(" ;")[0].split("==") for line in REQUIREMENTS.read_text().splitlines() if "==" in line
+    )
     python = {name.split("[")[0]: version for name, version in lines}
     node = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]
     return python | {f"npm:{name}": version for name, version in node.items()}

@@ -1,4 +1,4 @@
-"""Real client packages: behind our service they get what the LLM server itself gives them, and the uncertainty."""
+"""Real client packages: behind our service they get what the LLM server gives them, and the uncertainty."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
 """An LLM server that answers as real ones do: text, tool calls, JSON, streams, usage, log-probabilities.
 
-What it says depends on the request alone: `temperature` 0 gives the one answer that a greedy server gives, anything else
-answers that cycle. It embeds, too, so that one server is all that a service of ours needs.
+What it says depends on the request alone: `temperature` 0 gives the one answer that a greedy server gives,
+anything else answers that cycle. It embeds, too, so that one server is all that a service of ours needs.
 """
 
 import json

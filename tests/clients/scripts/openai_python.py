@@ -70,6 +70,8 @@ def listed() -> dict[str, Any]:
 
 
 results = {
-    f"{way.__name__}-{kind}": way(**more) for kind, more in KINDS.items() for way in (create, streamed, helper)
+    f"{way.__name__}-{kind}": way(**more)
+    for kind, more in KINDS.items()
+    for way in (create, streamed, helper)
 }
 tell(results | {one.__name__: one() for one in (completions, several, refused, listed)})
