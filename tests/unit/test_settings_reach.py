@@ -19,11 +19,13 @@ from service.adapters.embedder import local
 from service.adapters.jobs.durable import DurableJobs
 from service.adapters.llm import client as llm_client
 from service.adapters.llm import openai_server as llm_http
+from service.adapters.llm.passthrough import HttpUpstream
 from service.adapters.store import Database, SqlJobs
 from service.adapters.store.kept import SqlKept
 from service.api.http.auth import Keys
 from service.api.http.deps import Services
 from service.api.http.middleware import BodyLimit
+from service.api.openai.chat import Chat
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
 from service.domain.jobs.drawing import Drawer
@@ -68,6 +70,11 @@ OTHER = {
     "stop": '["."]',
     "target_error": "0.2",
     "confidence": "0.8",
+    "chat_mode": "async",
+    "chat_deadline_s": "3",
+    "chat_effort": "low",
+    "abstain": "true",
+    "abstain_text": "No idea.",
     "keep_scores_s": "60",
     "kept_scores": "50",
     "embedder": "all-MiniLM-L6-v2",
@@ -112,6 +119,8 @@ IN_NO_SERVERS = IN_PROCESS_ONLY | {"llm_backend"}  # the base itself has the oth
 BUILT = [
     llm_http.HttpLanguageModel,
     llm_http.PromptShape,
+    HttpUpstream,
+    Chat,
     llm_client.CompletionClient,
     embedded_llm.EmbeddedLanguageModel,
     http_embedder.HttpEmbedder,

@@ -83,7 +83,7 @@ def openai_error(problem: Mapping[str, Any]) -> dict[str, Any]:
     status = problem["status"]
     kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     error = {"message": problem["detail"], "type": kind, "param": None, "code": problem["code"]}
-    return {"error": error, "request_id": problem["request_id"]}
+    return {"error": error}
 
 
 class ProblemResponse(Response):

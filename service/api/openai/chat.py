@@ -18,7 +18,8 @@ from service.domain.chat.prompt import Api, Unscorable
 from service.domain.chat.running import BUSY, ChatScorer, RunningScore, Told
 from service.domain.chat.uncertainty import Uncertainty
 from service.domain.chat.upstream import Upstream
-from service.domain.errors import EigencalError, InvalidRequest
+from service.domain.errors import EigencalError, EmbedderUnavailable, InvalidRequest
+from service.domain.scoring.model import ScoreCommand
 from service.domain.serving import Effort, Serving
 
 Keep = Callable[[str, str, str], None]
@@ -59,9 +60,15 @@ class Chat:
         if incoming.said is None:
             return UNREADABLE
         try:
-            return plan_for(incoming.said, api, self.serving, options)
+            return plan_for(incoming.said, api, self.serving, options, self._takes_evidence)
         except Unscorable as reason:
             return reason
+
+    def _takes_evidence(self, command: ScoreCommand) -> bool:
+        try:
+            return self.scorer.scorer.takes_evidence(command)
+        except EmbedderUnavailable:  # what comes of it is told in its place
+            return False
 
     def _options(self, incoming: Incoming) -> Options:
         own = incoming.own

@@ -1,6 +1,7 @@
 """POST /v1/chat/completions, POST /v1/completions and GET /v1/models, for clients of OpenAI's API."""
 
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
@@ -10,6 +11,7 @@ from service.api.http.auth import BEARER, owner_of, score_scope
 from service.api.http.problems import request_id_of
 from service.api.openai.answers import abstaining, is_abstained, object_of, with_uncertainty
 from service.api.openai.chat import Chat, ChatDep
+from service.api.openai.hidden_logprobs import encoded, open_with_logprobs, without_logprobs
 from service.api.openai.own_field import Incoming, read_call
 from service.api.openai.relay import Relay, as_it_is, whole
 from service.api.openai.scored_stream import scored_stream
@@ -75,7 +77,7 @@ async def _complete(request: Request, chat: Chat, api: Api) -> Response:
     if incoming.mode == "off":
         return await _answered(request, _passed(request, chat, call))
     running = chat.begin(incoming, api, owner_of(request))
-    return await _answered(request, _scored(chat, call, incoming, running))
+    return await _answered(request, _scored(chat, call, api, incoming, running))
 
 
 def _headers(request: Request) -> dict[str, str]:
@@ -99,31 +101,38 @@ async def _passed(request: Request, chat: Chat, call: Call) -> Response:
     raise AssertionError("unreachable: the block returns or raises")
 
 
-async def _scored(chat: Chat, call: Call, incoming: Incoming, running: RunningScore) -> Response:
+async def _scored(chat: Chat, call: Call, api: Api, incoming: Incoming, running: RunningScore) -> Response:
     """Return the server's answer with its score."""
     async with AsyncExitStack() as ending:
         ending.push_async_callback(running.discard)
         if not incoming.streams:
             running.start()
-        reply = await chat.upstream.open(call)
+        if running.needs_logprobs:
+            reply, hides = await open_with_logprobs(chat.upstream, call, api)
+        else:
+            reply, hides = await chat.upstream.open(call), False
         ending.push_async_callback(reply.close)
         if reply.is_stream and reply.status == OK:
             wait_s = chat.deadline_s if incoming.mode == "on" else None
-            pieces = scored_stream(reply, running, wait_s)
+            pieces = scored_stream(reply, running, wait_s, hides_logprobs=hides)
             headers = {**reply.headers, ID_HEADER: running.id}
             return Relay(reply.status, headers, pieces, ending.pop_all())
         content = await whole(reply)
         if reply.status != OK:  # no score of a call that failed
             return Response(content, reply.status, dict(reply.headers))
-        return await _judged(chat, reply, content, incoming, running)
+        return await _judged(chat, reply, content, incoming, running, hides=hides)
     raise AssertionError("unreachable: the block returns or raises")
 
 
 async def _judged(
-    chat: Chat, reply: Reply, content: bytes, incoming: Incoming, running: RunningScore
+    chat: Chat, reply: Reply, content: bytes, incoming: Incoming, running: RunningScore, *, hides: bool
 ) -> Response:
     payload = object_of(content)
-    running.judge(lambda: first_choice(payload), str(payload.get("model")))
+    choice = partial(first_choice, payload)
+    running.judge(choice, str(payload.get("model")))
+    if hides and payload:
+        payload = without_logprobs(payload)
+        content = encoded(payload)
     found = await running.wait(chat.deadline_s) if incoming.mode == "on" else running.leave()
     if chat.abstains(incoming) and is_abstained(found):
         content, found = abstaining(payload, found, chat.abstain_text)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
+from service.api.openai.hidden_logprobs import without_logprobs
 from service.api.openai.relay import broken_off
 from service.api.openai.sse import Event, Events, comment, event_of
 from service.api.openai.view import document_of
@@ -22,11 +23,12 @@ class Tap:
     """Reads a stream that goes by, and holds back the chunk that finishes the first choice.
 
     What comes after that chunk waits behind it, but for chunks of other choices. `is_over`: the server has
-    said so. `has_failed`: it has told an error.
+    said so. `has_failed`: it has told an error. `hides_logprobs`: the caller did not ask for them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, hides_logprobs: bool = False) -> None:
         self.own = OwnAnswer()
+        self._hides_logprobs = hides_logprobs
         self.is_over = self.has_failed = False
         self._events = Events()
         self._held: dict[str, Any] | None = None
@@ -40,14 +42,15 @@ class Tap:
 
     def feed(self, piece: bytes) -> bytes:
         """Take a piece; return what goes on to the caller now."""
-        return b"".join(event.raw for event in self._events.feed(piece) if self._goes_on(event))
+        return b"".join(self._shown(event) for event in self._events.feed(piece) if self._goes_on(event))
 
     def release(self, found: Uncertainty) -> bytes:
         """Return the chunk held back, with the score on it, and what waits behind it."""
         self.pass_all()
         if self._held is None:
             return b""
-        held, self._held = with_uncertainty(self._held, document_of(found)), None
+        shown = without_logprobs(self._held) if self._hides_logprobs else self._held
+        held, self._held = with_uncertainty(shown, document_of(found)), None
         behind, self._after = b"".join(self._after), []
         return event_of(held) + behind
 
@@ -58,6 +61,10 @@ class Tap:
     def rest(self) -> bytes:
         """Return what came last and is no whole event."""
         return self._events.rest()
+
+    def _shown(self, event: Event) -> bytes:
+        chunk = event.chunk() if self._hides_logprobs else None
+        return event.raw if chunk is None else event_of(without_logprobs(chunk))
 
     def _goes_on(self, event: Event) -> bool:
         if self._passes_all:
@@ -103,10 +110,10 @@ def _is_other(choice: object) -> bool:
 
 
 async def scored_stream(
-    reply: Reply, running: RunningScore, wait_s: float | None
+    reply: Reply, running: RunningScore, wait_s: float | None, *, hides_logprobs: bool = False
 ) -> AsyncGenerator[bytes, None]:
     """Yield the stream; its last chunk waits `wait_s` for the score. None: it says where to find it."""
-    tap, pieces = Tap(), reply.pieces()
+    tap, pieces = Tap(hides_logprobs=hides_logprobs), reply.pieces()
     try:
         async for piece in pieces:
             # Not before: the caller's own first token would wait for them, and its prompt is cached now.

@@ -1,7 +1,7 @@
 """What is drawn beside a call, and how its own answer counts among what is drawn."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,22 +24,39 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to draw; `own_counts`: one answer less, since the caller's own is drawn like them."""
+    """What to draw; `own_counts`: one answer less, since the caller's own is drawn like them.
+
+    `takes_evidence`: it counts only with its log-probabilities, or it would cost the others theirs.
+    `needs_logprobs`: its call does not ask for them.
+    """
 
     command: ScoreCommand
     own_counts: bool
+    takes_evidence: bool = False
+    needs_logprobs: bool = False
 
     def with_own(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
         """Return the answers that the score rests on: the caller's own goes first where it is one of them."""
-        if not self.own_counts or not _is_like(drawn, own, model):
-            return drawn
         theirs = drawn.generation
+        alike = model == theirs.model and not theirs.omitted
+        told = own.total_logprob is not None or not self.takes_evidence
+        if not (self.own_counts and alike and told):
+            return drawn
         all_of_them = replace(theirs, draws=(own, *theirs.draws), requested=theirs.requested + 1)
         return replace(drawn, generation=all_of_them)
 
 
-def plan_for(body: Mapping[str, Any], api: Api, serving: Serving, options: Options) -> Plan:
-    """Return what to draw beside a call of this body. Raises Unscorable."""
+def plan_for(
+    body: Mapping[str, Any],
+    api: Api,
+    serving: Serving,
+    options: Options,
+    takes_evidence: Callable[[ScoreCommand], bool],
+) -> Plan:
+    """Return what to draw beside a call of this body. Raises Unscorable.
+
+    `takes_evidence`: whether a calibration may serve it that uses log-probabilities.
+    """
     sampling = serving.messages_sampling if api == "chat" else serving.sampling
     wanted = options.num_samples
     # Two are drawn in any case: they alone may be a score, should the caller's own turn out to be another's.
@@ -54,11 +71,5 @@ def plan_for(body: Mapping[str, Any], api: Api, serving: Serving, options: Optio
     command = ScoreCommand(
         request, calibration=options.calibration, target=options.target, arrived=time.perf_counter()
     )
-    return Plan(command, own_counts)
-
-
-def _is_like(drawn: Drawn, own: Draw, model: str) -> bool:
-    """Tell whether an answer is of the model that drew the others, in the same way, and tells as much."""
-    theirs = drawn.generation
-    told = own.total_logprob is not None or any(draw.total_logprob is None for draw in theirs.draws)
-    return model == theirs.model and not theirs.omitted and told
+    evidence = own_counts and takes_evidence(command)
+    return Plan(command, own_counts, evidence, evidence and "logprobs" not in body)

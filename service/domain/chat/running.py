@@ -96,6 +96,11 @@ class RunningScore:
         """Return the id of the score to come."""
         return self._uncertainty.id
 
+    @property
+    def needs_logprobs(self) -> bool:
+        """Tell whether the answer should come with log-probabilities for which its call does not ask."""
+        return isinstance(self._plan, Plan) and self._plan.needs_logprobs
+
     def start(self) -> None:
         """Begin to draw, unless that has begun."""
         if self._draws is None and isinstance(self._plan, Plan):

@@ -94,6 +94,10 @@ class Scorer:
         with self._live.one():
             return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
 
+    def takes_evidence(self, command: ScoreCommand) -> bool:
+        """Tell whether an active calibration by evidence may serve a request; raises EmbedderUnavailable."""
+        return self._one_may_do(command, None)
+
     async def _drawn(self, command: ScoreCommand) -> Drawn:
         marks = Stopwatch(command.arrived)
         chosen = await self._named_calibration(command.calibration)
