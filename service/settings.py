@@ -136,6 +136,16 @@ class Settings(BaseSettings):
     abstain_text: str = Field(
         "I am not sure enough to answer this.", description="The text that stands in for such an answer."
     )
+    verify_effort: Literal["", "low", "medium", "high"] = Field(
+        "", description="Answers drawn by `POST /verify`, as an `effort`; empty: `EIGENCAL_NUM_SAMPLES`."
+    )
+    guardrail_wait_s: float = Field(
+        30.0,
+        gt=0,
+        le=600,
+        description="How long the guardrail's verdict waits for answers that are still being drawn, in "
+        "seconds; past it the chat goes on unjudged.",
+    )
     keep_scores_s: float = Field(
         3600.0,
         ge=0,

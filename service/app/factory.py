@@ -11,7 +11,10 @@ from pydantic import BaseModel
 from service import __version__
 from service.adapters.heap import Heap
 from service.adapters.weights.fetch import WeightsError
-from service.api.gateways import scores
+from service.api.gateways import guardrail, scores, verify
+from service.api.gateways.guardrail import GuardrailCall
+from service.api.gateways.shared import Gateways
+from service.api.gateways.verify import VerifyRequest
 from service.api.http.auth import Keys
 from service.api.http.deps import Metrics, Pages, Services
 from service.api.http.error_log import ErrorLog
@@ -40,6 +43,8 @@ from service.app.parts import (
 from service.app.start_log import build_start_log
 from service.domain.chat.upstream import Upstream
 from service.domain.errors import EigencalError
+from service.domain.gateways.guardrail import Guardrail
+from service.domain.gateways.verifying import Verifier
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.scorer import Scorer
@@ -57,6 +62,8 @@ BODIES: list[type[BaseModel]] = [
     CalibrateForm,
     EvaluateRequest,
     EvaluateForm,
+    VerifyRequest,
+    GuardrailCall,
     Problem,
 ]
 
@@ -95,12 +102,27 @@ def create_app(
         errors=errors,
         keep=kept.keep,
     )
+    gateways = Gateways(
+        Verifier(scorer, serving, settings.verify_effort or None),
+        Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),
+    )
     started = build_start_log(settings, llm, embedder, serving, store.calibrations)
     app = Described(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(errors, Heap(), embedder, llm, chat.upstream, store, kept, chat.scorer, started),
+        lifespan=_lifespan(
+            errors,
+            Heap(),
+            embedder,
+            llm,
+            chat.upstream,
+            store,
+            kept,
+            chat.scorer,
+            gateways.guardrail,
+            started,
+        ),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
@@ -119,8 +141,9 @@ def create_app(
         pages=Pages(render_home, render_report, render_calibrations),
     )
     app.state.chat = chat
+    app.state.gateways = gateways
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    for routes in (score, scores, openai, jobs, calibrations, evaluations, health, docs):
+    for routes in (score, scores, openai, verify, guardrail, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.

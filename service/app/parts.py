@@ -10,7 +10,7 @@ from service.domain.errors import EmbedderUnavailable
 from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.jobs.setup import Setup
 from service.domain.models import Message, Sampling, service_fingerprint, shape_hash
-from service.domain.ports import Embedder, KeptDocuments, LanguageModel
+from service.domain.ports import Embedder, KeptDocuments, LanguageModel, Peers
 from service.domain.serving import Efforts, LiveLoad, Serving
 from service.settings import Settings
 
@@ -39,6 +39,10 @@ class Store(Component, Protocol):
     @property
     def kept(self) -> KeptDocuments:
         """Return the documents that replicas share for a while."""
+
+    @property
+    def peers(self) -> Peers:
+        """Return the replicas of this store."""
 
     async def check(self) -> None:
         """Return when the store answers; raise StoreUnavailable when it does not."""

@@ -28,6 +28,8 @@ from service.api.http.middleware import BodyLimit
 from service.api.openai.chat import Chat
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
+from service.domain.gateways.guardrail import Guardrail
+from service.domain.gateways.verifying import Verifier
 from service.domain.jobs.drawing import Drawer
 from service.domain.scoring.kept import KeptScores
 from service.domain.serving import Serving
@@ -75,6 +77,8 @@ OTHER = {
     "chat_effort": "low",
     "abstain": "true",
     "abstain_text": "No idea.",
+    "verify_effort": "low",
+    "guardrail_wait_s": "7",
     "keep_scores_s": "60",
     "kept_scores": "50",
     "embedder": "all-MiniLM-L6-v2",
@@ -129,6 +133,8 @@ BUILT = [
     SqlJobs,
     SqlKept,
     KeptScores,
+    Verifier,
+    Guardrail,
     Drawer,
     DurableJobs,
     Serving,

@@ -1,7 +1,8 @@
 """What the routes work with: the services wired in the factory, and the ids in their paths."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from service.api.http.error_log import ErrorLog
 from service.api.http.uploads import UploadThreads
 from service.domain.devdata.bytes import UploadLimits
-from service.domain.errors import NotFound
+from service.domain.errors import EigencalError, NotFound
 from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.model import Score
@@ -48,6 +49,16 @@ class Metrics:
             self._warnings.labels(warning.code).inc()
         for stage, seconds in score.timings_s.items():
             self._stages.labels(stage).observe(seconds)
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Count a score under way, and the error that it ends with, which passes."""
+        with self.in_flight.track_inprogress():
+            try:
+                yield
+            except EigencalError as error:
+                self.failed(error.code)
+                raise
 
     def failed(self, code: str) -> None:
         """Count an error."""
