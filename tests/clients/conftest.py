@@ -13,7 +13,7 @@ from benchmarks.processes import free_port, running, wait_for
 from tests.clients.environments import BIN, LITELLM, PATIENCE_S, printed
 from tests.clients.upstream import upstream
 from tests.support.openai_server import MODEL, OpenAIServer, serving_in_thread
-from tests.support.services import service
+from tests.support.services import Service, service
 
 # The key of our callers, that of the LLM server, which must not be the callers', and LiteLLM's own.
 SCORE_KEY, LLM_KEY, LITELLM_KEY = (f"sk-{secrets.token_hex(16)}" for _ in range(3))
@@ -85,3 +85,39 @@ def told(
         return kept[client]
 
     return both
+
+
+CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
+NUM_QUESTIONS = 120
+
+
+def half_known(body: dict[str, Any]) -> list[str | None]:
+    """Answer as a model that knows the even questions, and has a different idea of the odd ones each time."""
+    prompt = str(body["messages"][-1]["content"])
+    number = int(prompt.rsplit(maxsplit=1)[-1]) if prompt.rsplit(maxsplit=1)[-1].isdigit() else 0
+    step = number % 2
+    return [CITIES[(number // 2 + i * step) % len(CITIES)] for i in range(int(body.get("n") or 1))]
+
+
+def labelled() -> list[dict[str, Any]]:
+    """Questions with their references: what the model says of the odd ones is wrong."""
+    known = {i: CITIES[i // 2 % len(CITIES)] for i in range(0, NUM_QUESTIONS, 2)}
+    asked = ([{"role": "user", "content": f"question {i}"}] for i in range(NUM_QUESTIONS))
+    return [{"messages": turns, "reference": known.get(i, "Rome")} for i, turns in enumerate(asked)]
+
+
+@pytest.fixture(scope="session")
+def half_knowing() -> Iterator[OpenAIServer]:
+    with serving_in_thread(upstream(half_known)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def deciding(half_knowing: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a calibration that knows right from wrong."""
+    folder = tmp_path_factory.mktemp("deciding")
+    with service(f"sqlite:///{folder / 'store.db'}", half_knowing, folder, llm_api_key=LLM_KEY) as made:
+        job = made.post(labelled(), activate="always").json()
+        ended = made.ended(job["id"])
+        assert ended["state"] == "succeeded", ended
+        yield made

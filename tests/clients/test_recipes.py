@@ -161,6 +161,9 @@ def test_every_block_has_a_test() -> None:
     with_own_tests = {
         ("openai-python.md", "decide.py"),
         ("litellm.md", "gateway.yaml"),
+        ("litellm.md", "guardrail.yaml"),
+        ("semantic-router.md", "confidence.yaml"),
+        ("semantic-router.md", "verify.py"),
         ("langfuse.md", "push_score.py"),
         ("open-webui.md", "filter.py"),
     }

@@ -5,9 +5,10 @@ anything else answers that cycle. It embeds, too, so that one server is all that
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 
-from tests.support.openai_server import MODEL, Exchange, OpenAIServer
+from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer
 from tests.support.services import vector
 
 # Characters of several bytes, quotes, a line end and an escape: what a broken pass-through mangles first.
@@ -21,8 +22,11 @@ IDS = {"id": "chatcmpl-1", "created": 1_790_000_000, "model": MODEL, "system_fin
 PROMPT_TOKENS, PIECE = 21, 7
 
 
+Says = Callable[[dict[str, Any]], list[str | None]]  # a request's choices; None: a tool call
+
+
 def texts(body: dict[str, Any]) -> list[str | None]:
-    """Return what the choices say; None: a tool call."""
+    """Return what the choices say, by the request alone."""
     count, greedy = int(body.get("n") or 1), body.get("temperature") == 0
     if body.get("tools"):
         return [None] * count
@@ -47,9 +51,8 @@ def logprobs(tokens: list[str]) -> dict[str, Any]:
     return {"content": content}
 
 
-def chat(body: dict[str, Any]) -> dict[str, Any]:
+def chat(body: dict[str, Any], said: list[str | None]) -> dict[str, Any]:
     """Return the answer of the chat API in one piece."""
-    said = texts(body)
     choices = [
         {
             "index": i,
@@ -69,9 +72,8 @@ def message(text: str | None) -> dict[str, Any]:
     return {"role": "assistant", "content": text, "refusal": None, "reasoning_content": None}
 
 
-def completion(body: dict[str, Any]) -> dict[str, Any]:
+def completion(said: list[str | None]) -> dict[str, Any]:
     """Return the answer of the completions API in one piece."""
-    said = texts(body)
     choices = [{"index": i, "text": text, "finish_reason": "stop"} for i, text in enumerate(said)]
     return {**IDS, "object": "text_completion", "choices": choices, "usage": usage(said)}
 
@@ -86,8 +88,8 @@ def deltas(text: str | None) -> list[dict[str, Any]]:
     return [first, *({"tool_calls": [one]} for one in (named, *rest))]
 
 
-async def stream_chat(exchange: Exchange) -> None:
-    body, said = exchange.body, texts(exchange.body)
+async def stream_chat(exchange: Exchange, said: list[str | None]) -> None:
+    body = exchange.body
     await exchange.start_stream()
 
     async def chunk(choices: list[dict[str, Any]], **more: Any) -> None:
@@ -105,32 +107,26 @@ async def stream_chat(exchange: Exchange) -> None:
     exchange.writer.close()
 
 
-async def stream_completion(exchange: Exchange) -> None:
-    await exchange.start_stream()
-    for i, text in enumerate(texts(exchange.body)):
-        for piece in pieces(text or ""):
-            choice = {"index": i, "text": piece, "finish_reason": None}
-            await exchange.event({**IDS, "object": "text_completion", "choices": [choice]})
-        choice = {"index": i, "text": "", "finish_reason": "stop"}
-        await exchange.event({**IDS, "object": "text_completion", "choices": [choice]})
-    await exchange.event("[DONE]")
-    exchange.writer.close()
-
-
-async def answer(exchange: Exchange) -> None:
+def answering(says: Says) -> Behaviour:
     """Answer any request of the API that the clients and the service make."""
-    body = exchange.body
-    if exchange.path.endswith("/embeddings"):
-        data = [{"index": i, "embedding": vector(text)} for i, text in enumerate(body["input"])]
-        await exchange.send(200, {"data": data, "model": "scripted-embedder"})
-    elif body.get("model", MODEL) != MODEL:
-        said = {"message": "The model `other` does not exist.", "type": "NotFoundError", "param": "model"}
-        await exchange.send(404, {"error": {**said, "code": 404}})
-    elif exchange.path.endswith("/chat/completions"):
-        await (stream_chat(exchange) if body.get("stream") else exchange.send(200, chat(body)))
-    else:
-        await (stream_completion(exchange) if body.get("stream") else exchange.send(200, completion(body)))
+
+    async def answer(exchange: Exchange) -> None:
+        body = exchange.body
+        if exchange.path.endswith("/embeddings"):
+            data = [{"index": i, "embedding": vector(text)} for i, text in enumerate(body["input"])]
+            await exchange.send(200, {"data": data, "model": "scripted-embedder"})
+        elif body.get("model", MODEL) != MODEL:
+            said = {"message": "The model `other` does not exist.", "type": "NotFoundError", "param": "model"}
+            await exchange.send(404, {"error": {**said, "code": 404}})
+        elif not exchange.path.endswith("/chat/completions"):
+            await exchange.send(200, completion(says(body)))
+        elif body.get("stream"):
+            await stream_chat(exchange, says(body))
+        else:
+            await exchange.send(200, chat(body, says(body)))
+
+    return answer
 
 
-def upstream() -> OpenAIServer:
-    return OpenAIServer(default=answer)
+def upstream(says: Says = texts) -> OpenAIServer:
+    return OpenAIServer(default=answering(says))
