@@ -1,8 +1,8 @@
 """What the drop-in costs a caller, on a real vLLM server: the time to the first token of a stream.
 
-In turn, in one run, with the same questions: straight to the server, through `/v1` with `X-Eigencal: off`, with `on` (1
-caller: among 16 the draws of some delay the others, as any load does), and through a LiteLLM proxy where `--litellm`
-names its command. Each stream is read to its end before the next begins. Medians and 99th percentiles, 1 and 16 callers.
+In turn, in one run: straight to the server, through `/v1` with `X-Eigencal: off`, with `on` (1 caller: among
+16 the draws of some delay the others, as any load does), and through a LiteLLM proxy where `--litellm` names
+its command. Each stream is read to its end before the next begins. p50 and p99, 1 and 16 callers.
 """
 
 import argparse
@@ -130,10 +130,14 @@ def main() -> None:
         vllm = stack.enter_context(running(serve, log=folder / "vllm.log"))
         wait_for(f"{llm}/health", vllm, 400)
         env = {
-            "EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_LLM_URL": f"{llm}/v1", "EIGENCAL_PORT": str(port),
-            "EIGENCAL_EMBEDDER": str(ROOT / "data" / "weights" / options.embedder), "EIGENCAL_MAX_TOKENS": "16",
-            "EIGENCAL_DATABASE_URL": f"sqlite:///{folder / 'eigencal.db'}", "EIGENCAL_CHAT_EFFORT": options.effort,
-        }  # fmt: skip
+            "EIGENCAL_PORT": str(port),
+            "EIGENCAL_LLM_BACKEND": "vllm",
+            "EIGENCAL_LLM_URL": f"{llm}/v1",
+            "EIGENCAL_MAX_TOKENS": "16",
+            "EIGENCAL_CHAT_EFFORT": options.effort,
+            "EIGENCAL_EMBEDDER": str(ROOT / "data" / "weights" / options.embedder),
+            "EIGENCAL_DATABASE_URL": f"sqlite:///{folder / 'eigencal.db'}",
+        }
         service = stack.enter_context(running([PYTHON, "-m", "service"], env=env, log=folder / "service.log"))
         wait_for(f"{ours}/readyz", service, 120)
         ways = {DIRECT: Way(llm), OFF: Way(ours, "off")}
