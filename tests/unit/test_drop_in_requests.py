@@ -1,4 +1,4 @@
-"""What is ours in a call is cut out of its bytes; what is drawn beside it, and which answers are like that."""
+"""What is ours in a call is cut out of its bytes; what is drawn beside it, which answers are like that."""
 
 import json
 from typing import Any
