@@ -34,6 +34,8 @@ _NOT_PASSED = frozenset(
         "x-request-id",
     }
 )
+# Which pages may read an answer is ours to say: ours come with a key.
+_CROSS_ORIGIN = "access-control-"
 
 
 class HttpReply:
@@ -51,8 +53,9 @@ class HttpReply:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Return what is passed on."""
-        return {k: v for k, v in self._response.headers.items() if k not in _NOT_PASSED}
+        """Return what is passed on, byte for byte: as HTTP has it, not as httpx guesses the encoding."""
+        told = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in self._response.headers.raw}
+        return {k: v for k, v in told.items() if k not in _NOT_PASSED and not k.startswith(_CROSS_ORIGIN)}
 
     @property
     def is_stream(self) -> bool:
@@ -127,7 +130,8 @@ class HttpUpstream:
         url = self._base_url + call.path
         async with AsyncExitStack() as connection:
             http = await connection.enter_async_context(self._connections.one())
-            sent = http.stream(method, url, content=call.body, headers=dict(call.headers))
+            headers = [(name.encode(), value.encode("latin-1")) for name, value in call.headers.items()]
+            sent = http.stream(method, url, content=call.body, headers=headers)
             try:
                 response = await connection.enter_async_context(sent)
             except httpx.HTTPError:

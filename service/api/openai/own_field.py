@@ -141,7 +141,9 @@ def _cut(text: str) -> tuple[bytes, str | None]:
         if text[at : at + 1] != ",":
             break
         at = _past_space(text, at + 1)
-    if text[at : at + 1] != "}":
+        if text[at : at + 1] != '"':
+            raise ValueError("no JSON object")
+    if text[at : at + 1] != "}" or _past_space(text, at + 1) < len(text):
         raise ValueError("no JSON object")
     return "".join([*kept, text[at:]]).encode(), own
 
