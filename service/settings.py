@@ -136,6 +136,11 @@ class Settings(BaseSettings):
     abstain_text: str = Field(
         "I am not sure enough to answer this.", description="The text that stands in for such an answer."
     )
+    otel_endpoint: str = Field(
+        "",
+        description="OTLP collector by HTTP, such as `http://127.0.0.1:4318`, that gets an event per score "
+        "(extra `otel`); empty: that of `OTEL_EXPORTER_OTLP_ENDPOINT`, else none.",
+    )
     verify_effort: Literal["", "low", "medium", "high"] = Field(
         "", description="Answers drawn by `POST /verify`, as an `effort`; empty: `EIGENCAL_NUM_SAMPLES`."
     )

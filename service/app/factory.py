@@ -35,6 +35,7 @@ from service.app.parts import (
     Component,
     Store,
     build_embedder,
+    build_events,
     build_llm,
     build_store,
     serving_of,
@@ -46,6 +47,7 @@ from service.domain.errors import EigencalError
 from service.domain.gateways.guardrail import Guardrail
 from service.domain.gateways.verifying import Verifier
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.scoring.events import ScoreEvents
 from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import LiveLoad
@@ -81,6 +83,7 @@ def create_app(
     embedder: Embedder | None = None,
     store: Store | None = None,
     upstream: Upstream | None = None,
+    events: ScoreEvents | None = None,
 ) -> FastAPI:
     """Return the application. Components given here stand in for those that the settings ask for.
 
@@ -91,7 +94,8 @@ def create_app(
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
     kept = KeptScores(store.kept, keep_s=settings.keep_scores_s, max_scores=settings.kept_scores)
-    errors, metrics = ErrorLog(), Metrics()
+    events = events or build_events(settings)
+    errors, metrics = ErrorLog(), Metrics(events)
     scorer = Scorer(llm, embedder, store.calibrations, live=live)
     chat = build_chat(
         settings,
@@ -114,6 +118,7 @@ def create_app(
         lifespan=_lifespan(
             errors,
             Heap(),
+            events,
             embedder,
             llm,
             chat.upstream,

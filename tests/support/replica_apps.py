@@ -14,6 +14,7 @@ from service.app.replica import Intervals, build_replica
 from service.domain.calibration import Calibration
 from service.domain.jobs.setup import Setup
 from service.domain.models import Message, service_fingerprint
+from service.domain.scoring.events import ScoreEvents
 from service.domain.serving import LiveLoad, Serving
 from service.settings import Settings
 from tests.support.calibrations import calibration
@@ -45,6 +46,7 @@ async def replica_app(
     embedder: FakeEmbedder | None = None,
     intervals: Intervals = INTERVALS,
     decides: bool = False,
+    events: ScoreEvents | None = None,
     **settings: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application whose store is the file in this folder, and yield a client of it.
@@ -67,7 +69,7 @@ async def replica_app(
         engine=TaskEngine(),
         intervals=intervals,
     )
-    app = create_app(asked, llm=llm, embedder=embedder, store=store)
+    app = create_app(asked, llm=llm, embedder=embedder, store=store, events=events)
     async with app.router.lifespan_context(app):
         for one in deciding(serving_of(asked), llm, embedder) if decides else ():
             await store.calibrations.add(one, {})
