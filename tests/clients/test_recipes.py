@@ -1,9 +1,14 @@
 """Each recipe of docs/recipes does what its page says: the code that runs here is the page's own."""
 
 import base64
+import gzip
 import importlib.util
 import inspect
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,7 @@ from tests.clients.environments import outcome
 from tests.clients.recipes import PAGES, blocks, filled_in, script
 from tests.clients.upstream import DRAWN
 from tests.support.openai_server import MODEL, OpenAIServer, serving_in_thread, status
+from tests.support.services import service
 
 pytestmark = pytest.mark.clients
 # What each script prints beside the answer; those that are not here have a test of their own below.
@@ -95,6 +101,59 @@ def post(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def test_the_event_of_a_score_is_below_the_callers_span(server: OpenAIServer, tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    bodies: list[bytes] = []
+    with collector(bodies) as endpoint:
+        database = f"sqlite:///{tmp_path / 'store.db'}"
+        with service(database, server, tmp_path, otel_endpoint=endpoint) as made:
+            url = str(made.http.base_url).rstrip("/")
+            done = outcome(script("opentelemetry.md", "ask.py", url, tmp_path))
+            assert done.stdout == f"{DRAWN[0]}\n", done.stderr
+        # What was not yet sent is sent when the service stops.
+    exported = [ExportLogsServiceRequest.FromString(body) for body in bodies]
+    records = [
+        record
+        for one in exported
+        for resource in one.resource_logs
+        for scope in resource.scope_logs
+        for record in scope.log_records
+    ]
+    [event] = records
+    assert event.event_name == "gen_ai.evaluation.result"
+    assert event.trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert event.span_id.hex() == "00f067aa0ba902b7"
+    told = {one.key: one.value for one in event.attributes}
+    assert told["gen_ai.evaluation.name"].string_value == "lambda_max"
+    assert 0 < told["gen_ai.evaluation.score.value"].double_value <= 1
+    assert told["eigencal.score.id"].string_value.startswith("scr_")
+
+
+@contextmanager
+def collector(bodies: list[bytes]) -> Iterator[str]:
+    """An OTLP collector by HTTP that keeps what it gets."""
+
+    class Keep(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:  # the name that the library calls
+            sent = self.rfile.read(int(self.headers["content-length"]))
+            bodies.append(gzip.decompress(sent) if self.headers["content-encoding"] == "gzip" else sent)
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Keep) as made:
+        thread = threading.Thread(target=made.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{made.server_port}"
+        made.shutdown()
+        thread.join(60)
+
+
 class OpenWebUI:
     """Calls a filter function as Open WebUI does: what the handler's signature names, it is given."""
 
@@ -162,6 +221,7 @@ def test_every_block_has_a_test() -> None:
         ("openai-python.md", "decide.py"),
         ("litellm.md", "gateway.yaml"),
         ("litellm.md", "guardrail.yaml"),
+        ("opentelemetry.md", "ask.py"),
         ("semantic-router.md", "confidence.yaml"),
         ("semantic-router.md", "verify.py"),
         ("langfuse.md", "push_score.py"),
