@@ -101,6 +101,7 @@ async def test_a_chat_of_plain_turns_is_calibrated() -> None:
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}
 UNLIKE: list[dict[str, Any]] = [
     {"tools": TOOLS},
+    {"tools": TOOLS, "tool_choice": "none"},
     {"response_format": {"type": "json_object"}},
     {"chat_template_kwargs": {"enable_thinking": False}},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": "?"}, IMAGE]}]},

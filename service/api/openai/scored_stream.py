@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 from service.api.openai.hidden_logprobs import without_logprobs
@@ -123,8 +124,10 @@ async def scored_stream(
             if tap.holds or tap.has_failed:
                 break
         if tap.holds:
-            async for piece in _finished(tap, pieces, running, wait_s):
-                yield piece
+            # Closed with this one: left to itself, it would go on reading what nobody takes.
+            async with aclosing(_finished(tap, pieces, running, wait_s)) as rest:
+                async for piece in rest:
+                    yield piece
         elif tap.is_over and not tap.has_failed:
             _left_without_end(tap, running)
         else:
@@ -154,20 +157,25 @@ async def _finished(
         return
     score = asyncio.ensure_future(running.wait(wait_s))
     more: asyncio.Future[bytes | None] | None = asyncio.ensure_future(_next(pieces))
+    broken: EigencalError | None = None
     try:
         while not score.done():
             waited: set[asyncio.Future[Any]] = {score} if more is None else {score, more}
             done, _ = await asyncio.wait(waited, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 yield comment("the score is being made")
-            if more is not None and more.done() and more.exception() is None:
+            if more is None or not more.done():
+                continue
+            try:
                 piece = more.result()
-                more = None if piece is None else asyncio.ensure_future(_next(pieces))
-                if piece and (passed := tap.feed(piece)):
-                    yield passed
-            elif more is not None and more.done():
-                await asyncio.wait({score})  # the answer is whole: what breaks off behind it can wait
+            except EigencalError as error:  # the answer is whole: this can be told behind its score
+                piece, broken = None, error
+            more = None if piece is None else asyncio.ensure_future(_next(pieces))
+            if piece and (passed := tap.feed(piece)):
+                yield passed
         yield tap.release(score.result())
+        if broken is not None:
+            raise broken
         if more is not None and (piece := await more):
             yield tap.feed(piece)
     finally:

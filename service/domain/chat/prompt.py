@@ -46,7 +46,7 @@ ASIDE = frozenset(
 PLAIN_ROLES = frozenset({"system", "user", "assistant"})
 PLAIN_TURN = frozenset({"role", "content"})
 # Members that say nothing where they have these values.
-SILENT: dict[str, Any] = {"response_format": {"type": "text"}, "tool_choice": "none", "modalities": ["text"]}
+SILENT: dict[str, Any] = {"response_format": {"type": "text"}, "modalities": ["text"]}
 
 
 class Unscorable(Exception):
