@@ -1,7 +1,8 @@
 # The commands that anyone has to know:
 #   make run    install, start the service on this machine, score two prompts, calibrate, score again
 #   make test   install, run the tests
-# The others: stop, check, check-docker, bench, examples, record-devset, openapi, test-vllm, test-postgres, test-browser, clean.
+# The others: stop, check, check-docker, bench, examples, record-devset, openapi, test-vllm, test-postgres, test-browser,
+#   test-clients, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -9,12 +10,15 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 VLLM_VENV := .venv-vllm
+CLIENTS_VENV := .venv-clients
+NODE_CLIENTS := tests/clients/node
 WEIGHTS := data/weights
-HEAVY := vllm or postgres or browser or mpnet
+HEAVY := vllm or postgres or browser or mpnet or clients
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test check bench examples record-devset openapi test-vllm test-postgres test-browser clean help
+.PHONY: run stop test check bench examples record-devset openapi test-vllm test-postgres test-browser test-clients \
+  clean help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
@@ -72,7 +76,7 @@ $(VLLM_VENV)/.installed: constraints.txt
 	@touch $@
 
 test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
-	$(PY) -m pytest -m "vllm or mpnet" -v $(ARGS)
+	$(PY) -m pytest -m "(vllm or mpnet) and not clients" -v $(ARGS)
 
 test-postgres: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
@@ -85,6 +89,22 @@ test-browser: $(VENV)/.installed-dev
 	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
 	$(PY) -m pytest -m browser -v $(ARGS)
 
+# Client packages pin one another: they have an environment of their own, and every version is written down.
+$(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
+	$(PYTHON) -m venv $(CLIENTS_VENV)
+	$(CLIENTS_VENV)/bin/pip install --disable-pip-version-check --no-deps -q -r $<
+	$(CLIENTS_VENV)/bin/pip check
+	@touch $@
+
+$(NODE_CLIENTS)/node_modules/.installed: $(NODE_CLIENTS)/package-lock.json
+	@command -v npm >/dev/null || { echo "Node 20 or newer is needed, with npm"; exit 1; }
+	npm ci --prefix $(NODE_CLIENTS) --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installed \
+  $(NODE_CLIENTS)/node_modules/.installed $(VLLM_VENV)/.installed
+	$(PY) -m pytest -m clients -v $(ARGS)
+
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
 	for b in spectral_core fit_speed algorithm1_speed rows_needed service_load overload start_up \
 	  overhead early_embedding calibrate_while_scoring nulls evidence; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
@@ -92,4 +112,4 @@ bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.
 include docker.mk
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules data .pytest_cache .mypy_cache .ruff_cache .hypothesis

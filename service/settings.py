@@ -118,6 +118,24 @@ class Settings(BaseSettings):
     )
     confidence: float = Field(0.9, gt=0, lt=1, description="Confidence with which such a share is kept.")
 
+    chat_mode: Literal["off", "async", "on"] = Field(
+        "on",
+        description="What /v1 does with a call without `X-Eigencal`: `off` passes it on, `async` scores "
+        "beside it, `on` lets the end of the answer wait for its score.",
+    )
+    chat_deadline_s: float = Field(
+        10.0, ge=0, le=600, description="How long a complete answer of /v1 waits for its score, in seconds."
+    )
+    chat_effort: Literal["low", "medium", "high"] | None = Field(
+        None, description="Answers drawn beside one of /v1; unset: `num_samples`."
+    )
+    abstain: bool = Field(
+        False,
+        description="Replace answers of /v1 (no stream) whose decision is to abstain; needs a target error.",
+    )
+    abstain_text: str = Field(
+        "I am not sure enough to answer this.", description="The text that stands in for such an answer."
+    )
     otel_endpoint: str = Field(
         "",
         description="OTLP collector by HTTP, such as `http://127.0.0.1:4318`, that gets an event per score "

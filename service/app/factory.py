@@ -21,6 +21,7 @@ from service.api.http.error_log import ErrorLog
 from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.http.openapi import Described, Problem
 from service.api.http.problems import install
+from service.api.openai import routes as openai
 from service.api.routes import calibrations, docs, evaluations, health, jobs, score
 from service.api.routes.job_schemas import (
     CalibrateForm,
@@ -29,6 +30,7 @@ from service.api.routes.job_schemas import (
     EvaluateRequest,
 )
 from service.api.routes.score_schemas import BatchRequest, ScoreRequest
+from service.app.drop_in import build_chat, build_upstream
 from service.app.parts import (
     Component,
     Store,
@@ -40,6 +42,7 @@ from service.app.parts import (
     upload_limits,
 )
 from service.app.start_log import build_start_log
+from service.domain.chat.upstream import Upstream
 from service.domain.errors import EigencalError
 from service.domain.gateways.guardrail import Guardrail
 from service.domain.gateways.verifying import Verifier
@@ -79,6 +82,7 @@ def create_app(
     llm: LanguageModel | None = None,
     embedder: Embedder | None = None,
     store: Store | None = None,
+    upstream: Upstream | None = None,
     events: ScoreEvents | None = None,
 ) -> FastAPI:
     """Return the application. Components given here stand in for those that the settings ask for.
@@ -91,18 +95,39 @@ def create_app(
     store = store or build_store(settings, llm, embedder, serving, live)
     kept = KeptScores(store.kept, keep_s=settings.keep_scores_s, max_scores=settings.kept_scores)
     events = events or build_events(settings)
+    errors, metrics = ErrorLog(), Metrics(events)
     scorer = Scorer(llm, embedder, store.calibrations, live=live)
+    chat = build_chat(
+        settings,
+        upstream or build_upstream(settings, llm, serving),
+        scorer,
+        serving,
+        metrics=metrics,
+        errors=errors,
+        keep=kept.keep,
+    )
     gateways = Gateways(
         Verifier(scorer, serving, settings.verify_effort or None),
         Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),
     )
-    errors = ErrorLog()
     started = build_start_log(settings, llm, embedder, serving, store.calibrations)
     app = Described(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(errors, Heap(), events, embedder, llm, store, kept, gateways.guardrail, started),
+        lifespan=_lifespan(
+            errors,
+            Heap(),
+            events,
+            embedder,
+            llm,
+            chat.upstream,
+            store,
+            kept,
+            chat.scorer,
+            gateways.guardrail,
+            started,
+        ),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
@@ -113,16 +138,17 @@ def create_app(
         jobs=store.jobs,
         calibrations=store.calibrations,
         kept=kept,
-        metrics=Metrics(events),
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         batch_concurrency=settings.batch_concurrency,
         errors=errors,
+        metrics=metrics,
         limits=upload_limits(settings),
         pages=Pages(render_home, render_report, render_calibrations),
     )
+    app.state.chat = chat
     app.state.gateways = gateways
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    for routes in (score, scores, verify, guardrail, jobs, calibrations, evaluations, health, docs):
+    for routes in (score, scores, openai, verify, guardrail, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from service import __version__
+from service.adapters.llm.prompting import FEW_SHOT, PromptShape
 from service.domain.devdata.bytes import UploadLimits
 from service.domain.errors import EmbedderUnavailable
 from service.domain.jobs.model import CalibrationStore, JobQueue
@@ -53,21 +54,24 @@ class Store(Component, Protocol):
         """Return when the store answers; raise StoreUnavailable when it does not."""
 
 
-def build_llm(settings: Settings) -> LanguageModel:
-    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex.
-
-    Either tells the log-probability of each answer, a server where it can.
-    """
-    from service.adapters.llm.prompting import FEW_SHOT, PromptShape
-
+def prompt_shape(settings: Settings) -> PromptShape:
+    """Return what is put around a prompt. Raises ValueError for a bad template or regex."""
     embedded = settings.llm_backend == "embedded"
-    shape = PromptShape(
+    return PromptShape(
         settings.system_prompt,
         settings.few_shot or (FEW_SHOT if embedded else ""),
         settings.prompt_template,
         settings.answer_regex,
     )
-    if embedded:
+
+
+def build_llm(settings: Settings) -> LanguageModel:
+    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex.
+
+    Either tells the log-probability of each answer, a server where it can.
+    """
+    shape = prompt_shape(settings)
+    if settings.llm_backend == "embedded":
         # Imported only where needed, as the others below: torch and transformers take seconds.
         from service.adapters.embedded_llm.model import EmbeddedLanguageModel
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -35,10 +35,24 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class WirePrompt:
+    """A prompt in the words of a call to an OpenAI-compatible server, to be sent as it is.
+
+    `parts`: members of the JSON body. `marks`: what of them changes the answers beside plain turns of text
+    (tools, a response format, images); they make a prompt shape of their own, none that of plain text.
+    """
+
+    api: Literal["chat", "completions"]
+    parts: Mapping[str, Any]
+    marks: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One prompt to be answered `num_samples` times.
 
-    Exactly one of `prompt` (shaped by the adapter's settings) and `messages` (sent as they are) is set.
+    Exactly one of `prompt` (shaped by the adapter's settings), `messages` (sent as they are, after a system
+    prompt of the settings) and `wire` (nothing is put around it) is set.
     `deadline_s` is the time left, from the call on; None: the adapter's own timeout.
     `priority`: 0 for live scoring, greater for work that may wait.
     `on_answer` is told the text of each answer that is finished before the last, in the event loop; also of
@@ -49,6 +63,7 @@ class GenerationRequest:
     sampling: Sampling
     prompt: str | None = None
     messages: tuple[Message, ...] | None = None
+    wire: WirePrompt | None = None
     model: str | None = None
     deadline_s: float | None = None
     priority: int = 0

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -22,16 +22,18 @@ VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 class VllmServer:
     """A real vLLM server on a port of its own, which can be killed and started again."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, flags: Sequence[str] = ()) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = log
+        self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it by our own command, and wait until it serves."""
         command = [PYTHON, "-m", "service", "vllm-serve", str(converted_model(WEIGHTS))]
         command += ["--python", str(VLLM_PYTHON), "--port", str(self.port), "--served-name", "smollm2"]
+        command += self._flags
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True

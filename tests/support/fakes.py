@@ -26,6 +26,9 @@ def last_user_text(request: GenerationRequest) -> str:
     """Return the prompt, or the content of the last message of the conversation."""
     if request.prompt is not None:
         return request.prompt
+    if request.wire is not None:
+        said = request.wire.parts
+        return str(said["prompt"] if "prompt" in said else said["messages"][-1]["content"])
     return request.messages[-1].content if request.messages else ""
 
 

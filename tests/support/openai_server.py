@@ -28,6 +28,7 @@ class Exchange:
     server: "OpenAIServer"
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    data: bytes = b""  # of the body, as they came
 
     async def send(self, code: int, payload: Any, headers: Mapping[str, str] | None = None) -> None:
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
@@ -160,6 +161,34 @@ def stream(*texts: str, then: Behaviour | None = None, error: Any = None, model:
     return behave
 
 
+def pieces(*parts: bytes, then: Behaviour | None = None, media_type: str = "text/event-stream") -> Behaviour:
+    """Answer with these bytes, a write each, as chunks of HTTP; then end well, or do what `then` does."""
+
+    async def behave(exchange: Exchange) -> None:
+        await exchange.start(200, {"content-type": media_type, "transfer-encoding": "chunked"})
+        for part in parts:
+            exchange.writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+            await exchange.writer.drain()
+            await asyncio.sleep(0)  # a write of its own on the wire
+        if then is not None:
+            await then(exchange)
+            return
+        exchange.writer.write(b"0\r\n\r\n")
+        await exchange.writer.drain()
+
+    return behave
+
+
+def draws_and(own: Behaviour, draws: Behaviour | None = None) -> Behaviour:
+    """Answer calls for one answer as `own` does, those for several as `draws` does."""
+    several = draws or answers()
+
+    async def behave(exchange: Exchange) -> None:
+        await (several if exchange.body.get("n", 1) > 1 else own)(exchange)
+
+    return behave
+
+
 def _chunk(exchange: Exchange, index: int, piece: str, finish: str | None, model: str) -> dict[str, Any]:
     chat = exchange.path.endswith("/chat/completions")
     text = {"delta": {"content": piece}} if chat else {"text": piece}
@@ -227,7 +256,11 @@ class OpenAIServer:
         method, path, _ = first.split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         data = await reader.readexactly(int(headers.get("content-length", 0)))
-        return Exchange(method, path, headers, json.loads(data) if data else None, self, reader, writer)
+        try:
+            body = json.loads(data) if data else None
+        except ValueError:  # what is no JSON is passed on as well
+            body = {}
+        return Exchange(method, path, headers, body, self, reader, writer, data)
 
     async def _answer(self, exchange: Exchange) -> None:
         if exchange.method == "GET":

@@ -20,11 +20,13 @@ from service.adapters.embedder import local
 from service.adapters.jobs.durable import DurableJobs
 from service.adapters.llm import client as llm_client
 from service.adapters.llm import openai_server as llm_http
+from service.adapters.llm.passthrough import HttpUpstream
 from service.adapters.store import Database, SqlJobs
 from service.adapters.store.kept import SqlKept
 from service.api.http.auth import Keys
 from service.api.http.deps import Services
 from service.api.http.middleware import BodyLimit
+from service.api.openai.chat import Chat
 from service.app.parts import OTEL_VARIABLES
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
@@ -73,6 +75,11 @@ OTHER = {
     "stop": '["."]',
     "target_error": "0.2",
     "confidence": "0.8",
+    "chat_mode": "async",
+    "chat_deadline_s": "3",
+    "chat_effort": "low",
+    "abstain": "true",
+    "abstain_text": "No idea.",
     "otel_endpoint": "http://127.0.0.1:9003",
     "verify_effort": "low",
     "guardrail_wait_s": "7",
@@ -120,6 +127,8 @@ IN_NO_SERVERS = IN_PROCESS_ONLY | {"llm_backend"}  # the base itself has the oth
 BUILT = [
     llm_http.HttpLanguageModel,
     llm_http.PromptShape,
+    HttpUpstream,
+    Chat,
     llm_client.CompletionClient,
     embedded_llm.EmbeddedLanguageModel,
     http_embedder.HttpEmbedder,

@@ -189,12 +189,15 @@ class EmbeddedLanguageModel:
         return self._sampler
 
     def _tokens(self, request: GenerationRequest) -> list[int]:
-        text = self._shape.text(request.prompt or "")
         if api_of(request, self._api) == "chat":
             conversation = self._shape.conversation(request)
             text = self._tokenizer.apply_chat_template(
                 conversation, tokenize=False, add_generation_prompt=True
             )
+        elif request.wire is not None:
+            text = request.wire.parts["prompt"]
+        else:
+            text = self._shape.text(request.prompt or "")
         # The chat template has the special tokens already.
         tokens: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         if len(tokens) + request.sampling.max_tokens > MAX_CONTEXT:

@@ -70,7 +70,7 @@ class CompletionClient:
         proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.base_url = _api_base(base_url)
+        self.base_url = api_base(base_url)
         self._timeout_s = timeout_s
         self._keys = [api_key] if api_key else []
         self._attempts = max_retries + 1
@@ -252,7 +252,7 @@ def _backoff_s(failures: int, retry_after_s: float | None) -> float:
     return min(MAX_BACKOFF_S, BACKOFF_S * 2.0**failures) * random.uniform(0.5, 1.0)
 
 
-def _api_base(url: str) -> str:
+def api_base(url: str) -> str:
     """Return the URL without trailing slash, with /v1 when it names a bare host; raises ValueError."""
     try:
         parsed, url = httpx.URL(url), url.rstrip("/")

@@ -23,6 +23,7 @@ from service.adapters.llm.wire import (
     Heard,
     WireOptions,
     build_body,
+    drawn,
     model_name,
 )
 from service.adapters.lru import LRU
@@ -319,13 +320,7 @@ class HttpLanguageModel:
 
     async def _read(self, choices: list[Choice]) -> tuple[Draw, ...]:
         answers = await self._shape.answers([choice.output for choice in choices])
-        return tuple(self._drawn(a, c) for a, c in zip(answers, choices, strict=True))
-
-    def _drawn(self, answer: str, choice: Choice) -> Draw:
-        draw = Draw(answer, choice.truncated, choice.logprob)
-        if not self._shape.is_whole(choice.output):
-            return draw
-        return replace(draw, total_logprob=choice.total_logprob, num_tokens=choice.num_tokens)
+        return tuple(drawn(self._shape, a, c) for a, c in zip(answers, choices, strict=True))
 
 
 def _untold(outcome: CallResult, body: Mapping[str, Any]) -> set[str]:

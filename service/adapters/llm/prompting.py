@@ -3,10 +3,11 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import regex
 
@@ -96,6 +97,8 @@ class PromptShape:
 
         The system prompt comes first unless the conversation has a system message of its own.
         """
+        if request.wire is not None:
+            return [_plain_turn(turn) for turn in request.wire.parts["messages"]]
         turns = request.messages or (Message("user", self.question(request.prompt or "")),)
         messages = [{"role": turn.role, "content": turn.content} for turn in turns]
         if self.system_prompt and not _has_system(turns):
@@ -134,7 +137,9 @@ class PromptShape:
 
         A conversation has nothing around it but the system prompt: the shape of a bare prompt.
         """
-        if request.messages is None:
+        if request.wire is not None:
+            shape = shape_hash(system_prompt="", few_shot="", template=PLAIN, **request.wire.marks)
+        elif request.messages is None:
             shape = shape_hash(
                 system_prompt=self.system_prompt, few_shot=self.few_shot, template=self._template()
             )
@@ -149,7 +154,17 @@ class PromptShape:
 
 def api_of(request: GenerationRequest, api: str) -> str:
     """Return the API that a request goes to: conversations always go to chat."""
+    if request.wire is not None:
+        return request.wire.api
     return api if request.messages is None else "chat"
+
+
+def _plain_turn(turn: Mapping[str, Any]) -> dict[str, str]:
+    """Return a turn whose content is a text: parts of text are lines, as vLLM joins them."""
+    content = turn.get("content") or ""
+    if not isinstance(content, str):
+        content = "\n".join(part["text"] for part in content if "text" in part)
+    return {"role": turn["role"], "content": content}
 
 
 def _has_system(messages: tuple[Message, ...]) -> bool:

@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from service.adapters.llm.logprobs import (
@@ -15,7 +15,7 @@ from service.adapters.llm.logprobs import (
 )
 from service.adapters.llm.prompting import PromptShape, api_of, whole_text
 from service.domain.errors import LLMBadResponse
-from service.domain.models import GenerationRequest, Usage
+from service.domain.models import Draw, GenerationRequest, Usage
 
 NO_USAGE = Usage()
 DECIDES_ANSWERS = (
@@ -113,6 +113,8 @@ def build_body(
 
 
 def _content(request: GenerationRequest, shape: PromptShape, api: str) -> dict[str, Any]:
+    if request.wire is not None:
+        return dict(request.wire.parts)
     if api == "chat":
         return {"messages": shape.conversation(request)}
     return {"prompt": shape.text(request.prompt or "")}
@@ -134,14 +136,25 @@ def _optional(request: GenerationRequest, options: WireOptions, api: str, call: 
 
 def prompt_texts(body: Mapping[str, Any]) -> list[str]:
     """Return every text of the caller in a body: what an error message must not echo."""
-    return [body["prompt"]] if "prompt" in body else [turn["content"] for turn in body["messages"]]
+    return list(_texts_in(body["prompt"] if "prompt" in body else body["messages"]))
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield a turn's content, and the texts of its parts; a part's kind and a turn's role are no secrets."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts_in(one)
+    elif isinstance(value, dict):
+        yield from _texts_in([inner for name, inner in value.items() if name not in ("role", "type")])
 
 
 def parse_completion(payload: dict[str, Any]) -> Completion:
     """Return the choices of a whole answer of either API; raises LLMBadResponse when it is none."""
     try:
         usable = [choice for choice in payload["choices"] if choice.get("finish_reason") not in FAILED]
-        choices = tuple(_choice(choice) for choice in usable)
+        choices = tuple(parse_choice(choice) for choice in usable)
         model, usage = model_name(payload.get("model")), parse_usage(payload.get("usage"))
         given_up = len(payload["choices"]) - len(choices)
     except NONSENSE:
@@ -175,11 +188,30 @@ def _count(told: object) -> int:
     return int(told)
 
 
-def _choice(choice: Mapping[str, Any]) -> Choice:
+def parse_choice(choice: Mapping[str, Any]) -> Choice:
+    """Return one choice of a whole answer of either API; raises what reading nonsense does."""
     text = choice["message"].get("content") if "message" in choice else choice["text"]
     output = "" if text is None else _text(text)  # none: all of it was reasoning, or a refusal
     told, whole = token_logprobs(choice), text is not None and not is_beside_answer(choice)
     return Choice(output, _cut(choice), mean_logprob(told), *total_logprob(told, whole=whole))
+
+
+def drawn(shape: PromptShape, answer: str, choice: Choice) -> Draw:
+    """Return the draw of a choice whose answer has been taken out of its output."""
+    draw = Draw(answer, choice.truncated, choice.logprob)
+    if not shape.is_whole(choice.output):
+        return draw
+    return replace(draw, total_logprob=choice.total_logprob, num_tokens=choice.num_tokens)
+
+
+async def draw_of(shape: PromptShape, choice: Mapping[str, Any]) -> Draw:
+    """Return the draw of a choice of a whole answer. Raises LLMBadResponse when it is none."""
+    try:
+        read = parse_choice(choice)
+    except NONSENSE:
+        raise LLMBadResponse("The LLM server's answer is no completion.") from None
+    [answer] = await shape.answers([read.output])
+    return drawn(shape, answer, read)
 
 
 def _text(value: object) -> str:

@@ -1,6 +1,6 @@
 """Reading JSON bodies, straight from bytes to the model: strict, and half the time of two parses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 from fastapi import Request
@@ -68,10 +68,13 @@ def parse(body: bytes, model: type[Body]) -> Body:
         raise refusal(error, getattr(model, "misnamed", {})) from None
 
 
-def refusal(error: ValidationError, misnamed: Mapping[str, str] | None = None) -> InvalidRequest:
+def refusal(
+    error: ValidationError, misnamed: Mapping[str, str] | None = None, *, within: Sequence[str] = ()
+) -> InvalidRequest:
     """Return the error that tells the caller what does not fit, without repeating the input.
 
-    misnamed: as `RequestModel` has it; only fields of the body itself are looked up.
+    misnamed: as `RequestModel` has it; only fields of the body itself are looked up. within: the field of the
+    body that was read.
     """
     if error.error_count() > MOST_FAULTS:
         said = f"has {error.error_count()} faults, too many to tell them one by one"
@@ -80,4 +83,4 @@ def refusal(error: ValidationError, misnamed: Mapping[str, str] | None = None) -
     for item in found:
         if item["type"] == "extra_forbidden" and (right := (misnamed or {}).get(str(item["loc"][0]))):
             item["msg"] = f"is not a field; its name here is `{right}`"
-    return invalid_request([{**item, "loc": ("body", *item["loc"])} for item in found])
+    return invalid_request([{**item, "loc": ("body", *within, *item["loc"])} for item in found])

@@ -20,6 +20,7 @@ from service.domain.errors import EigencalError, InvalidRequest, TooFewSamples
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+OPENAI_PATHS = "/v1/"  # whose clients know errors in OpenAI's shape alone
 
 STATUS: dict[str, int] = {
     "invalid_request": 422,
@@ -78,8 +79,19 @@ def error_body(error: EigencalError, request_id: str | None) -> dict[str, Any]:
     )
 
 
+def openai_error(problem: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a problem's body as clients of OpenAI's API expect one."""
+    status = problem["status"]
+    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    error = {"message": problem["detail"], "type": kind, "param": None, "code": problem["code"]}
+    return {"error": error}
+
+
 class ProblemResponse(Response):
-    """A problem on its way out; the application's log of errors is told when it is sent."""
+    """A problem on its way out, in the shape of the path's clients.
+
+    The application's log of errors is told when it is sent.
+    """
 
     def __init__(
         self,
@@ -95,7 +107,15 @@ class ProblemResponse(Response):
         """Send it."""
         if (app := scope.get("app")) is not None:
             app.state.errors.note(self._problem, f"{scope['method']} {scope['path']}", self._failure)
-        await super().__call__(scope, receive, send)
+        if scope["path"].startswith(OPENAI_PATHS):
+            await self._in_openai_shape()(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    def _in_openai_shape(self) -> Response:
+        headers = {k: v for k, v in self.headers.items() if k not in ("content-length", "content-type")}
+        content = json.dumps(openai_error(self._problem)).encode()
+        return Response(content, self.status_code, headers, "application/json")
 
 
 def problem_response(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:

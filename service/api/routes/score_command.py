@@ -27,7 +27,7 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
     asked: dict[str, Any] = {
         "calibration": body.calibration,
         "candidate": body.candidate,
-        "target": _target(body, serving),
+        "target": target_of(body.target_error, body.confidence, serving),
         "arrived": arrived,
     }
     if body.samples is not None:
@@ -40,12 +40,12 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
     return ScoreCommand(_generation(body, serving), **asked)
 
 
-def _target(body: ScoreRequest, serving: Serving) -> Target | None:
+def target_of(asked: float | None, confidence: float | None, serving: Serving) -> Target | None:
     """Return what a decision is to keep. Raises InvalidRequest for a confidence in no target."""
-    error = serving.target_error if body.target_error is None else body.target_error
+    error = serving.target_error if asked is None else asked
     if error is not None:
-        return Target(error, serving.confidence if body.confidence is None else body.confidence)
-    if body.confidence is not None:
+        return Target(error, serving.confidence if confidence is None else confidence)
+    if confidence is not None:
         # The schema cannot say it: the settings may name a target.
         said = "goes with a `target_error`, which neither the request nor the settings name"
         raise InvalidRequest(f"confidence: {said}", [{"loc": ["body", "confidence"], "msg": said}])

@@ -132,6 +132,12 @@ class Stopwatch:
         self.laps[source] -= moved
         self.laps[target] += moved
 
+    def resume(self) -> None:
+        """Leave out the time since the last stage: nothing was done in it."""
+        gap = time.perf_counter() - self._last
+        self._start += gap
+        self._last += gap
+
     def total(self) -> dict[str, float]:
         """Return the laps and their total."""
         return {**self.laps, "total": self._last - self._start}

@@ -90,8 +90,13 @@ class Scorer:
 
     async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
         """Return the score of answers drawn before, with a text to judge by them; raises as `score` does."""
+        drawn.marks.resume()
         with self._live.one():
             return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
+
+    def takes_evidence(self, command: ScoreCommand) -> bool:
+        """Tell whether an active calibration by evidence may serve a request; raises EmbedderUnavailable."""
+        return self._one_may_do(command, None)
 
     async def _drawn(self, command: ScoreCommand) -> Drawn:
         marks = Stopwatch(command.arrived)

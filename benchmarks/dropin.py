@@ -1,0 +1,153 @@
+"""What the drop-in costs a caller, on a real vLLM server: the time to the first token of a stream.
+
+In turn, in one run: straight to the server, through `/v1` with `X-Eigencal: off`, with `on` (1 caller: among
+16 the draws of some delay the others, as any load does), and through a LiteLLM proxy where `--litellm` names
+its command. Each stream is read to its end before the next begins. p50 and p99, 1 and 16 callers.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from benchmarks.alternating import Rounds, told
+from benchmarks.overhead import QUESTIONS
+from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
+from service.adapters.embedded_llm.gguf import converted_model
+
+DIRECT, OFF, ON, LITELLM = "direct", "/v1 off", "/v1 on", "LiteLLM proxy"
+KEY = "sk-benchmark"
+TOKENS = 8
+PROXY = """\
+model_list:
+  - model_name: m
+    litellm_params: {{model: hosted_vllm/m, api_base: "{url}/v1", api_key: none}}
+general_settings: {{master_key: {key}}}
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to the server."""
+
+    url: str
+    mode: str = ""
+
+
+async def first_token_ms(http: httpx.AsyncClient, way: Way, number: int) -> float:
+    """Return the milliseconds to the first text of a stream, once all of it has been read."""
+    question = f"{QUESTIONS[number % len(QUESTIONS)]} ({number})"
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": question}],
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "stream": True,
+    }
+    headers = {"X-Eigencal": way.mode, "Authorization": f"Bearer {KEY}"}
+    start, first = time.perf_counter(), None
+    async with http.stream("POST", f"{way.url}/v1/chat/completions", json=body, headers=headers) as reply:
+        if reply.status_code != httpx.codes.OK:
+            raise RuntimeError(f"{reply.status_code}: {(await reply.aread())[:300]!r}")
+        async for line in reply.aiter_lines():
+            if first is None and has_text(line):
+                first = (time.perf_counter() - start) * 1000
+    if first is None:
+        raise RuntimeError("a stream without a text")
+    return first
+
+
+def has_text(line: str) -> bool:
+    """Tell whether a line of a stream brings a text."""
+    if not line.startswith("data: {"):
+        return False
+    choices = json.loads(line[6:])["choices"]
+    return bool(choices and choices[0]["delta"].get("content"))
+
+
+async def compare(ways: Mapping[str, Way], callers: int, requests: int) -> Rounds:
+    """Ask by every way in turn, `callers` at once; a first round is not counted."""
+    found, names = Rounds(callers, {name: [] for name in ways}), list(ways)
+    async with httpx.AsyncClient(timeout=600, limits=httpx.Limits(max_connections=None)) as http:
+        for number in range(-1, -(-requests // callers)):
+            for i in range(len(names)):
+                name = names[(i + number) % len(names)]
+                # Each way has questions of its own: none finds its prompt in the server's cache.
+                first = ((number + 1) * len(names) + i) * callers
+                calls = (first_token_ms(http, ways[name], first + j) for j in range(callers))
+                block = await asyncio.gather(*calls)
+                if number >= 0:
+                    found.ms[name].append(list(block))
+    return found
+
+
+def shown(found: Rounds) -> str:
+    """Return the figures of every way, and its ratio to the direct one."""
+    lines = [told(found)]
+    for name, blocks in found.ms.items():
+        every = [one for block in blocks for one in block]
+        p99 = statistics.quantiles(every, n=100)[98]
+        lines.append(f"  {name:14} p50 {statistics.median(every):7.1f} ms  p99 {p99:7.1f} ms  n {len(every)}")
+    for name in list(found.ms)[1:]:
+        lines.append(f"  {name} over {DIRECT}: {found.ratio(name, DIRECT)}")
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def proxy(command: str, llm: str, folder: Path) -> Iterator[str]:
+    """Run a LiteLLM proxy before the server."""
+    config, port = folder / "litellm.yaml", free_port()
+    config.write_text(PROXY.format(url=llm, key=KEY))
+    asked = [command, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    with running(asked, log=folder / "litellm.log") as process:
+        url = f"http://127.0.0.1:{port}"
+        wait_for(f"{url}/health/liveliness", process, 300)
+        yield url
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
+    parser.add_argument("--requests", type=int, default=500, help="by each way, with 1 caller and with 16")
+    parser.add_argument("--on-requests", type=int, default=60, help="of `on`, with 1 caller")
+    parser.add_argument("--effort", default="low", help="of `on`")
+    parser.add_argument("--litellm", help="the command of a LiteLLM proxy")
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        llm_port, port = free_port(), free_port()
+        llm, ours = f"http://127.0.0.1:{llm_port}", f"http://127.0.0.1:{port}"
+        model = str(converted_model(ROOT / "data" / "weights"))
+        serve = [PYTHON, "-m", "service", "vllm-serve", model, "--served-name", "m", "--port", str(llm_port)]
+        vllm = stack.enter_context(running(serve, log=folder / "vllm.log"))
+        wait_for(f"{llm}/health", vllm, 400)
+        env = {
+            "EIGENCAL_PORT": str(port),
+            "EIGENCAL_LLM_BACKEND": "vllm",
+            "EIGENCAL_LLM_URL": f"{llm}/v1",
+            "EIGENCAL_MAX_TOKENS": "16",
+            "EIGENCAL_CHAT_EFFORT": options.effort,
+            "EIGENCAL_EMBEDDER": str(ROOT / "data" / "weights" / options.embedder),
+            "EIGENCAL_DATABASE_URL": f"sqlite:///{folder / 'eigencal.db'}",
+        }
+        service = stack.enter_context(running([PYTHON, "-m", "service"], env=env, log=folder / "service.log"))
+        wait_for(f"{ours}/readyz", service, 120)
+        ways = {DIRECT: Way(llm), OFF: Way(ours, "off")}
+        if options.litellm:
+            ways[LITELLM] = Way(stack.enter_context(proxy(options.litellm, llm, folder)))
+        waiting = {DIRECT: Way(llm), ON: Way(ours, "on")}
+        print(shown(asyncio.run(compare(waiting, 1, options.on_requests))), flush=True)
+        for callers in (1, 16):
+            print(shown(asyncio.run(compare(ways, callers, options.requests))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Calls that go to an OpenAI-compatible server as their callers wrote them, and its answers as they come.
+
+Nothing stands in line here, is tried again or is bounded in time: a call fares as it would without us.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+
+import httpx
+
+from service.adapters.http_clients import KEEPALIVE_S, tls
+from service.adapters.llm.client import api_base
+from service.adapters.llm.connections import Connections
+from service.domain.chat.upstream import Call
+from service.domain.errors import LLMUnavailable
+
+# Of the connection, not of the answer; or told anew by whoever sends the answer on.
+_NOT_PASSED = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "date",
+        "keep-alive",
+        "proxy-authenticate",
+        "server",
+        "set-cookie",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "x-request-id",
+    }
+)
+# Which pages may read an answer is ours to say: ours come with a key.
+_CROSS_ORIGIN = "access-control-"
+
+
+class HttpReply:
+    """Implements `service.domain.chat.upstream.Reply`."""
+
+    def __init__(self, response: httpx.Response, connection: AsyncExitStack) -> None:
+        self._response = response
+        self._connection: AsyncExitStack | None = connection
+        self._is_whole = False
+
+    @property
+    def status(self) -> int:
+        """Return the status."""
+        return self._response.status_code
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Return what is passed on, byte for byte: as HTTP has it, not as httpx guesses the encoding."""
+        told = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in self._response.headers.raw}
+        return {k: v for k, v in told.items() if k not in _NOT_PASSED and not k.startswith(_CROSS_ORIGIN)}
+
+    @property
+    def is_stream(self) -> bool:
+        """Tell whether it is a stream of events."""
+        kind: str = self._response.headers.get("content-type", "")
+        return kind.startswith("text/event-stream")
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body."""
+        try:
+            async for piece in self._response.aiter_bytes():
+                yield piece
+        except httpx.HTTPError:
+            raise LLMUnavailable("The LLM server broke off its answer.") from None
+        self._is_whole = True
+
+    async def close(self) -> None:
+        """Give the connection back for another call, or close it."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._is_whole:
+            await connection.aclose()
+        else:
+            # As if it had failed: a connection with half an answer in it serves no other call.
+            await connection.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+
+
+class HttpUpstream:
+    """Implements `service.domain.chat.upstream.Upstream`.
+
+    Each call has a connection of its own (see `Connections`), so that streams wait for no other to end.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str = "",
+        connect_timeout_s: float = 5.0,
+        proxies_from_env: bool = False,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._base_url = api_base(base_url)
+        # Not packed: events are to be read, and passed on, as they come.
+        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        make = partial(
+            httpx.AsyncClient,
+            headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            timeout=httpx.Timeout(None, connect=connect_timeout_s),
+            verify=tls(),
+            transport=transport,
+            trust_env=proxies_from_env,
+        )
+        self._connections = Connections(make, kept_s=KEEPALIVE_S)
+
+    @property
+    def under_way(self) -> int:
+        """Return how many connections are in use."""
+        return self._connections.number[0]
+
+    async def start(self) -> None:
+        """Nothing to acquire."""
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        await self._connections.close()
+
+    async def open(self, call: Call) -> HttpReply:
+        """Send the call; see the port."""
+        method = "GET" if call.body is None else "POST"
+        url = self._base_url + call.path
+        async with AsyncExitStack() as connection:
+            http = await connection.enter_async_context(self._connections.one())
+            headers = [(name.encode(), value.encode("latin-1")) for name, value in call.headers.items()]
+            sent = http.stream(method, url, content=call.body, headers=headers)
+            try:
+                response = await connection.enter_async_context(sent)
+            except httpx.HTTPError:
+                raise LLMUnavailable("The LLM server cannot be reached.") from None
+            return HttpReply(response, connection.pop_all())
+        raise AssertionError("unreachable: the block returns or raises")

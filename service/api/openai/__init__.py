@@ -1,0 +1,1 @@
+"""The drop-in: OpenAI's routes, their shapes and errors."""

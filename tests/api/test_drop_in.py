@@ -1,0 +1,408 @@
+"""/v1 with answers that are not streamed: the server's own, with a score beside them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.support.drop_in import QUESTION, DropIn, drop_in
+from tests.support.fakes import FakeEmbedder
+from tests.support.openai_server import MODEL, Behaviour, OpenAIServer, answers, draws_and, raw, status
+
+pytestmark = pytest.mark.anyio
+OWN = (
+    b'{"id": "chatcmpl-1", "model": "' + MODEL.encode() + b'", "big": 123456789012345678901234567890,\n'
+    b'"small": 1.0e-5, "choices": [{"index": 0, "message": {"role": "assistant", "content": "Paris"}, '
+    b'"finish_reason": "stop"}], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}\n'
+)
+
+
+@asynccontextmanager
+async def before(own: Behaviour, draws: Behaviour | None = None, **settings: Any) -> AsyncIterator[DropIn]:
+    """Serve the drop-in before a server that answers the caller and the draws like this."""
+    async with OpenAIServer(default=draws_and(own, draws)) as server, drop_in(server, **settings) as made:
+        yield made
+
+
+def saying(message: dict[str, Any], finish: str = "stop", **more: Any) -> Behaviour:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+    return status(200, {"model": MODEL, "choices": [choice], **more})
+
+
+# What goes on to the server, and comes back
+
+
+async def test_the_answer_is_the_servers_own_bytes_and_carries_its_score() -> None:
+    async with before(raw(OWN)) as made:
+        response = await made.ask()
+        told = response.json()
+    own, _, _ = response.content.partition(b',"uncertainty":')
+    assert own == OWN.rstrip()[:-1]
+    found = told.pop("uncertainty")
+    assert told == json.loads(OWN)
+    assert (found["status"], found["num_samples"], found["calibrated"]) == ("scored", 5, False)
+    assert 0 < found["candidate"]["probability"] <= found["lambda_max"] <= 1
+    assert response.headers["x-score-id"] == found["id"]
+    assert float(response.headers["x-lambda-max"]) == pytest.approx(found["lambda_max"], abs=1e-6)
+    assert "error" not in found and "answer" not in found
+
+
+async def test_a_call_goes_on_as_it_is_without_what_is_ours() -> None:
+    sent = (
+        b'{ "model":"m", "x": 123456789012345678901234567890, "eigencal" : {"effort": "low"},\n'
+        b' "messages": [{"role": "user", "content": "say \\u00e9 \\"eigencal\\""}],"y":1.50e-07 }'
+    )
+    async with before(answers("Paris"), llm_api_key="sk-server") as made:
+        headers = {"content-type": "application/json", "x-request-id": "mine-7", "traceparent": "00-1-2-01"}
+        response = await made.http.post("/v1/chat/completions", content=sent, headers=headers)
+        assert response.json()["uncertainty"]["num_samples"] == 3
+        call = next(one for one in made.server.requests if "n" not in one.body)
+    assert call.data == (
+        b'{"model":"m","x": 123456789012345678901234567890,'
+        b'"messages": [{"role": "user", "content": "say \\u00e9 \\"eigencal\\""}],"y":1.50e-07}'
+    )
+    assert call.path == "/v1/chat/completions"
+    assert (call.headers["authorization"], call.headers["x-request-id"]) == ("Bearer sk-server", "mine-7")
+    assert (call.headers["accept-encoding"], call.headers["traceparent"]) == ("identity", "00-1-2-01")
+
+
+@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+async def test_bytes_of_a_call_without_our_field_are_its_own(mode: str, path: str) -> None:
+    sent = b'{"messages" : [{"role":"user","content":"?"}], "prompt":"?" ,"temperature": 0.30 }\n'
+    async with before(answers("Paris")) as made:
+        headers = {"content-type": "application/json", "x-eigencal": mode}
+        assert (await made.http.post(path, content=sent, headers=headers)).status_code == 200
+        assert sent in [one.data for one in made.server.requests]
+
+
+async def test_off_is_bare() -> None:
+    async with before(raw(OWN)) as made:
+        response = await made.ask("off", eigencal={"effort": "low"})
+        assert response.content == OWN
+        assert len(made.server.requests) == 1 and "eigencal" not in made.server.bodies[0]
+    assert "x-score-id" not in response.headers
+
+
+async def test_the_models_are_the_servers() -> None:
+    async with before(raw(OWN)) as made:
+        assert (await made.http.get("/v1/models")).json() == {"data": [{"id": MODEL}]}
+
+
+@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_refusal_of_the_server_is_passed_on_and_no_score_drawn(mode: str, streamed: bool) -> None:
+    refusal = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
+    said = status(429, refusal, {"Retry-After": "7", "x-ratelimit-remaining": "0"})
+    async with before(said) as made:
+        response = await made.ask(mode, stream=streamed)
+        await made.at_rest()
+    assert (response.status_code, response.json()) == (429, refusal)
+    assert (response.headers["retry-after"], response.headers["x-ratelimit-remaining"]) == ("7", "0")
+    assert "x-score-id" not in response.headers
+
+
+@pytest.mark.parametrize("mode", ["off", "async", "on"])
+async def test_a_server_that_is_not_there_is_said_in_the_clients_own_shape(mode: str) -> None:
+    async with OpenAIServer() as server:
+        gone = server.url
+    async with OpenAIServer() as server, drop_in(server, llm_url=gone) as made:
+        response = await made.ask(mode)
+    error = response.json()["error"]
+    assert (response.status_code, error["type"], error["code"]) == (503, "server_error", "llm_unavailable")
+    assert set(error) == {"message", "type", "param", "code"} and "retry-after" in response.headers
+
+
+async def test_headers_of_any_bytes_pass_both_ways() -> None:
+    async def behave(exchange: Any) -> None:
+        head = b"HTTP/1.1 200 OK\r\nx-odd: \xc3\xa9\xff\r\naccess-control-allow-origin: *\r\n"
+        exchange.writer.write(head + b"content-length: %d\r\n\r\n%b" % (len(OWN), OWN))
+
+    async with before(behave) as made:
+        headers = {b"X-Eigencal": b"off", b"tracestate": b"\xc3\xa9\xff"}
+        response = await made.http.post("/v1/chat/completions", json=QUESTION, headers=headers)
+        [call] = made.server.requests
+    assert (b"x-odd", b"\xc3\xa9\xff") in [(k.lower(), v) for k, v in response.headers.raw]
+    assert call.headers["tracestate"].encode("latin-1") == b"\xc3\xa9\xff"
+    assert "access-control-allow-origin" not in response.headers
+
+
+# What is ours in a call
+
+
+@pytest.mark.parametrize(
+    ("own", "where"),
+    [
+        ({"foo": 1}, "eigencal.foo"),
+        ({"effort": "much"}, "eigencal.effort"),
+        ({"num_samples": 1}, "eigencal.num_samples"),
+        ({"num_samples": 4, "effort": "low"}, "eigencal"),
+        ({"target_error": 2}, "eigencal.target_error"),
+        ({"confidence": 0.5}, "confidence"),
+        ({"calibration": "mine"}, "eigencal.calibration"),
+        ({"abstain": True}, "eigencal.abstain"),
+        ({"abstain": None}, "eigencal.abstain"),
+        ("low", "eigencal"),
+        (None, "eigencal"),
+    ],
+)
+async def test_what_our_field_may_not_hold_is_refused(own: object, where: str) -> None:
+    async with before(raw(OWN)) as made:
+        response = await made.ask(eigencal=own)
+        assert not made.server.requests
+    error = response.json()["error"]
+    assert (response.status_code, error["type"]) == (422, "invalid_request_error")
+    assert where in error["message"]
+
+
+async def test_an_unknown_mode_is_refused() -> None:
+    async with before(raw(OWN)) as made:
+        response = await made.ask("sometimes")
+    assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_request")
+
+
+async def test_a_key_is_asked_for_in_the_clients_own_shape() -> None:
+    async with before(raw(OWN), score_key="s3cret") as made:
+        refused = await made.ask()
+        let_in = await made.http.post(
+            "/v1/chat/completions", json=QUESTION, headers={"Authorization": "Bearer s3cret"}
+        )
+        elsewhere = await made.http.get("/v1/nowhere")
+        form = await made.http.post(
+            "/v1/completions", content=b"x", headers={"Authorization": "Bearer s3cret"}
+        )
+        bodies = [one.headers.get("authorization") for one in made.server.requests]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "missing_key")
+    assert let_in.status_code == 200 and bodies[0] is None
+    assert (elsewhere.status_code, elsewhere.json()["error"]["code"]) == (404, "not_found")
+    assert (form.status_code, form.json()["error"]["code"]) == (415, "unsupported_media_type")
+
+
+async def test_a_body_that_is_too_large_is_refused_in_the_clients_own_shape() -> None:
+    async with before(raw(OWN), max_body_bytes=2048) as made:
+        response = await made.ask(padding="x" * 4096)
+    assert (response.status_code, response.json()["error"]["code"]) == (413, "body_too_large")
+
+
+# What is drawn, and what is not
+
+
+async def test_what_decides_the_answer_is_drawn_with_the_callers_sampling_is_not() -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    async with before(answers("Paris")) as made:
+        response = await made.ask(
+            tools=tools, temperature=0.9, seed=7, user="u", logprobs=True, chat_template_kwargs={"a": 1}
+        )
+        [draw] = [body for body in made.server.bodies if body.get("n") == 5]
+    assert response.json()["uncertainty"]["status"] == "scored"
+    assert draw["tools"] == tools and draw["chat_template_kwargs"] == {"a": 1}
+    assert draw["messages"] == QUESTION["messages"] and draw["temperature"] == 0.5
+    assert not {"seed", "user", "stream"} & draw.keys()
+
+
+async def test_a_text_to_complete_is_drawn_as_it_is() -> None:
+    async with before(answers("Paris"), few_shot="Q: a\nA: b\n", system_prompt="Be brief.") as made:
+        response = await made.ask(path="/v1/completions", prompt="The capital is", messages=None)
+        [draw] = [body for body in made.server.bodies if body.get("n") == 5]
+    assert response.json()["uncertainty"]["status"] == "scored"
+    assert draw["prompt"] == "The capital is" and "messages" not in draw
+
+
+async def test_the_callers_system_prompt_is_the_only_one() -> None:
+    async with before(answers("Paris"), system_prompt="Be brief.") as made:
+        await made.ask()
+        assert all(body["messages"] == QUESTION["messages"] for body in made.server.bodies)
+
+
+NO_TEXT = [
+    ({"content": None, "tool_calls": [{"id": "1", "function": {"name": "f"}}]}, "tool_calls", "tool_call"),
+    ({"content": None, "refusal": "I cannot."}, "stop", "refusal"),
+    ({"content": None, "audio": {"id": "1"}}, "stop", "no_text"),
+    ({"content": "Par"}, "abort", "given_up"),
+]
+
+
+@pytest.mark.parametrize(("message", "finish", "code"), NO_TEXT)
+async def test_an_answer_without_a_text_is_passed_on_and_says_why_it_has_no_score(
+    message: dict[str, Any], finish: str, code: str
+) -> None:
+    async with before(saying(message, finish)) as made:
+        response = await made.ask()
+        await made.at_rest()
+    told = response.json()
+    assert told["choices"][0]["message"] == {"role": "assistant", **message}
+    assert told["uncertainty"]["status"] == "not_scored"
+    assert told["uncertainty"]["warning"]["code"] == code
+
+
+async def test_an_empty_answer_is_an_outcome_of_its_own() -> None:
+    async with before(saying({"content": ""}), answers("Paris")) as made:
+        found = (await made.ask()).json()["uncertainty"]
+    assert found["status"] == "scored" and found["candidate"]["mode"] is None
+
+
+async def test_reasoning_is_passed_on_and_is_no_part_of_what_is_judged() -> None:
+    own = saying({"content": "<think>Lyon? No.</think>\nParis", "reasoning_content": "hm"})
+    embedder = FakeEmbedder(16)
+    async with before(own, answers("Paris"), embedder=embedder) as made:
+        told = (await made.ask()).json()
+    assert told["choices"][0]["message"]["content"].startswith("<think>")
+    assert told["uncertainty"]["candidate"]["mode"] == 0
+    assert not any("think" in text for call in embedder.calls for text in call)
+
+
+async def test_of_several_choices_the_first_is_judged() -> None:
+    several = [{"index": i, "message": {"content": text}} for i, text in enumerate(["Nice", "Paris"])]
+    own = status(200, {"model": MODEL, "choices": several})
+
+    async def behave(exchange: Any) -> None:
+        await (own if exchange.body["n"] == 2 else answers("Paris"))(exchange)
+
+    async with OpenAIServer(default=behave) as server, drop_in(server) as made:
+        told = (await made.ask(n=2)).json()["uncertainty"]
+    assert told["candidate"]["mode"] is None  # what is judged is Nice, which no draw says
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"prompt": ["a", "b"]}, "many_prompts"),
+        ({"prompt": "a", "echo": True}, "echo"),
+        ({"prompt": "a", "strange": float("inf")}, "unreadable_request"),
+        ({"prompt": "\ud800"}, "unreadable_request"),
+        ({"prompt": []}, "many_prompts"),
+    ],
+)
+async def test_a_call_that_nothing_can_be_drawn_for_is_passed_on(body: dict[str, Any], code: str) -> None:
+    async with before(answers("Paris")) as made:
+        response = await made.ask(path="/v1/completions", **body)
+        assert len(made.server.requests) == 1
+    told = response.json()
+    assert told["choices"][0]["text"] == "Paris"
+    assert (told["uncertainty"]["status"], told["uncertainty"]["warning"]["code"]) == ("not_scored", code)
+
+
+@pytest.mark.parametrize("content", [b"not JSON", b"[1]", b"", b"7", b"[" * 100_000])
+async def test_an_answer_that_is_no_completion_is_passed_on(content: bytes) -> None:
+    async with before(raw(content)) as made:
+        response = await made.ask()
+    assert (response.status_code, response.content) == (200, content)
+    assert "x-score-id" in response.headers
+
+
+async def test_a_body_that_is_no_json_is_the_servers_to_refuse() -> None:
+    async with OpenAIServer(default=status(400, {"error": {"message": "?"}})) as server:
+        async with drop_in(server) as made:
+            headers = {"content-type": "application/json"}
+            response = await made.http.post("/v1/chat/completions", content=b"{'a", headers=headers)
+            assert [one.data for one in server.requests] == [b"{'a"]
+    assert response.status_code == 400
+
+
+# When it comes
+
+
+async def test_async_waits_for_nothing_and_keeps_the_score() -> None:
+    go = asyncio.Event()
+
+    async def slow(exchange: Any) -> None:
+        await go.wait()
+        await answers("Paris", "Lyon")(exchange)
+
+    async with before(raw(OWN), slow) as made:
+        response = await made.ask("async")
+        found = response.json()["uncertainty"]
+        assert found == {"id": response.headers["x-score-id"], "status": "pending"}
+        assert (await made.scored(found["id"], "pending")) == found
+        go.set()
+        told = await made.scored(found["id"])
+        await made.at_rest()
+    assert told["num_samples"] == 5 and told["id"] == found["id"]
+
+
+async def test_past_the_deadline_the_answer_goes_and_the_score_is_kept() -> None:
+    go = asyncio.Event()
+
+    async def slow(exchange: Any) -> None:
+        await go.wait()
+        await answers("Paris")(exchange)
+
+    async with before(raw(OWN), slow, chat_deadline_s=0.05) as made:
+        found = (await made.ask()).json()["uncertainty"]
+        assert found["status"] == "pending"
+        go.set()
+        assert (await made.scored(found["id"]))["num_samples"] == 5
+
+
+async def test_scores_that_nobody_waits_for_are_bounded() -> None:
+    go = asyncio.Event()
+
+    async def slow(exchange: Any) -> None:
+        await go.wait()
+        await answers("Paris")(exchange)
+
+    async with before(raw(OWN), slow) as made:
+        made.chat.scorer._most_left = 2
+        found = [(await made.ask("async")).json()["uncertainty"] for _ in range(3)]
+        assert [one["status"] for one in found] == ["pending", "pending", "not_scored"]
+        assert found[2]["warning"]["code"] == "overloaded"
+        go.set()
+        await made.scored(found[1]["id"])
+        await made.at_rest()
+
+
+# The score fails, the answer never does
+
+
+async def test_draws_that_fail_are_told_beside_the_answer() -> None:
+    async with before(raw(OWN), status(400, {"error": {"message": "not today"}})) as made:
+        response = await made.ask()
+        metrics = (await made.http.get("/metrics")).text
+        kept = await made.scored(response.headers["x-score-id"], "failed")
+    found = response.json()["uncertainty"]
+    assert (response.status_code, found["status"]) == (200, "failed")
+    assert found["warning"]["code"] == "llm_error" and kept == found
+    assert 'eigencal_score_errors_total{code="llm_error"} 1.0' in metrics
+
+
+async def test_an_embedder_that_is_down_costs_no_answer() -> None:
+    embedder = FakeEmbedder(16)
+    embedder.available = False
+    async with before(raw(OWN), embedder=embedder) as made:
+        response = await made.ask()
+    assert response.status_code == 200
+    assert response.json()["uncertainty"]["warning"]["code"] == "embedder_unavailable"
+
+
+async def test_an_unknown_calibration_costs_no_answer() -> None:
+    async with before(raw(OWN)) as made:
+        found = (await made.ask(eigencal={"calibration": f"cal_{'0' * 26}"})).json()["uncertainty"]
+    assert (found["status"], found["warning"]["code"]) == ("failed", "not_found")
+
+
+async def test_a_bug_in_the_score_costs_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async with before(raw(OWN)) as made:
+
+        async def broken(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        object.__setattr__(made.chat.scorer, "draw_of", broken)
+        response = await made.ask()
+        await made.at_rest()
+    assert response.json()["uncertainty"]["warning"]["code"] == "internal"
+    assert "a bug" in caplog.text and "a bug" not in response.text
+
+
+async def test_an_answer_that_breaks_off_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    async def half(exchange: Any) -> None:
+        exchange.writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{")
+        exchange.writer.close()
+
+    async with before(half) as made:
+        for mode in ("off", "on"):
+            response = await made.ask(mode)
+            assert (response.status_code, response.json()["error"]["code"]) == (503, "llm_unavailable")
+        await made.at_rest()

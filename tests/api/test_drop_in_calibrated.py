@@ -1,0 +1,253 @@
+"""/v1 with a calibration: where it is applied, the caller's own answer as one of those drawn, abstaining."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from service.adapters.llm.openai_server import HttpLanguageModel
+from service.app.parts import serving_of
+from service.domain.calibration import Calibration
+from service.domain.models import Message, service_fingerprint
+from service.settings import Settings
+from service.spectral.evidence import EvidenceMap
+from tests.support.calibrations import Active, calibration
+from tests.support.decisions import decider
+from tests.support.drop_in import DropIn, drop_in, events_of
+from tests.support.evidence import by_evidence
+from tests.support.fakes import FakeEmbedder
+from tests.support.memory_store import MemoryStore
+from tests.support.openai_server import MODEL, Exchange, OpenAIServer
+
+pytestmark = pytest.mark.anyio
+# What the service draws a conversation with: a caller that says all of this draws like it.
+LIKE_OURS = {"temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 256}
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+
+
+def fitted(made: Calibration) -> Active:
+    """Return a calibration as active for conversations of the scripted server's."""
+    request = serving_of(Settings(llm_backend="vllm")).request(messages=(Message("user", "?"),))
+    llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
+    wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
+    return Active(replace(made, fingerprint=wanted))
+
+
+def plain() -> Active:
+    return fitted(replace(calibration(), deciders={m: decider() for m in range(2, 6)}))
+
+
+def evident() -> Active:
+    return fitted(by_evidence(deciders={5: decider(EvidenceMap(1.0, 0.0, 1.0))}))
+
+
+def said(exchange: Exchange, text: str, index: int) -> dict[str, Any]:
+    """Return a choice, with log-probabilities where they were asked for."""
+    told = {"content": [{"token": text, "logprob": -0.25}]} if exchange.body.get("logprobs") else None
+    streamed = "delta" if exchange.body.get("stream") else "message"
+    return {"index": index, streamed: {"content": text}, "logprobs": told, "finish_reason": "stop"}
+
+
+def telling(own: str = "Paris", drawn: str = "Paris", refuses: bool = False) -> Any:
+    async def behave(exchange: Exchange) -> None:
+        number = exchange.body.get("n", 1)
+        if refuses and number == 1 and "logprobs" in exchange.body:
+            await exchange.send(400, {"error": {"message": "logprobs are not for you"}})
+            return
+        choices = [said(exchange, own if number == 1 else drawn, i) for i in range(number)]
+        payload = {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}}
+        if not exchange.body.get("stream"):
+            await exchange.send(200, payload)
+            return
+        await exchange.start_stream()
+        await exchange.event(payload)
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    return behave
+
+
+@asynccontextmanager
+async def before(behave: Any, active: Active, **settings: Any) -> AsyncIterator[DropIn]:
+    store = MemoryStore()
+    store.calibrations = active  # type: ignore[assignment]
+    async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as made:
+        yield made
+
+
+def drawn(made: DropIn) -> list[int]:
+    """Return how many answers each call of ours asked for."""
+    return [body["n"] for body in made.server.bodies if body.get("n", 1) > 1]
+
+
+# Where the calibration is applied
+
+
+async def test_a_chat_of_plain_turns_is_calibrated() -> None:
+    parts = [{"type": "text", "text": "What is the capital of France?"}]
+    async with before(telling(), plain()) as made:
+        for content in ("Where?", parts):
+            turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}]
+            found = (await made.ask(messages=turns, response_format={"type": "text"}, user="u")).json()
+            assert found["uncertainty"]["calibrated"], found
+            assert found["uncertainty"]["probability_correct"] == pytest.approx(
+                found["uncertainty"]["candidate"]["probability_correct"]
+            )
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}
+UNLIKE: list[dict[str, Any]] = [
+    {"tools": TOOLS},
+    {"tools": TOOLS, "tool_choice": "none"},
+    {"response_format": {"type": "json_object"}},
+    {"chat_template_kwargs": {"enable_thinking": False}},
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": "?"}, IMAGE]}]},
+    {"messages": [{"role": "tool", "content": "7", "tool_call_id": "1"}]},
+    {"messages": [{"role": "developer", "content": "?"}]},
+    {"messages": [{"role": "user", "content": "?", "name": "Ann"}]},
+]
+
+
+@pytest.mark.parametrize("body", UNLIKE, ids=lambda body: json.dumps(body)[:40])
+async def test_what_else_changes_the_answers_is_served_raw(body: dict[str, Any]) -> None:
+    async with before(telling(), plain()) as made:
+        found = (await made.ask(**body)).json()["uncertainty"]
+        [draw] = [sent for sent in made.server.bodies if "n" in sent]
+    assert (found["status"], found["calibrated"]) == ("scored", False)
+    assert found["warnings"][0]["differs"] == ["prompt_shape"]
+    assert {name: draw[name] for name in body} == body
+
+
+# The caller's own answer as one of those drawn
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("body", "own_counts"),
+    [
+        (LIKE_OURS, True),
+        (LIKE_OURS | {"n": 1, "presence_penalty": 0.0, "stop": []}, True),
+        ({}, False),
+        (LIKE_OURS | {"temperature": 0.6}, False),
+        (LIKE_OURS | {"max_tokens": 255}, False),
+        (LIKE_OURS | {"top_k": None}, False),
+        (LIKE_OURS | {"stop": "\n"}, False),
+        (LIKE_OURS | {"seed": 1}, False),
+        (LIKE_OURS | {"frequency_penalty": 0.5}, False),
+        (LIKE_OURS | {"logit_bias": {"7": 1}}, False),
+    ],
+)
+async def test_an_answer_drawn_like_ours_is_one_of_them(
+    body: dict[str, Any], own_counts: bool, stream: bool
+) -> None:
+    async with before(telling(), plain()) as made:
+        response = await made.ask(stream=stream, **body)
+        assert drawn(made) == [4 if own_counts else 5]
+        assert all("logprobs" not in sent for sent in made.server.bodies if sent.get("n", 1) == 1)
+    told = events_of(response.content)[-1] if stream else response.json()
+    assert told["uncertainty"]["num_samples"] == 5
+    assert told["uncertainty"]["calibrated"]
+
+
+async def test_two_answers_are_never_fewer() -> None:
+    async with before(telling(), plain()) as made:
+        found = (await made.ask(eigencal={"num_samples": 2}, **LIKE_OURS)).json()["uncertainty"]
+        assert (drawn(made), found["num_samples"]) == ([2], 2)
+
+
+async def test_an_answer_of_another_model_is_none_of_them() -> None:
+    async def behave(exchange: Exchange) -> None:
+        number = exchange.body.get("n", 1)
+        choices = [said(exchange, "Paris", i) for i in range(number)]
+        await exchange.send(200, {"model": MODEL if number > 1 else "another", "choices": choices})
+
+    async with before(behave, plain()) as made:
+        found = (await made.ask(**LIKE_OURS)).json()["uncertainty"]
+    assert (found["num_samples"], found["warnings"]) == (4, [])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_evidence_takes_the_own_log_probability_and_hides_it(stream: bool) -> None:
+    async with before(telling(), evident()) as made:
+        response = await made.ask(stream=stream, **LIKE_OURS)
+        asked = next(sent for sent in made.server.bodies if sent.get("n", 1) == 1)
+    told = events_of(response.content)[-1] if stream else response.json()
+    assert asked["logprobs"] is True and told["choices"][0]["logprobs"] is None
+    assert told["uncertainty"]["num_samples"] == 5
+    assert told["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_log_probabilities_that_the_caller_asked_for_are_the_callers(stream: bool) -> None:
+    async with before(telling(), evident()) as made:
+        response = await made.ask(stream=stream, logprobs=True, **LIKE_OURS)
+    told = events_of(response.content)[-1] if stream else response.json()
+    assert told["choices"][0]["logprobs"]["content"][0]["logprob"] == -0.25
+    assert told["uncertainty"]["num_samples"] == 5 and told["uncertainty"]["evidence"]
+
+
+async def test_a_server_that_refuses_them_costs_no_answer() -> None:
+    async with before(telling(refuses=True), evident()) as made:
+        response = await made.ask(**LIKE_OURS)
+        assert len(made.server.bodies) == 3
+    found = response.json()["uncertainty"]
+    # Without its log-probability the answer would cost all others theirs.
+    assert (response.status_code, found["num_samples"]) == (200, 4)
+    assert found["evidence"] is not None
+
+
+# Abstaining
+
+
+async def test_an_answer_that_is_not_sure_enough_is_withheld_where_that_is_asked_for() -> None:
+    asked = {"target_error": 0.2, "abstain": True}
+    async with before(telling(own="Nice"), plain()) as made:
+        response = await made.ask(eigencal=asked)
+        told = await made.ask(eigencal=asked | {"abstain": False})
+    body = response.json()
+    assert body["choices"] == [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "I am not sure enough to answer this."},
+            "logprobs": None,
+            "finish_reason": "stop",
+        }
+    ]
+    found = body["uncertainty"]
+    assert (found["decision"]["action"], found["withheld"]) == ("abstain", "Nice")
+    assert response.headers["x-decision"] == "abstain" and body["usage"] == {"prompt_tokens": 3}
+    assert told.json()["choices"][0]["message"]["content"] == "Nice"
+    assert told.json()["uncertainty"]["decision"]["action"] == "abstain"
+
+
+async def test_a_sure_answer_goes_out_as_it_is() -> None:
+    async with before(telling(), plain()) as made:
+        body = (await made.ask(eigencal={"target_error": 0.336, "abstain": True})).json()
+    assert body["choices"][0]["message"]["content"] == "Paris"
+    assert body["uncertainty"]["decision"]["action"] == "answer" and "withheld" not in body["uncertainty"]
+
+
+async def test_the_settings_may_abstain_for_every_caller() -> None:
+    settings = {"abstain": True, "abstain_text": "Ask somebody else.", "target_error": 0.2}
+    async with before(telling(own="Nice"), plain(), **settings) as made:
+        body = (await made.ask(path="/v1/chat/completions")).json()
+        streamed = await made.ask(stream=True)
+        own = (await made.ask(eigencal={"abstain": False})).json()
+    assert body["choices"][0]["message"]["content"] == "Ask somebody else."
+    assert b"Nice" in streamed.content and own["choices"][0]["message"]["content"] == "Nice"
+
+
+async def test_a_score_that_failed_withholds_nothing() -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await exchange.send(400, {"error": {"message": "not today"}})
+        else:
+            await telling()(exchange)
+
+    async with before(behave, plain()) as made:
+        body = (await made.ask(eigencal={"target_error": 0.2, "abstain": True})).json()
+    assert body["choices"][0]["message"]["content"] == "Paris"
+    assert body["uncertainty"]["status"] == "failed"

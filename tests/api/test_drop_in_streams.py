@@ -1,0 +1,280 @@
+"""/v1 with streams: the server's own events, the last of which carries the score."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.api.openai import scored_stream
+from tests.support.drop_in import DropIn, drop_in, events_of
+from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, draws_and, pieces
+
+pytestmark = pytest.mark.anyio
+MODEL = "scripted-model"
+
+
+def event(
+    delta: dict[str, Any] | None = None, finish: str | None = None, index: int = 0, **more: Any
+) -> bytes:
+    choices = [] if delta is None else [{"index": index, "delta": delta, "finish_reason": finish}]
+    chunk = {"id": "chatcmpl-1", "model": MODEL, "choices": choices, **more}
+    return b"data: %b\n\n" % json.dumps(chunk).encode()
+
+
+BEGIN = event({"role": "assistant", "content": ""})
+TEXT = event({"content": "Par"}) + event({"content": "is"})
+FINISH = event({}, "stop")
+USAGE = event(usage={"prompt_tokens": 3, "completion_tokens": 2})
+DONE = b"data: [DONE]\n\n"
+WHOLE = BEGIN + TEXT + FINISH + USAGE + DONE
+
+
+@asynccontextmanager
+async def before(own: Behaviour, draws: Behaviour | None = None, **values: Any) -> AsyncIterator[DropIn]:
+    several = draws or answers("Paris")
+    async with OpenAIServer(default=draws_and(own, several)) as server, drop_in(server, **values) as made:
+        yield made
+
+
+async def stream(made: DropIn, mode: str = "on", **body: Any) -> Any:
+    return await made.ask(mode, stream=True, **body)
+
+
+def check_carried(content: bytes, finish: bytes = FINISH) -> dict[str, Any]:
+    """Return the uncertainty of a stream whose other events are the server's own bytes."""
+    [carrier] = [one for one in events_of(content) if "uncertainty" in one]
+    [own] = events_of(finish)
+    found: dict[str, Any] = carrier.pop("uncertainty")
+    if "delta" in carrier["choices"][0]:
+        assert carrier["choices"][0]["delta"].pop("uncertainty") == found
+    assert carrier == own
+    return found
+
+
+async def test_the_chunk_that_finishes_the_answer_carries_the_score() -> None:
+    async with before(pieces(WHOLE)) as made:
+        response = await stream(made)
+        kept = await made.scored(response.headers["x-score-id"])
+    found = check_carried(response.content)
+    assert response.content.startswith(BEGIN + TEXT) and response.content.endswith(b"\n\n" + USAGE + DONE)
+    assert response.headers["content-type"] == "text/event-stream"
+    assert (found["status"], found["candidate"]["mode"], found["num_samples"]) == ("scored", 0, 5)
+    assert kept == found and found["id"] == response.headers["x-score-id"]
+
+
+async def test_off_passes_the_very_bytes_on() -> None:
+    odd = b': hi\r\n\r\nevent: x\ndata: {"choices":[{"finish_reason":"stop"}]}\n\ndata: tail'
+    async with before(pieces(odd[:9], odd[9:33], odd[33:])) as made:
+        response = await stream(made, "off")
+        assert len(made.server.requests) == 1
+    assert response.content == odd and "x-score-id" not in response.headers
+
+
+async def test_async_holds_nothing_back() -> None:
+    go = asyncio.Event()
+
+    async def slow(exchange: Exchange) -> None:
+        await go.wait()
+        await answers("Paris")(exchange)
+
+    async with before(pieces(WHOLE), slow) as made:
+        response = await stream(made, "async")
+        found = check_carried(response.content)
+        assert found == {"id": response.headers["x-score-id"], "status": "pending"}
+        go.set()
+        assert (await made.scored(found["id"]))["candidate"]["mode"] == 0
+
+
+@given(st.lists(st.integers(0, len(WHOLE)), max_size=12).map(sorted))
+@settings(max_examples=25)
+def test_however_the_network_cuts_it(cuts: list[int]) -> None:
+    edges = [0, *cuts, len(WHOLE)]
+    parts = [WHOLE[a:b] for a, b in pairwise(edges) if a < b]
+
+    async def run() -> bytes:
+        async with before(pieces(*parts)) as made:
+            return bytes((await stream(made)).content)
+
+    content = asyncio.run(run())
+    assert check_carried(content)["status"] == "scored"
+    assert content.startswith(BEGIN + TEXT) and content.endswith(b"\n\n" + USAGE + DONE)
+
+
+async def test_lines_may_end_with_a_carriage_return_too() -> None:
+    crlf = WHOLE.replace(b"\n", b"\r\n")
+    async with before(pieces(crlf)) as made:
+        content = (await stream(made)).content
+    assert check_carried(content)["status"] == "scored"
+    assert content.startswith((BEGIN + TEXT).replace(b"\n", b"\r\n"))
+
+
+async def test_usage_on_the_chunk_that_finishes() -> None:
+    finish = event({"content": "is"}, "stop", usage={"prompt_tokens": 3})
+    async with before(pieces(BEGIN, event({"content": "Par"}), finish, DONE)) as made:
+        content = (await stream(made)).content
+    assert check_carried(content, finish)["candidate"]["mode"] == 0
+
+
+async def test_other_choices_go_on_while_the_first_waits() -> None:
+    go = asyncio.Event()
+    other = event({"content": "Lyon"}, None, 1) + event({}, "stop", 1)
+
+    async def own(exchange: Exchange) -> None:
+        await pieces(BEGIN, TEXT, FINISH, other, USAGE, DONE)(exchange)
+        go.set()
+
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body["n"] == 2:
+            await own(exchange)
+        else:
+            await go.wait()
+            await answers("Paris")(exchange)
+
+    async with OpenAIServer(default=behave) as server, drop_in(server) as made:
+        content = (await stream(made, n=2)).content
+    assert check_carried(content)["candidate"]["mode"] == 0
+    assert content.startswith(BEGIN + TEXT + other) and content.endswith(USAGE + DONE)
+
+
+async def test_a_text_to_complete_carries_it_at_the_top() -> None:
+    def piece(text: str, finish: str | None) -> bytes:
+        chunk = {"model": MODEL, "choices": [{"index": 0, "text": text, "finish_reason": finish}]}
+        return b"data: %b\n\n" % json.dumps(chunk).encode()
+
+    async with before(pieces(piece("Par", None), piece("is", "length"), DONE)) as made:
+        content = (await stream(made, path="/v1/completions", prompt="The capital is")).content
+    assert check_carried(content, piece("is", "length"))["candidate"]["mode"] == 0
+
+
+async def test_a_tool_call_passes_and_says_why_it_has_no_score() -> None:
+    call = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]}
+    own = pieces(BEGIN, event(call), event({}, "tool_calls"), DONE)
+    async with before(own) as made:
+        content = (await stream(made)).content
+        await made.at_rest()
+    found = check_carried(content, event({}, "tool_calls"))
+    assert (found["status"], found["warning"]["code"]) == ("not_scored", "tool_call")
+
+
+async def test_the_draws_begin_once_the_answer_has() -> None:
+    go = asyncio.Event()
+
+    async def own(exchange: Exchange) -> None:
+        await go.wait()
+        await pieces(WHOLE)(exchange)
+
+    async with before(own) as made:
+        call = asyncio.create_task(stream(made))
+        async with asyncio.timeout(60):
+            await made.server.arrived.wait()
+        assert [body.get("n") for body in made.server.bodies] == [None]
+        go.set()
+        assert check_carried((await call).content)["status"] == "scored"
+        assert [body.get("n") for body in made.server.bodies] == [None, 5]
+
+
+async def test_the_last_chunk_waits_for_the_deadline_with_signs_of_life(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scored_stream, "HEARTBEAT_S", 0.02)
+    go = asyncio.Event()
+
+    async def slow(exchange: Exchange) -> None:
+        await go.wait()
+        await answers("Paris")(exchange)
+
+    async with before(pieces(WHOLE), slow, chat_deadline_s=0.2) as made:
+        content = (await stream(made)).content
+        found = check_carried(content)
+        assert found["status"] == "pending" and b"\n: " in content
+        go.set()
+        assert (await made.scored(found["id"]))["num_samples"] == 5
+
+
+async def test_a_stream_that_no_chunk_finishes_is_scored_for_later() -> None:
+    async with before(pieces(BEGIN, TEXT, DONE)) as made:
+        response = await stream(made)
+        assert response.content == BEGIN + TEXT + DONE
+        assert (await made.scored(response.headers["x-score-id"]))["candidate"]["mode"] == 0
+
+
+async def test_a_stream_that_just_ends_has_no_score() -> None:
+    async with before(pieces(BEGIN, TEXT)) as made:
+        response = await stream(made)
+        await made.at_rest()
+        kept = await made.scored(response.headers["x-score-id"], "not_scored")
+    assert response.content == BEGIN + TEXT and kept["warning"]["code"] == "no_answer"
+
+
+async def test_an_error_of_the_server_in_the_stream_is_passed_on() -> None:
+    error = b'data: {"error": {"message": "out of memory", "code": 500}}\n\n'
+    async with before(pieces(BEGIN, error, FINISH, DONE)) as made:
+        response = await stream(made)
+        await made.at_rest()
+    assert response.content == BEGIN + error + FINISH + DONE
+
+
+async def test_a_server_that_does_not_stream_is_passed_on_with_its_score() -> None:
+    async def whole(exchange: Exchange) -> None:
+        exchange.body.pop("stream", None)
+        await answers("Paris")(exchange)
+
+    async with before(whole) as made:
+        response = await stream(made)
+    assert response.json()["uncertainty"]["status"] == "scored"
+
+
+@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize("cut", [0, 5])
+async def test_what_came_before_a_broken_line_is_delivered_and_the_break_is_an_error(
+    mode: str, cut: int
+) -> None:
+    async def gone(exchange: Exchange) -> None:
+        exchange.writer.close()
+
+    begun = BEGIN + TEXT + FINISH[:cut]
+    async with before(pieces(begun, then=gone)) as made:
+        response = await stream(made, mode)
+        await made.at_rest()
+        if mode != "off":
+            kept = await made.scored(response.headers["x-score-id"], "failed")
+            assert kept["warning"]["code"] == "llm_unavailable"
+    assert response.content.startswith(BEGIN + TEXT)
+    error = events_of(response.content)[-1]["error"]
+    assert (error["type"], error["code"]) == ("server_error", "llm_unavailable")
+
+
+@pytest.mark.parametrize("mode", ["async", "on"])
+async def test_a_line_that_breaks_behind_a_whole_answer_costs_no_score(mode: str) -> None:
+    async def gone(exchange: Exchange) -> None:
+        exchange.writer.close()
+
+    async with before(pieces(BEGIN, TEXT, FINISH, then=gone)) as made:
+        content = (await stream(made, mode)).content
+        found = [one["uncertainty"] for one in events_of(content) if "uncertainty" in one]
+        assert found[0]["status"] == ("scored" if mode == "on" else "pending")
+        assert (await made.scored(found[0]["id"]))["candidate"]["mode"] == 0
+    assert events_of(content)[-1]["error"]["code"] == "llm_unavailable"
+
+
+async def test_draws_that_fail_cost_no_stream() -> None:
+    async def fail(exchange: Exchange) -> None:
+        await exchange.send(400, {"error": {"message": "not today"}})
+
+    async with before(pieces(WHOLE), fail) as made:
+        content = (await stream(made)).content
+    found = check_carried(content)
+    assert (found["status"], found["warning"]["code"]) == ("failed", "llm_error")
+    assert content.endswith(USAGE + DONE)
+
+
+async def test_to_abstain_is_refused_of_a_stream() -> None:
+    async with before(pieces(WHOLE)) as made:
+        response = await stream(made, eigencal={"abstain": True, "target_error": 0.1})
+    assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_request")

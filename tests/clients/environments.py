@@ -1,0 +1,72 @@
+"""The client packages' own environments, and scripts run in them. `make test-clients` makes them."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.processes import ROOT
+
+HERE = Path(__file__).parent
+BIN = ROOT / ".venv-clients" / "bin"
+NODE_PACKAGES = HERE / "node" / "node_modules"
+REQUIREMENTS = HERE / "requirements.txt"
+PATIENCE_S = 300  # nothing but a guard: a machine may be busy
+SCRIPTS = {
+    "openai_sync": "scripts/openai_python.py",
+    "openai_async": "scripts/openai_async.py",
+    "openai_node": "node/openai_node.mjs",
+    "ai_sdk": "node/ai_sdk.mjs",
+    "langchain": "scripts/langchain_chat.py",
+    "litellm_sdk": "scripts/litellm_sdk.py",
+    "litellm_proxy": "scripts/openai_python.py",
+}
+# LiteLLM fetches a table of prices at its start, and tells its makers that it did.
+LITELLM = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
+FROM_HERE = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
+
+
+def command_for(script: Path) -> list[str]:
+    """Return what runs a script, by its suffix."""
+    python = script.suffix == ".py"
+    if not (BIN if python else NODE_PACKAGES).exists():
+        pytest.fail("the clients' environment is missing: make test-clients")
+    return [str(BIN / "python") if python else "node", str(script)]
+
+
+def outcome(
+    script: Path, *arguments: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a client's script to its end; of this process's environment it has what programs need to run."""
+    kept = {name: os.environ[name] for name in FROM_HERE if name in os.environ}
+    return subprocess.run(
+        [*command_for(script), *arguments],
+        env={**kept, **LITELLM, "PYTHONIOENCODING": "utf-8", **(env or {})},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def printed(client: str, base_url: str, key: str, model: str) -> dict[str, Any]:
+    """Return the JSON that a client's script prints in its last line."""
+    done = outcome(HERE / SCRIPTS[client], base_url, key, model)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the client packages as they are pinned, by name; those of npm as `npm:name`."""
+    lines = (
+        line.split(" ;")[0].split("==") for line in REQUIREMENTS.read_text().splitlines() if "==" in line
+    )
+    python = {name.split("[")[0]: version for name, version in lines}
+    node = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]
+    return python | {f"npm:{name}": version for name, version in node.items()}

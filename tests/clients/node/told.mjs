@@ -1,0 +1,34 @@
+// What each client prints, so that the answers of two servers can be compared field by field.
+import { readFileSync } from "node:fs";
+
+export const cases = JSON.parse(readFileSync(new URL("../cases.json", import.meta.url), "utf8"));
+export const [baseURL, apiKey, model] = process.argv.slice(2);
+export const kinds = {
+  text: {},
+  tools: { tools: cases.tools, tool_choice: { type: "function", function: { name: "weather" } } },
+  json: { response_format: { type: "json_schema", json_schema: cases.schema } },
+};
+
+/** The headers that tell a score. */
+export const ours = (headers) =>
+  Object.fromEntries(
+    ["x-score-id", "x-lambda-max", "x-entropy"]
+      .map((name) => [name, headers instanceof Headers ? headers.get(name) : headers?.[name]])
+      .filter(([, value]) => value != null),
+  );
+
+/** The only one that is there. */
+export function once(found) {
+  const there = found.filter((one) => one != null);
+  if (there.length > 1) throw new Error(`told ${there.length} times`);
+  return there[0] ?? null;
+}
+
+/** Run every kind of request by every way of asking, one after the other, and print what came. */
+export async function tell(ways, more = {}) {
+  const results = {};
+  for (const [kind, extra] of Object.entries(kinds))
+    for (const [name, ask] of Object.entries(ways)) results[`${name}-${kind}`] = await ask(extra, kind);
+  for (const [name, ask] of Object.entries(more)) results[name] = await ask();
+  console.log(JSON.stringify(results));
+}

@@ -1,0 +1,45 @@
+"""LangChain's ChatOpenAI: `invoke` and `stream`."""
+
+from typing import Any
+
+from langchain_openai import ChatOpenAI
+from told import BASE_URL, CASES, KEY, KINDS, MODEL, ours, tell
+
+llm = ChatOpenAI(
+    base_url=BASE_URL,
+    api_key=KEY,
+    model=MODEL,
+    **CASES["sampling"],
+    max_retries=0,
+    stream_usage=True,
+    include_response_headers=True,
+)
+TURNS = [(turn["role"], turn["content"]) for turn in CASES["messages"]]
+
+
+def of_message(message: Any) -> dict[str, Any]:
+    metadata, usage = message.response_metadata, message.usage_metadata
+    return {
+        "text": message.content or None,
+        "calls": [[call["name"], call["args"]] for call in message.tool_calls],
+        "finish": metadata.get("finish_reason"),
+        "usage": usage and [usage["input_tokens"], usage["output_tokens"]],
+        "ways": {
+            "body": metadata.get("uncertainty") or message.additional_kwargs.get("uncertainty"),
+            "headers": ours(metadata.get("headers", {})),
+        },
+    }
+
+
+def invoke(**more: Any) -> dict[str, Any]:
+    return of_message(llm.invoke(TURNS, **more))
+
+
+def streamed(**more: Any) -> dict[str, Any]:
+    whole, *rest = llm.stream(TURNS, **more)
+    for chunk in rest:
+        whole += chunk
+    return of_message(whole)
+
+
+tell({f"{way.__name__}-{kind}": way(**more) for kind, more in KINDS.items() for way in (invoke, streamed)})

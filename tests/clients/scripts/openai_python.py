@@ -1,0 +1,77 @@
+"""openai-python: `create` in one piece and streamed, `stream()`, and what is around them."""
+
+from typing import Any
+
+import openai
+from told import ASK, BASE_URL, CASES, KEY, KINDS, MODEL, USAGE, extra, of_chunks, of_completion, ours, tell
+
+client = openai.OpenAI(base_url=BASE_URL, api_key=KEY, max_retries=0)
+
+
+def create(**more: Any) -> dict[str, Any]:
+    raw = client.chat.completions.with_raw_response.create(**ASK, **more)
+    return of_completion(raw.parse(), raw.headers)
+
+
+def streamed(**more: Any) -> dict[str, Any]:
+    raw = client.chat.completions.with_raw_response.create(**ASK, stream=True, **USAGE, **more)
+    return of_chunks(raw.parse(), raw.headers)
+
+
+def helper(**more: Any) -> dict[str, Any]:
+    """`stream()`, which puts the completion together itself."""
+    with client.chat.completions.stream(**ASK, **USAGE, **more) as stream:
+        chunks = [event.chunk for event in stream if event.type == "chunk"]
+        final = stream.get_final_completion()
+    told = of_completion(final, {})
+    told["ways"] = {
+        "body": extra(final),
+        "message": extra(final.choices[0].message),
+        "chunk": of_chunks(chunks, {})["ways"]["body"],
+    }
+    return told
+
+
+def completions() -> dict[str, Any]:
+    raw = client.completions.with_raw_response.create(
+        model=MODEL, prompt=CASES["prompt"], **CASES["sampling"]
+    )
+    found = raw.parse()
+    ways = {"body": extra(found), "headers": ours(raw.headers)}
+    return {
+        "text": found.choices[0].text,
+        "usage": [found.usage.prompt_tokens, found.usage.completion_tokens],
+        "ways": ways,
+    }
+
+
+def several() -> dict[str, Any]:
+    """Three choices, with log-probabilities."""
+    asked = {**ASK, "temperature": 0.3, "top_p": 0.9}
+    found = client.chat.completions.create(**asked, n=3, logprobs=True)
+    return {
+        "choices": len(found.choices),
+        "logprobs": [len(choice.logprobs.content) > 0 for choice in found.choices],
+        "ways": {"body": extra(found)},
+    }
+
+
+def refused() -> dict[str, Any]:
+    """An error of the server, as the client raises it."""
+    try:
+        client.chat.completions.create(**{**ASK, "model": "other"})
+    except openai.APIStatusError as error:
+        return {"status": error.status_code, "raised": type(error).__name__, "code": str(error.code)}
+    return {}
+
+
+def listed() -> dict[str, Any]:
+    return {"models": [model.id for model in client.models.list()]}
+
+
+results = {
+    f"{way.__name__}-{kind}": way(**more)
+    for kind, more in KINDS.items()
+    for way in (create, streamed, helper)
+}
+tell(results | {one.__name__: one() for one in (completions, several, refused, listed)})

@@ -1,0 +1,100 @@
+"""The same clients, before and behind our service, on a real vLLM server with a real model; greedy.
+
+No seed is sent: any seed stops vLLM's engine on a CPU.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.processes import PYTHON, running, wait_for
+from tests.clients.conftest import LITELLM_KEY, SCORE_KEY, behind, litellm_proxy
+from tests.clients.environments import SCRIPTS, printed
+from tests.e2e.conftest import VLLM_PYTHON, WEIGHTS, VllmServer
+from tests.support.services import PATIENCE_S, address
+
+pytestmark = [pytest.mark.clients, pytest.mark.vllm]
+MODEL, ANY_KEY = "smollm2", "sk-none"
+TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+
+
+@pytest.fixture(scope="module")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that calls tools."""
+    if not VLLM_PYTHON.exists():
+        pytest.fail("vLLM's environment is missing: make test-clients")
+    server = VllmServer(tmp_path_factory.mktemp("vllm") / "server.log", TOOLS)
+    server.start()
+    yield f"{server.url}/v1"
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def behind_us(vllm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a service of ours in front of it."""
+    folder = tmp_path_factory.mktemp("ours")
+    env = {
+        "EIGENCAL_PORT": "0",
+        "EIGENCAL_DATA_DIR": str(folder),
+        "EIGENCAL_LLM_BACKEND": "vllm",
+        "EIGENCAL_LLM_URL": vllm,
+        "EIGENCAL_EMBEDDER": str(WEIGHTS / "all-MiniLM-L6-v2"),
+        "EIGENCAL_SCORE_KEY": SCORE_KEY,
+        "EIGENCAL_NUM_SAMPLES": "4",
+        "EIGENCAL_MAX_TOKENS": "24",
+        "EIGENCAL_CHAT_DEADLINE_S": "120",  # the scores are to be seen, however busy the machine
+    }
+    log = folder / "service.log"
+    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
+        url = address(process, log)
+        wait_for(f"{url}/readyz", process, PATIENCE_S)
+        yield f"{url}/v1"
+
+
+@pytest.fixture(scope="module")
+def proxy(vllm: str, behind_us: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    models = [behind("direct", vllm, ANY_KEY, MODEL), behind("ours", behind_us, SCORE_KEY, MODEL)]
+    with litellm_proxy(tmp_path_factory.mktemp("litellm"), {"model_list": models}) as url:
+        yield f"{url}/v1"
+
+
+@pytest.mark.parametrize("client", SCRIPTS)
+def test_behind_us_a_client_gets_the_same(
+    client: str, vllm: str, behind_us: str, request: pytest.FixtureRequest
+) -> None:
+    if client == "litellm_proxy":
+        url = request.getfixturevalue("proxy")
+        told = printed(client, url, LITELLM_KEY, "direct"), printed(client, url, LITELLM_KEY, "ours")
+    else:
+        told = printed(client, vllm, ANY_KEY, MODEL), printed(client, behind_us, SCORE_KEY, MODEL)
+    direct, behind_ = told
+    assert bare(direct) == bare(behind_)
+    for case, one in direct.items():
+        kind = case.rpartition("-")[2]
+        if kind in ("text", "json"):
+            assert one["text"], case
+        if kind == "tools":
+            [[name, _]] = one["calls"]
+            assert name == "weather"
+    seen = {
+        case: statuses(one) for case, one in behind_.items() if case.endswith(("-text", "-tools", "-json"))
+    }
+    for case, status in seen.items():
+        wanted = "not_scored" if case.endswith("-tools") else "scored"
+        assert status <= {wanted}, (case, behind_[case])
+    # LangChain alone reads no body.
+    assert client == "langchain" or all(seen.values())
+
+
+def bare(told: dict[str, Any]) -> dict[str, Any]:
+    """Return what a client tells, without the uncertainty and what differs from call to call."""
+    return {
+        case: {name: one[name] for name in one if name not in ("ways", "choices", "logprobs")}
+        for case, one in told.items()
+    }
+
+
+def statuses(one: dict[str, Any]) -> set[str]:
+    """Return the status of every uncertainty that a client read in bodies."""
+    return {way["status"] for way in one["ways"].values() if way and "status" in way}

@@ -1,0 +1,231 @@
+"""Each recipe of docs/recipes does what its page says: the code that runs here is the page's own."""
+
+import base64
+import gzip
+import importlib.util
+import inspect
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.clients.conftest import LITELLM_KEY, SCORE_KEY, litellm_proxy
+from tests.clients.environments import outcome
+from tests.clients.recipes import PAGES, blocks, filled_in, script
+from tests.clients.upstream import DRAWN
+from tests.support.openai_server import MODEL, OpenAIServer, serving_in_thread, status
+from tests.support.services import service
+
+pytestmark = pytest.mark.clients
+# What each script prints beside the answer; those that are not here have a test of their own below.
+PRINTS = {
+    ("openai-python.md", "ask.py"): ["confidence 0.", "calibrated False"],
+    ("openai-python.md", "stream.py"): ["confidence 0."],
+    ("openai-python.md", "helper.py"): ["confidence 0."],
+    ("openai-python.md", "later.py"): ["confidence 0."],
+    ("openai-node.md", "ask.mjs"): ["confidence 0."],
+    ("openai-node.md", "stream.mjs"): ["confidence 0."],
+    ("ai-sdk.md", "ask.mjs"): ["confidence 0.", f"{DRAWN[0]}\nconfidence 0."],
+    ("langchain.md", "ask.py"): ["confidence 0.", f"{DRAWN[0]}\nconfidence 0."],
+    ("litellm.md", "ask.py"): ["confidence 0."],
+}
+QUESTION = {"messages": [{"role": "user", "content": "What is the capital of Germany?"}]}
+
+
+@pytest.mark.parametrize(("page", "name"), PRINTS, ids="/".join)
+def test_a_recipe_prints_the_answer_and_its_confidence(
+    page: str, name: str, ours: str, tmp_path: Path
+) -> None:
+    done = outcome(script(page, name, ours, tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert f"{DRAWN[0]}\n" in done.stdout
+    for said in PRINTS[page, name]:
+        assert said in done.stdout
+
+
+def test_without_a_calibration_a_decision_is_to_abstain(ours: str, tmp_path: Path) -> None:
+    done = outcome(script("openai-python.md", "decide.py", ours, tmp_path))
+    assert done.stdout == "I am not sure enough to answer this.\ndecision abstain\n", done.stderr
+
+
+def test_litellms_proxy_before_us_passes_the_uncertainty_on(ours: str, tmp_path: Path) -> None:
+    config = filled_in(blocks("litellm.md")["gateway.yaml"], ours)
+    with litellm_proxy(tmp_path, config) as url:
+        answer = httpx.post(
+            f"{url}/v1/chat/completions",
+            json={"model": "with-uncertainty", **QUESTION},
+            headers={"Authorization": f"Bearer {LITELLM_KEY}"},
+            timeout=60,
+        ).json()
+    assert answer["choices"][0]["message"]["content"] == DRAWN[0]
+    assert answer["uncertainty"]["status"] == "scored"
+
+
+LANGFUSE_FIELDS = {"id", "traceId", "observationId", "sessionId", "name", "value", "dataType", "comment"}
+LANGFUSE_FIELDS |= {"metadata", "environment"}
+
+
+def test_langfuse_gets_each_figure_once(ours: str, tmp_path: Path) -> None:
+    """Its API is a stub here, by the fields that it documents."""
+    score = post(ours, "/score", {"prompt": "What is the capital of Germany?"})
+    with serving_in_thread(OpenAIServer(default=status(200, {"id": "x"}))) as langfuse:
+        env = {"LANGFUSE_BASE_URL": langfuse.url.removesuffix("/v1")}
+        env |= {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk"}
+        done = outcome(
+            script("langfuse.md", "push_score.py", ours, tmp_path), "trace-1", score["id"], env=env
+        )
+        assert done.returncode == 0, done.stderr
+        assert {one.path for one in langfuse.requests} == {"/api/public/scores"}
+        basic = "Basic " + base64.b64encode(b"pk:sk").decode()
+        assert {one.headers["authorization"] for one in langfuse.requests} == {basic}
+        bodies = langfuse.bodies
+    assert {body["name"]: body["value"] for body in bodies} == {
+        "lambda_max": score["lambda_max"],
+        "entropy": score["entropy"],
+    }
+    assert len({body["id"] for body in bodies}) == len(bodies) == 2
+    for body in bodies:
+        assert body.keys() <= LANGFUSE_FIELDS
+        assert (body["traceId"], body["dataType"], body["comment"]) == ("trace-1", "NUMERIC", "raw")
+
+
+def post(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {SCORE_KEY}"}
+    found: dict[str, Any] = httpx.post(f"{url}{path}", json=body, headers=headers, timeout=60).json()
+    return found
+
+
+def test_the_event_of_a_score_is_below_the_callers_span(server: OpenAIServer, tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    bodies: list[bytes] = []
+    with collector(bodies) as endpoint:
+        database = f"sqlite:///{tmp_path / 'store.db'}"
+        with service(database, server, tmp_path, otel_endpoint=endpoint) as made:
+            url = str(made.http.base_url).rstrip("/")
+            done = outcome(script("opentelemetry.md", "ask.py", url, tmp_path))
+            assert done.stdout == f"{DRAWN[0]}\n", done.stderr
+        # What was not yet sent is sent when the service stops.
+    exported = [ExportLogsServiceRequest.FromString(body) for body in bodies]
+    records = [
+        record
+        for one in exported
+        for resource in one.resource_logs
+        for scope in resource.scope_logs
+        for record in scope.log_records
+    ]
+    [event] = records
+    assert event.event_name == "gen_ai.evaluation.result"
+    assert event.trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert event.span_id.hex() == "00f067aa0ba902b7"
+    told = {one.key: one.value for one in event.attributes}
+    assert told["gen_ai.evaluation.name"].string_value == "lambda_max"
+    assert 0 < told["gen_ai.evaluation.score.value"].double_value <= 1
+    assert told["eigencal.score.id"].string_value.startswith("scr_")
+
+
+@contextmanager
+def collector(bodies: list[bytes]) -> Iterator[str]:
+    """An OTLP collector by HTTP that keeps what it gets."""
+
+    class Keep(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:  # the name that the library calls
+            sent = self.rfile.read(int(self.headers["content-length"]))
+            bodies.append(gzip.decompress(sent) if self.headers["content-encoding"] == "gzip" else sent)
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Keep) as made:
+        thread = threading.Thread(target=made.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{made.server_port}"
+        made.shutdown()
+        thread.join(60)
+
+
+class OpenWebUI:
+    """Calls a filter function as Open WebUI does: what the handler's signature names, it is given."""
+
+    def __init__(self, path: Path, **valves: Any) -> None:
+        spec = importlib.util.spec_from_file_location("filter_function", path)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        self.filter = module.Filter()
+        self.filter.valves = self.filter.Valves(**valves)
+        self.events: list[dict[str, Any]] = []
+
+    async def emit(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+
+    async def see(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        offered = {"__event_emitter__": self.emit, "__user__": {}, "__metadata__": {}, "__id__": "eigencal"}
+        names = inspect.signature(self.filter.stream).parameters
+        given = {name: value for name, value in offered.items() if name in names}
+        seen: dict[str, Any] = await self.filter.stream(event=chunk, **given)
+        return seen
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("unsure_below", "sign"), [(0.0, ""), (1.0, "⚠️ unsure, ")])
+async def test_open_webui_shows_the_confidence_once(
+    ours: str, tmp_path: Path, unsure_below: float, sign: str
+) -> None:
+    source = blocks("open-webui.md")["filter.py"]
+    assert source.startswith('"""\ntitle: ')  # where Open WebUI looks for what it shows of a function
+    path = tmp_path / "filter.py"
+    path.write_text(source)
+    ui = OpenWebUI(path, unsure_below=unsure_below)
+    chunks = stream_of(ours)
+    assert [await ui.see(chunk) for chunk in chunks] == chunks
+    [event] = ui.events
+    [told] = [chunk["uncertainty"] for chunk in chunks if "uncertainty" in chunk]
+    said = f"{sign}confidence {told['lambda_max']:.2f} (not calibrated)"
+    assert event == {"type": "status", "data": {"description": said, "done": True}}
+
+
+def stream_of(url: str) -> list[dict[str, Any]]:
+    """Return the chunks of an answer."""
+    body = {"model": MODEL, **QUESTION, "stream": True}
+    headers = {"Authorization": f"Bearer {SCORE_KEY}"}
+    text = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60).text
+    events = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    assert events.pop() == "[DONE]"
+    return [json.loads(event) for event in events]
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (PAGES / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in PAGES.glob("*.md") if f"]({page.name}" not in index] == ["README.md"]
+
+
+def test_every_block_has_a_test() -> None:
+    """A new recipe is to be added to these tests."""
+    with_own_tests = {
+        ("openai-python.md", "decide.py"),
+        ("litellm.md", "gateway.yaml"),
+        ("litellm.md", "guardrail.yaml"),
+        ("opentelemetry.md", "ask.py"),
+        ("semantic-router.md", "confidence.yaml"),
+        ("semantic-router.md", "verify.py"),
+        ("langfuse.md", "push_score.py"),
+        ("open-webui.md", "filter.py"),
+    }
+    there = {(page.name, name) for page in PAGES.glob("*.md") for name in blocks(page.name)}
+    assert there == with_own_tests | set(PRINTS)

@@ -1,0 +1,166 @@
+"""The drop-in before a real vLLM server: callers get what they get from it directly. `make test-vllm`."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from benchmarks.processes import PYTHON, running, wait_for
+from tests.e2e.conftest import VllmServer
+from tests.support.drop_in import events_of
+from tests.support.services import PATIENCE_S, address
+
+pytestmark = [pytest.mark.vllm, pytest.mark.anyio]
+# No seed: at temperature 0 none is needed, and any stops the engine on a CPU.
+GREEDY = {"model": "smollm2", "temperature": 0, "max_tokens": 24}
+CHAT = {"messages": [{"role": "user", "content": "Name three colours of the rainbow."}]}
+TEXT = {"prompt": "The capital of France is"}
+SCHEMA = {
+    "type": "object",
+    "properties": {"colour": {"enum": ["red", "green"]}},
+    "required": ["colour"],
+    "additionalProperties": False,
+}
+LOW = {"eigencal": {"effort": "low"}}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def base(base_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A running service of ours, one for all tests: it keeps nothing between calls but scores."""
+    folder = tmp_path_factory.mktemp("drop-in")
+    env = {**base_environment, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(folder)}
+    with running([PYTHON, "-m", "service"], env=env, log=folder / "service.log") as process:
+        url = address(process, folder / "service.log")
+        wait_for(f"{url}/readyz", process, PATIENCE_S)
+        yield url
+
+
+def post(url: str, path: str, body: dict[str, Any], mode: str = "on") -> httpx.Response:
+    headers = {"X-Eigencal": mode}
+    response = httpx.post(f"{url}/v1{path}", json=body, headers=headers, timeout=300)
+    assert response.status_code == 200, response.text
+    return response
+
+
+def text_of(choice: dict[str, Any]) -> str:
+    said = choice.get("message") or choice.get("delta")
+    return str(choice["text"] if said is None else said.get("content") or "")
+
+
+def gathered(content: bytes) -> tuple[str, str, Any]:
+    """Return text, finish reason and usage of a stream."""
+    chunks = events_of(content)
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    reasons = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
+    return "".join(map(text_of, choices)), reasons[-1], chunks[-1]["usage"]
+
+
+@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize(("path", "asked"), [("/chat/completions", CHAT), ("/completions", TEXT)])
+def test_an_answer_is_the_servers_own(
+    base: str, vllm: VllmServer, path: str, asked: dict[str, Any], mode: str
+) -> None:
+    body = {**GREEDY, **asked}
+    direct = post(vllm.url, path, body).json()
+    ours = post(base, path, {**body, **LOW}, mode).json()
+    found = ours.pop("uncertainty", None)
+    assert ours.keys() == direct.keys()
+    assert ours["choices"] == direct["choices"] and text_of(ours["choices"][0])
+    assert ours["usage"] == direct["usage"]
+    assert (found or {}).get("status") == {"off": None, "async": "pending", "on": "scored"}[mode]
+
+
+@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize(("path", "asked"), [("/chat/completions", CHAT), ("/completions", TEXT)])
+def test_a_stream_is_the_servers_own(
+    base: str, vllm: VllmServer, path: str, asked: dict[str, Any], mode: str
+) -> None:
+    body = {**GREEDY, **asked, "stream": True, "stream_options": {"include_usage": True}}
+    direct = post(vllm.url, path, body)
+    ours = post(base, path, {**body, **LOW}, mode)
+    assert gathered(ours.content) == gathered(direct.content)
+    found = [chunk["uncertainty"] for chunk in events_of(ours.content) if "uncertainty" in chunk]
+    assert [one["status"] for one in found] == {"off": [], "async": ["pending"], "on": ["scored"]}[mode]
+    assert ours.content.endswith(b"data: [DONE]\n\n")
+
+
+def test_what_is_scored_is_told_three_ways(base: str) -> None:
+    response = post(base, "/chat/completions", {**GREEDY, **CHAT, **LOW})
+    found = response.json()["uncertainty"]
+    assert 1 / 3 <= found["lambda_max"] <= 1 and found["num_samples"] == 3
+    assert found["evidence"] is not None and found["model"] == "smollm2"
+    assert float(response.headers["x-lambda-max"]) == pytest.approx(found["lambda_max"], abs=1e-6)
+    assert httpx.get(f"{base}/scores/{found['id']}", timeout=60).json() == found
+
+
+def test_json_mode_passes_and_is_drawn_alike(base: str, vllm: VllmServer) -> None:
+    format_ = {"type": "json_schema", "json_schema": {"name": "colour", "schema": SCHEMA}}
+    body = {**GREEDY, **CHAT, "response_format": format_}
+    direct = post(vllm.url, "/chat/completions", body).json()
+    ours = post(base, "/chat/completions", {**body, **LOW}).json()
+    assert ours["choices"] == direct["choices"]
+    assert json.loads(text_of(ours["choices"][0]))["colour"] in ("red", "green")
+    found = ours["uncertainty"]
+    assert (found["status"], found["calibrated"], found["num_distinct"] <= 3) == ("scored", False, True)
+
+
+@pytest.mark.parametrize("choice", ["none", {"type": "function", "function": {"name": "paint"}}])
+def test_tools_pass_as_far_as_the_server_takes_them(base: str, vllm: VllmServer, choice: Any) -> None:
+    """Without a parser of tool calls it takes them only where none is to be called."""
+    tool = {"type": "function", "function": {"name": "paint", "parameters": SCHEMA}}
+    body = {**GREEDY, **CHAT, "tools": [tool], "tool_choice": choice}
+    direct, ours = [
+        httpx.post(f"{url}/v1/chat/completions", json=sent, timeout=300)
+        for url, sent in ((vllm.url, body), (base, body | LOW))
+    ]
+    assert ours.status_code == direct.status_code
+    if ours.status_code == 200:
+        assert ours.json()["choices"] == direct.json()["choices"]
+        assert ours.json()["uncertainty"]["status"] == "scored"
+    else:
+        assert ours.json() == direct.json()
+
+
+def test_several_choices_and_log_probabilities_pass(base: str) -> None:
+    body = {**GREEDY, **CHAT, "temperature": 1.0, "n": 2, "logprobs": True, "top_logprobs": 2, **LOW}
+    ours = post(base, "/chat/completions", body).json()
+    assert [choice["index"] for choice in ours["choices"]] == [0, 1]
+    assert all(len(choice["logprobs"]["content"][0]["top_logprobs"]) == 2 for choice in ours["choices"])
+    assert ours["uncertainty"]["status"] == "scored"
+
+
+def test_an_answer_drawn_like_ours_is_one_of_them(base: str, vllm: VllmServer) -> None:
+    before = vllm.metric("vllm:request_success_total")
+    body = {**CHAT, "model": "smollm2", "temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 32}
+    found = post(base, "/chat/completions", {**body, **LOW}).json()["uncertainty"]
+    assert found["num_samples"] == 3
+    assert vllm.metric("vllm:request_success_total") - before == 3
+
+
+def test_what_the_server_refuses_is_refused_in_its_words(base: str, vllm: VllmServer) -> None:
+    body = {**GREEDY, **CHAT, "model": "no-such-model"}
+    answers = [httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60) for url in (vllm.url, base)]
+    assert answers[0].status_code == answers[1].status_code == 404
+    assert answers[0].json() == answers[1].json()
+    assert httpx.get(f"{base}/v1/models", timeout=60).json()["data"][0]["id"] == "smollm2"
+
+
+@pytest.mark.parametrize("mode", ["off", "on"])
+async def test_a_caller_that_hangs_up_frees_the_server(base: str, vllm: VllmServer, mode: str) -> None:
+    body = {**GREEDY, **CHAT, "ignore_eos": True, "max_tokens": 1500, "stream": True}
+    async with httpx.AsyncClient(timeout=120) as http:
+        url, headers = f"{base}/v1/chat/completions", {"X-Eigencal": mode}
+        async with http.stream("POST", url, json=body, headers=headers) as response:
+            async for _ in response.aiter_bytes():
+                break
+    async with asyncio.timeout(120):
+        while await asyncio.to_thread(vllm.metric, "vllm:num_requests_running"):
+            await asyncio.sleep(0.2)

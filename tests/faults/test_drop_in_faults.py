@@ -1,0 +1,122 @@
+"""The drop-in under trouble: callers who hang up, servers that die, parts that are full or down."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
+from tests.support.fakes import FakeEmbedder
+from tests.support.memory_store import MemoryStore
+from tests.support.openai_server import Exchange, OpenAIServer, answers, draws_and, pieces
+
+pytestmark = pytest.mark.anyio
+CALLERS = 200
+BEGIN = b'data: {"model": "scripted-model", "choices": [{"index": 0, "delta": {"content": "Par"}}]}\n\n'
+END = (
+    b'data: {"model": "scripted-model", "choices": [{"index": 0, "delta": {"content": "is"}, '
+    b'"finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def begun(made: DropIn, mode: str, *, stream: bool) -> asyncio.StreamWriter:
+    """Send a call and leave its answer unread."""
+    port = made.http.base_url.port
+    assert port is not None
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    content = json.dumps(QUESTION | {"stream": stream}).encode()
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}X-Eigencal: {mode}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
+    return writer
+
+
+async def hang(exchange: Exchange) -> None:
+    await exchange.until_disconnect()
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(120):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize("own", ["hangs", "hangs in its stream", "has ended"])
+async def test_nothing_stays_under_way_when_callers_hang_up(mode: str, own: str) -> None:
+    stream = own != "hangs"
+    answer = {
+        "hangs": hang,
+        "hangs in its stream": pieces(BEGIN, then=hang),
+        "has ended": pieces(BEGIN + END),
+    }
+    calls = 1 if mode == "off" else 2
+    async with OpenAIServer(default=draws_and(answer[own], hang)) as server:
+        async with drop_in(server, llm_slots=CALLERS, chat_deadline_s=600, kept_scores=1) as made:
+            writers = [await begun(made, mode, stream=stream) for _ in range(CALLERS)]
+            await until(lambda: len(server.requests) == calls * CALLERS)
+            for writer in writers:
+                writer.close()
+            left_alone = mode == "async" and own == "has ended"
+            if left_alone:  # these answers went out whole: their scores are owed
+                assert made.chat.scorer.under_way
+                await made.chat.scorer.stop()
+            await made.at_rest()
+            assert made.app.state.services.scorer._live.under_way == 0
+            assert (await made.http.get("/healthz")).status_code == 200
+
+
+async def test_an_embedder_that_is_full_costs_no_answer() -> None:
+    embedder = FakeEmbedder(16, gate=asyncio.Event())
+    async with OpenAIServer(default=answers("Paris")) as server:
+        async with drop_in(server, embedder=embedder, chat_deadline_s=0.2) as made:
+            replies = await asyncio.gather(*(made.ask() for _ in range(50)))
+            found = [reply.json()["uncertainty"]["status"] for reply in replies]
+            assert {reply.status_code for reply in replies} == {200}
+            assert set(found) == {"pending"}
+
+
+async def test_a_full_line_before_the_llm_costs_no_answer() -> None:
+    async with OpenAIServer(default=draws_and(answers("Paris"), hang)) as server:
+        async with drop_in(server, llm_slots=1, llm_queue=1, chat_deadline_s=0.2) as made:
+            replies = await asyncio.gather(*(made.ask() for _ in range(20)))
+            found = [reply.json()["uncertainty"] for reply in replies]
+    assert {reply.status_code for reply in replies} == {200}
+    assert {one["status"] for one in found} == {"pending", "failed"}
+    assert {one["warning"]["code"] for one in found if one["status"] == "failed"} == {"overloaded"}
+
+
+async def test_a_store_that_is_down_costs_neither_answer_nor_score() -> None:
+    store = MemoryStore()
+    store.kept.available = False
+    async with OpenAIServer(default=answers("Paris")) as server:
+        async with drop_in(server, store=store) as made:
+            response = await made.ask()
+            found = response.json()["uncertainty"]
+            assert (await made.http.get(f"/scores/{found['id']}")).json() == found
+    assert (response.status_code, found["status"]) == (200, "scored")
+
+
+async def test_a_server_that_dies_in_the_midst_of_many_streams_is_said_to_each() -> None:
+    die = asyncio.Event()
+
+    async def dies(exchange: Exchange) -> None:
+        await die.wait()
+        exchange.writer.transport.abort()
+
+    own = pieces(BEGIN, then=dies)
+    async with OpenAIServer(default=draws_and(own, hang)) as server:
+        async with drop_in(server, llm_slots=50) as made:
+            calls = [asyncio.create_task(made.ask(stream=True)) for _ in range(50)]
+            await until(lambda: len(server.requests) == 100)
+            die.set()
+            for call in calls:
+                content = (await call).content
+                assert content.startswith(BEGIN)
+                assert events_of(content)[-1]["error"]["code"] == "llm_unavailable"
+            await made.at_rest()

@@ -1,0 +1,83 @@
+"""The drop-in on a real socket, before a scripted LLM server."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.api.openai.chat import Chat
+from service.app import create_app
+from service.settings import Settings
+from tests.support.fakes import FakeEmbedder
+from tests.support.live import served
+from tests.support.memory_store import MemoryStore
+from tests.support.openai_server import MODEL, OpenAIServer
+
+QUESTION = {"model": MODEL, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
+
+
+@dataclass
+class DropIn:
+    """The application, and a client of it."""
+
+    app: Any
+    http: httpx.AsyncClient
+    server: OpenAIServer
+
+    @property
+    def chat(self) -> Chat:
+        found: Chat = self.app.state.chat
+        return found
+
+    async def ask(self, mode: str = "on", path: str = "/v1/chat/completions", **body: Any) -> httpx.Response:
+        """Ask the question, with this in its body besides."""
+        # Not by httpx: its JSON has no infinities and no halves of surrogate pairs, which callers may send.
+        content = json.dumps(QUESTION | body).encode()
+        headers = {"X-Eigencal": mode, "Content-Type": "application/json"}
+        return await self.http.post(path, content=content, headers=headers)
+
+    async def at_rest(self) -> None:
+        """Wait until nothing is under way, here and at the LLM server."""
+        async with asyncio.timeout(60):
+            while self.chat.scorer.under_way or self.chat.upstream.under_way or self.server.active:  # type: ignore[attr-defined]
+                await asyncio.sleep(0.01)
+
+    async def scored(self, score_id: str, status: str = "scored") -> dict[str, Any]:
+        """Return the score that is found by its id, once it has this status."""
+        async with asyncio.timeout(60):
+            while True:
+                found = await self.http.get(f"/scores/{score_id}")
+                if found.status_code == 200 and found.json()["status"] == status:
+                    return dict(found.json())
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def drop_in(
+    server: OpenAIServer,
+    *,
+    embedder: FakeEmbedder | None = None,
+    store: MemoryStore | None = None,
+    **settings: Any,
+) -> AsyncIterator[DropIn]:
+    """Serve the drop-in before this server; `settings` beside those that it takes."""
+    values = {"llm_backend": "vllm", "llm_url": server.url, "llm_model": MODEL, "num_samples": 5} | settings
+    with tempfile.TemporaryDirectory() as folder:
+        made = Settings(data_dir=Path(folder), **values)
+        app = create_app(made, embedder=embedder or FakeEmbedder(16), store=store or MemoryStore())
+        async with served(app) as port:
+            base = f"http://127.0.0.1:{port}"
+            async with httpx.AsyncClient(base_url=base, timeout=60) as http:
+                yield DropIn(app, http, server)
+
+
+def events_of(content: bytes) -> list[dict[str, Any]]:
+    """Return the chunks of a stream, without its last word."""
+    data = [line[6:] for line in content.decode().splitlines() if line.startswith("data: {")]
+    return [json.loads(one) for one in data]

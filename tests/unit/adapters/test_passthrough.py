@@ -1,0 +1,121 @@
+"""Calls that go to a server as they are: what is read, what is let go, and what a break means."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from service.adapters.llm.passthrough import HttpUpstream
+from service.domain.chat.upstream import Call
+from service.domain.errors import LLMUnavailable
+from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, hang, pieces, status
+
+pytestmark = pytest.mark.anyio
+CALL = Call("/chat/completions", b'{"messages": []}', {"X-Request-ID": "r1"})
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def upstream(default: Behaviour) -> AsyncIterator[tuple[HttpUpstream, OpenAIServer]]:
+    async with OpenAIServer(default=default) as server:
+        made = HttpUpstream(server.url, api_key="sk-1")
+        await made.start()
+        try:
+            yield made, server
+        finally:
+            await made.stop()
+
+
+async def test_an_answer_is_read_and_its_connection_used_again() -> None:
+    async with upstream(answers("Paris")) as (made, server):
+        peers = set()
+        for _ in range(3):
+            reply = await made.open(CALL)
+            content = b"".join([piece async for piece in reply.pieces()])
+            await reply.close()
+            await reply.close()
+            peers.add(server.requests[-1].writer.get_extra_info("peername"))
+            assert (reply.status, reply.is_stream) == (200, False)
+            assert json.loads(content)["choices"][0]["message"]["content"] == "Paris"
+        assert len(peers) == 1 and made.under_way == 0
+    sent = server.requests[0]
+    assert (sent.data, sent.headers["authorization"]) == (CALL.body, "Bearer sk-1")
+
+
+async def test_an_answer_that_is_not_read_to_its_end_is_cut_off() -> None:
+    async with upstream(pieces(b"data: 1\n\n", then=hang)) as (made, server):
+        reply = await made.open(CALL)
+        assert reply.is_stream
+        async for piece in reply.pieces():
+            assert piece == b"data: 1\n\n"
+            break
+        await reply.close()
+        async with asyncio.timeout(60):
+            await server.disconnected.wait()
+        assert made.under_way == 0
+
+
+async def test_a_call_that_is_cancelled_is_cut_off() -> None:
+    async with upstream(hang) as (made, server):
+        call = asyncio.create_task(made.open(CALL))
+        async with asyncio.timeout(60):
+            await server.arrived.wait()
+            call.cancel()
+            await asyncio.wait([call])
+            await server.disconnected.wait()
+        assert call.cancelled() and made.under_way == 0
+
+
+async def test_a_server_that_packs_all_the_same_is_unpacked() -> None:
+    async with upstream(status(200, gzip.compress(b"{}"), {"content-encoding": "gzip"})) as (made, server):
+        reply = await made.open(CALL)
+        assert [piece async for piece in reply.pieces()] == [b"{}"]
+        assert "content-encoding" not in reply.headers
+        await reply.close()
+    assert server.requests[0].headers["accept-encoding"] == "identity"
+
+
+async def test_what_belongs_to_the_connection_is_not_passed_on() -> None:
+    said = {
+        "Set-Cookie": "a=1",
+        "Server": "x",
+        "X-Request-ID": "theirs",
+        "Retry-After": "3",
+        "OpenAI-Model": "m",
+    }
+    async with upstream(status(429, {}, said)) as (made, _):
+        reply = await made.open(CALL)
+        await reply.close()
+    assert reply.headers == {"content-type": "application/json", "retry-after": "3", "openai-model": "m"}
+
+
+async def test_a_line_that_breaks_is_said() -> None:
+    async def half(exchange: Exchange) -> None:
+        await exchange.start(200, {"content-length": "100"})
+        exchange.writer.write(b"{")
+        exchange.writer.close()
+
+    async with upstream(half) as (made, _):
+        reply = await made.open(CALL)
+        with pytest.raises(LLMUnavailable):
+            async for _ in reply.pieces():
+                pass
+        await reply.close()
+        assert made.under_way == 0
+
+
+async def test_a_server_that_is_not_there_is_said() -> None:
+    async with OpenAIServer() as server:
+        url = server.url
+    made = HttpUpstream(url)
+    with pytest.raises(LLMUnavailable):
+        await made.open(CALL)
+    assert made.under_way == 0
+    await made.stop()

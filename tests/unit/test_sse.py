@@ -1,0 +1,84 @@
+"""Streams are cut into events wherever their pieces begin and end, and not a byte of them is changed."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.api.openai.scored_stream import Tap
+from service.api.openai.sse import Events
+from service.domain.chat.uncertainty import new_uncertainty
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=12)
+data_lines = texts.map(lambda text: f"data: {json.dumps({'t': text}, ensure_ascii=False)}")
+other_lines = st.one_of(texts.map(lambda text: f": {text}"), st.just("event: message"), st.just("id: 7"))
+events = st.lists(st.one_of(data_lines, other_lines), min_size=1, max_size=3)
+streams = st.tuples(st.lists(events, max_size=6), st.sampled_from(["\n", "\r\n"]))
+
+
+def joined(stream: tuple[list[list[str]], str]) -> bytes:
+    made, end = stream
+    return "".join(end.join([*lines, "", ""]) for lines in made).encode()
+
+
+@given(streams, st.data(), st.sampled_from([b"", b"data: {", b"data: [DONE]"]))
+def test_any_split_gives_the_same_events_and_bytes(stream, data, rest) -> None:
+    whole = joined(stream) + rest
+    cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=20).map(sorted))
+    edges = [0, *cuts, len(whole)]
+    at_once, bit_by_bit = Events(), Events()
+    expected = at_once.feed(whole)
+    found = [event for a, b in pairwise(edges) for event in bit_by_bit.feed(whole[a:b])]
+    assert found == expected and len(found) == len(stream[0])
+    assert b"".join(event.raw for event in found) + bit_by_bit.rest() == whole
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_lines_of_data_are_one_object(end: bytes) -> None:
+    [event] = Events().feed(end.join([b'data: {"a":', b"data:  1}", b"", b""]))
+    assert event.chunk() == {"a": 1} and event.data == '{"a":\n 1}'
+
+
+@pytest.mark.parametrize("data", [b"[DONE]", b"", b"7", b"[" * 50_000, b"{" * 50_000, b'{"a": }', b"\xff"])
+def test_what_is_no_object_is_no_chunk(data: bytes) -> None:
+    [event] = Events().feed(b"data: " + data + b"\n\n")
+    assert event.chunk() is None and event.is_last == (data == b"[DONE]")
+
+
+nonsense = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "choices",
+                    "index",
+                    "delta",
+                    "content",
+                    "finish_reason",
+                    "text",
+                    "logprobs",
+                    "model",
+                    "error",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["choices", "model", "error"]), nonsense), max_size=4))
+def test_no_chunk_breaks_the_reading_of_a_stream(chunks) -> None:
+    tap = Tap()
+    raw = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+    passed = tap.feed(raw)
+    held = tap.holds
+    everything = passed + tap.release(new_uncertainty("")) + tap.rest()
+    assert everything.count(b"\n\n") == len(chunks)
+    assert held or everything == raw
