@@ -89,12 +89,20 @@ async def test_a_sure_answer_passes_and_an_unsure_one_is_blocked_in_words(tmp_pa
     assert sure.json() == {"action": "NONE"}
     assert REASON not in sure.headers and sure.headers["x-decision"] == "answer"
     assert unsure.json()["action"] == "BLOCKED"
-    said = unsure.json()["blocked_reason"]
-    assert "probability of 0.06" in said and "0.50 is needed" in said and "at most 0.15" in said
-    assert score["decision"]["action"] == "abstain" and score["candidate"]["probability_correct"] < 0.07
+    assert "none of the answers drawn" in unsure.json()["blocked_reason"]
+    assert score["decision"]["action"] == "abstain" and score["candidate"]["probability_correct"] is None
     assert [one.messages for one in llm.requests] == [
         (Message("system", "Be brief."), Message("user", SECRET))
     ]
+
+
+async def test_an_answer_that_few_support_is_blocked_with_the_numbers(tmp_path: Path) -> None:
+    async with replica(tmp_path, "one", FakeLLM(default=[*UNANIMOUS[:-1], "Lyon"])) as http:
+        await asked(http)
+        found = (await judged(http, "Lyon")).json()
+    assert found["action"] == "BLOCKED"
+    said = found["blocked_reason"]
+    assert "probability of 0.16" in said and "0.50 is needed" in said and "at most 0.15" in said
 
 
 async def test_the_chat_does_not_wait_for_the_draws(tmp_path: Path) -> None:

@@ -62,12 +62,12 @@ async def test_the_confidence_is_the_probability_of_being_right(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / D), ("Nice", 0, 0.5 / D)]
+    ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / D), ("Nice", 0, 0.0)]
 )
 async def test_those_that_mean_the_same_are_counted(
     tmp_path: Path, answer: str, count: int, probability: float
 ) -> None:
-    """Of an answer that nobody gave: none, whatever the largest mode is."""
+    """Of an answer that nobody gave: none, whatever the largest mode is, and no confidence in it."""
     async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
         found = await verified(http, answer=answer)
     assert (found["verified_count"], found["should_escalate"]) == (count, True)

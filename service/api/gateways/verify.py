@@ -41,7 +41,10 @@ class VerifyRequest(GatewayModel):
 class Verified(BaseModel):
     """Whether the answer will do."""
 
-    confidence: float = Field(description="Probability that the answer is right, 0..1, by the calibration.")
+    confidence: float = Field(
+        description="Probability that the answer is right, 0..1, by the calibration; 0 for one that says "
+        "what none of those drawn said."
+    )
     should_escalate: bool = Field(description="Whether the confidence is below the threshold.")
     verified_count: int = Field(
         description="How many of the answers drawn lie on the mode of the answer: closest to the eigenvector "

@@ -5,6 +5,7 @@ from typing import Literal
 
 from service.domain.gateways.verifying import reason
 from service.domain.scoring.judgement import Decision
+from service.domain.scoring.judging import why_no_probability
 from service.domain.scoring.model import Score
 
 
@@ -20,6 +21,12 @@ class Verdict:
     score: Score | None = None
 
 
+_UNSUPPORTED = (
+    "This answer is held back: it says what none of the answers drawn to the same chat says, so nothing "
+    "tells how likely it is right."
+)
+
+
 def unscored(why: str, *, fail_closed: bool, score: Score | None = None) -> Verdict:
     """Return the verdict where nothing can be decided: the chat goes on, unless it must not without one."""
     if fail_closed:
@@ -30,6 +37,8 @@ def unscored(why: str, *, fail_closed: bool, score: Score | None = None) -> Verd
 def verdict(score: Score, *, fail_closed: bool) -> Verdict:
     """Return what the score's decision comes to."""
     decision, probability = score.judgement.decision, score.judgement.decisive
+    if decision is not None and not score.judgement.supported and why_no_probability(score) is None:
+        return Verdict("BLOCKED", _UNSUPPORTED, score)
     if decision is None or probability is None:
         return unscored(reason(score), fail_closed=fail_closed, score=score)
     if decision.action == "answer":

@@ -17,7 +17,8 @@ DEADLINE_S = 50.0  # the router gives up after 60 by default, and a score of few
 class Verification:
     """What the answers drawn say of a given one.
 
-    `confidence`: P(correct), in [0, 1]. `num_agreeing`: how many of the answers drawn lie on its mode.
+    `confidence`: P(correct), in [0, 1]; 0 for an answer that none of those drawn supports.
+    `num_agreeing`: how many of the answers drawn lie on its mode.
     """
 
     confidence: float
@@ -57,6 +58,9 @@ def verification(score: Score) -> Verification:
     """Return what a score says of its candidate. Raises NoProbability where nothing tells P(correct)."""
     judged = score.judgement.candidate
     correct = None if judged is None else judged.probability_correct
+    if not score.judgement.supported and why_no_probability(score) is None:
+        # Decisions never let such a text through. As a failure, a router that fails open would send it on.
+        correct = 0.0
     if judged is None or correct is None or not math.isfinite(correct):
         raise NoProbability(reason(score))
     number = round(judged.share * len(score.samples))

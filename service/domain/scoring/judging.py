@@ -1,9 +1,7 @@
 """How single texts are judged by the answers drawn (method, sections 7 and 8)."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,19 +9,13 @@ from numpy.typing import NDArray
 from service.domain.decider import NEEDED_OF_A_KIND, Decider, features
 from service.domain.outcomes import outcome_vectors
 from service.domain.scoring.answer_warnings import EQUAL_COSINE, essence
+from service.domain.scoring.deciding import decide
 from service.domain.scoring.evidence import Evidence
 from service.domain.scoring.judgement import Decision, JudgedCandidate, Judgement, Target
 from service.domain.scoring.model import Score, ScoreWarning, shares_by_mode
 from service.spectral.born import BornProbability, born_probability_of
 from service.spectral.gram import Spectrum
 from service.spectral.maps import DepolarizedMap, ServedSpectrum, TemperatureMap
-from service.spectral.reliability import rounded_ties
-from service.spectral.selective import Promise, SelectiveCounts, promises
-
-# Callers choose targets freely; those of the settings, and of most callers, are few.
-KEPT_PROMISES = 256
-# Digits of the lowest error named, most readable first.
-NAMED_DIGITS = (3, 6, 9)
 
 
 def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
@@ -188,43 +180,4 @@ def _decide(model: _Model | str, judgement: Judgement, target: Target) -> tuple[
     if isinstance(model, str):
         message = f"Nothing tells how likely an answer is right: {model}. So none is let through."
         return Decision("abstain", target), [ScoreWarning("no_correctness_model", message)]
-    found = promise(model.decider.counts, target)
-    if found.threshold is None:
-        return Decision("abstain", target), [_unreachable(model.decider.counts, found, target)]
-    correct = judgement.decisive
-    # Without support there is none, whatever the threshold: so were the rows counted.
-    # Rounded as the counts were: scores that differ in their last bits only are one.
-    passes = correct is not None and rounded_ties(correct) >= rounded_ties(found.threshold)
-    return Decision("answer" if passes else "abstain", target, found.threshold, found.coverage), []
-
-
-@lru_cache(KEPT_PROMISES)
-def promise(counts: SelectiveCounts, target: Target) -> Promise:
-    """Return the threshold that keeps the target, or the lowest error that can be kept instead.
-
-    Remembered: a bound for every threshold takes a millisecond for a thousand of them.
-    """
-    [found] = promises(counts, [target.error], target.confidence)
-    return found
-
-
-def _unreachable(counts: SelectiveCounts, found: Promise, target: Target) -> ScoreWarning:
-    lowest = lowest_named(counts, found)
-    instead = "no error can" if lowest is None else f"the lowest that can is {lowest}"
-    message = (
-        f"An error of {target.error} among the answers let through cannot be promised with a confidence of "
-        f"{target.confidence}: {instead}. So none is let through."
-    )
-    return ScoreWarning("target_unreachable", message)
-
-
-def lowest_named(counts: SelectiveCounts, found: Promise) -> float | None:
-    """Return the lowest error that can be promised, rounded up to a target that is kept when asked for."""
-    if found.lowest_error is None:
-        return None
-    for digits in NAMED_DIGITS:
-        # Not always kept: tests of a laxer target may begin at fewer answers, and fail there.
-        rounded: float = math.ceil(found.lowest_error * 10**digits) / 10**digits
-        if rounded < 1 and promise(counts, Target(rounded, found.confidence)).threshold is not None:
-            return rounded
-    return found.lowest_error
+    return decide(model.decider.counts, judgement.decisive, target)

@@ -7,7 +7,7 @@ import numpy as np
 
 from service.domain.calibrating.deciders import DecidedAt
 from service.domain.calibrating.fitting import Fitted, Stream, rng
-from service.domain.scoring.judging import lowest_named
+from service.domain.scoring.deciding import lowest_named
 from service.domain.study.experiments.reliability import diagram_rows
 from service.domain.study.model import estimate
 from service.domain.study.report_model import Bin, CorrectnessAt, CorrectnessPart, Estimate, PromiseAt, RiskAt

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from service.domain.calibration import Calibration, NoCalibrations, Parameters
 from service.domain.decider import Decider, JudgedTexts
 from service.domain.models import GenerationRequest, Sampling, caller_fingerprint
+from service.domain.scoring.deciding import lowest_named, promise
 from service.domain.scoring.judgement import Target
-from service.domain.scoring.judging import lowest_named, promise
 from service.domain.scoring.model import Score, ScoreCommand
 from service.domain.scoring.scorer import Scorer
 from service.spectral.correctness_model import FEATURES
