@@ -164,7 +164,8 @@ async def test_a_replica_that_stops_leaves_its_draws_to_others_at_once(tmp_path:
         async with replica(tmp_path, "one", first) as one:
             await asked(one)
             await pending(first)
-        assert (await judged(two)).headers["x-decision"] == "answer"
+        async with replica(tmp_path, "one", FakeLLM(default=["Lyon"])):  # its name lives again
+            assert (await judged(two)).headers["x-decision"] == "answer"
     assert first.cancelled == 1
 
 
@@ -384,9 +385,10 @@ async def test_calls_known_are_bounded_and_idle_ones_expire(
 async def test_the_same_request_twice_is_drawn_once(tmp_path: Path) -> None:
     llm = FakeLLM(default=UNANIMOUS)
     async with in_memory(tmp_path, llm) as (http, _):
-        await asked(http)
-        await asked(http)
-        await drawn(llm)
+        for _ in range(2):
+            await asked(http)
+            await asyncio.sleep(0.05)  # so that a draw that should not be has begun
+            await drawn(llm)
         await asked(http, structured_messages=[{"role": "user", "content": "Another?"}])
         await judged(http)
     assert [one.messages[-1].content for one in llm.requests] == [SECRET, "Another?"]

@@ -16,7 +16,9 @@ from service.domain.scoring.model import Score
 class GatewayModel(BaseModel):
     """Base of bodies that a gateway defines: what it adds with its next release must not fail its calls."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="ignore", strict=True, allow_inf_nan=False, frozen=True, hide_input_in_errors=True
+    )
 
 
 @dataclass(frozen=True, slots=True)

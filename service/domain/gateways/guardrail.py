@@ -190,7 +190,8 @@ class Guardrail:
     def _told(self, task: asyncio.Task[None]) -> None:
         self._telling.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("what a guardrail draws cannot be shared", exc_info=error)
+            # By its kind alone: the text of a database's error may quote what was to be stored.
+            log.error("what a guardrail draws cannot be shared: %s", type(error).__name__)
 
     def _know(self, key: Key, call: _Call) -> _Call:
         self._calls[key] = call
