@@ -126,8 +126,8 @@ class Settings(BaseSettings):
     chat_deadline_s: float = Field(
         10.0, ge=0, le=600, description="How long a complete answer of /v1 waits for its score, in seconds."
     )
-    chat_effort: Literal["low", "medium", "high"] | None = Field(
-        None, description="Answers drawn beside one of /v1; unset: `num_samples`."
+    chat_effort: Literal["", "low", "medium", "high"] = Field(
+        "", description="Answers drawn beside one of /v1, as an `effort`; empty: `EIGENCAL_NUM_SAMPLES`."
     )
     abstain: bool = Field(
         False,
@@ -135,6 +135,21 @@ class Settings(BaseSettings):
     )
     abstain_text: str = Field(
         "I am not sure enough to answer this.", description="The text that stands in for such an answer."
+    )
+    otel_endpoint: str = Field(
+        "",
+        description="OTLP collector by HTTP, such as `http://127.0.0.1:4318`, that gets an event per score "
+        "(extra `otel`); empty: that of `OTEL_EXPORTER_OTLP_ENDPOINT`, else none.",
+    )
+    verify_effort: Literal["", "low", "medium", "high"] = Field(
+        "", description="Answers drawn by `POST /verify`, as an `effort`; empty: `EIGENCAL_NUM_SAMPLES`."
+    )
+    guardrail_wait_s: float = Field(
+        30.0,
+        gt=0,
+        le=600,
+        description="How long the guardrail's verdict waits for answers that are still being drawn, in "
+        "seconds; past it the chat goes on unjudged.",
     )
     keep_scores_s: float = Field(
         3600.0,

@@ -11,7 +11,10 @@ from pydantic import BaseModel
 from service import __version__
 from service.adapters.heap import Heap
 from service.adapters.weights.fetch import WeightsError
-from service.api.gateways import scores
+from service.api.gateways import guardrail, scores, verify
+from service.api.gateways.guardrail import GuardrailCall
+from service.api.gateways.shared import Gateways
+from service.api.gateways.verify import VerifyRequest
 from service.api.http.auth import Keys
 from service.api.http.deps import Metrics, Pages, Services
 from service.api.http.error_log import ErrorLog
@@ -32,6 +35,7 @@ from service.app.parts import (
     Component,
     Store,
     build_embedder,
+    build_events,
     build_llm,
     build_store,
     serving_of,
@@ -40,7 +44,10 @@ from service.app.parts import (
 from service.app.start_log import build_start_log
 from service.domain.chat.upstream import Upstream
 from service.domain.errors import EigencalError
+from service.domain.gateways.guardrail import Guardrail
+from service.domain.gateways.verifying import Verifier
 from service.domain.ports import Embedder, LanguageModel
+from service.domain.scoring.events import ScoreEvents
 from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.scorer import Scorer
 from service.domain.serving import LiveLoad
@@ -57,6 +64,8 @@ BODIES: list[type[BaseModel]] = [
     CalibrateForm,
     EvaluateRequest,
     EvaluateForm,
+    VerifyRequest,
+    GuardrailCall,
     Problem,
 ]
 
@@ -74,6 +83,7 @@ def create_app(
     embedder: Embedder | None = None,
     store: Store | None = None,
     upstream: Upstream | None = None,
+    events: ScoreEvents | None = None,
 ) -> FastAPI:
     """Return the application. Components given here stand in for those that the settings ask for.
 
@@ -84,8 +94,13 @@ def create_app(
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
     kept = KeptScores(store.kept, keep_s=settings.keep_scores_s, max_scores=settings.kept_scores)
-    errors, metrics = ErrorLog(), Metrics()
+    events = events or build_events(settings)
+    errors, metrics = ErrorLog(), Metrics(events)
     scorer = Scorer(llm, embedder, store.calibrations, live=live)
+    gateways = Gateways(
+        Verifier(scorer, serving, settings.verify_effort or None),
+        Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),
+    )
     chat = build_chat(
         settings,
         upstream or build_upstream(settings, llm, serving),
@@ -100,7 +115,19 @@ def create_app(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(errors, Heap(), embedder, llm, chat.upstream, store, kept, chat.scorer, started),
+        lifespan=_lifespan(
+            errors,
+            Heap(),
+            events,
+            embedder,
+            llm,
+            chat.upstream,
+            store,
+            kept,
+            gateways.guardrail,
+            chat.scorer,
+            started,
+        ),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
         redoc_url=None,
     )
@@ -118,9 +145,9 @@ def create_app(
         limits=upload_limits(settings),
         pages=Pages(render_home, render_report, render_calibrations),
     )
-    app.state.chat = chat
+    app.state.gateways, app.state.chat = gateways, chat
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    for routes in (score, scores, openai, jobs, calibrations, evaluations, health, docs):
+    for routes in (score, scores, openai, verify, guardrail, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.

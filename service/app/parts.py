@@ -1,5 +1,7 @@
 """The components that the settings ask for, each built in one place."""
 
+import logging
+import os
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
@@ -10,9 +12,13 @@ from service.domain.errors import EmbedderUnavailable
 from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.jobs.setup import Setup
 from service.domain.models import Message, Sampling, service_fingerprint, shape_hash
-from service.domain.ports import Embedder, KeptDocuments, LanguageModel
+from service.domain.ports import Embedder, KeptDocuments, LanguageModel, Peers
+from service.domain.scoring.events import NoEvents, ScoreEvents
 from service.domain.serving import Efforts, LiveLoad, Serving
 from service.settings import Settings
+
+log = logging.getLogger(__name__)
+OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 class Component(Protocol):
@@ -39,6 +45,10 @@ class Store(Component, Protocol):
     @property
     def kept(self) -> KeptDocuments:
         """Return the documents that replicas share for a while."""
+
+    @property
+    def peers(self) -> Peers:
+        """Return the replicas of this store."""
 
     async def check(self) -> None:
         """Return when the store answers; raise StoreUnavailable when it does not."""
@@ -114,6 +124,24 @@ def build_embedder(settings: Settings) -> Embedder:
         threads=settings.embedder_threads or None,
         embeds_empty=settings.empty_answers == "embedded",
     )
+
+
+def build_events(settings: Settings) -> ScoreEvents:
+    """Return what tells a collector of scores. Raises ValueError where it is asked for and not installed."""
+    standard = any(os.environ.get(name) for name in OTEL_VARIABLES)
+    if not (settings.otel_endpoint or standard):
+        return NoEvents()
+    from service.adapters.telemetry import OtelEvents
+
+    try:
+        return OtelEvents(settings.otel_endpoint)
+    except ImportError:
+        said = 'OpenTelemetry is not installed: pip install "eigencal-service[otel]"'
+        if settings.otel_endpoint:
+            raise ValueError(said) from None
+        # The variables may be meant for others in the same environment.
+        log.warning("%s. No events are sent, though an OTEL_ variable names a collector.", said)
+        return NoEvents()
 
 
 def serving_of(settings: Settings) -> Serving:

@@ -52,6 +52,7 @@ class Replica:
     calibrations: SqlCalibrations
     jobs: DurableJobs
     kept: SqlKept
+    peers: Replicas
     _started: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
     async def start(self) -> None:
@@ -105,9 +106,10 @@ def build_replica(
     evaluator = Evaluator(store, embedder, embedding, version=version)
 
     lanes = setup.keys()
+    peers = Replicas(database, replica_id, lanes, beat_s=intervals.beat_s, lease_s=intervals.lease_s)
     jobs = DurableJobs(
         store,
-        Replicas(database, replica_id, lanes, beat_s=intervals.beat_s, lease_s=intervals.lease_s),
+        peers,
         ByKind(calibrator, evaluator),
         engine or DbosEngine(jobs_url(database.url), executor_id=replica_id, lanes=lanes),
         owner=replica_id,
@@ -116,4 +118,4 @@ def build_replica(
         poll_s=intervals.watch_s,
     )
     kept = SqlKept(database, max_documents=kept_documents)
-    return Replica(database, active, store, calibrations, jobs, kept)
+    return Replica(database, active, store, calibrations, jobs, kept, peers)

@@ -16,6 +16,7 @@ EigencalError
 ├── LLMUnavailable            the LLM server cannot be reached or refuses work for now
 ├── EmbedderUnavailable
 ├── StoreUnavailable
+├── NoProbability             nothing tells how likely an answer is right
 └── Overloaded                our own queue is full
 
 A message is written for the caller: it never holds an exception's text, a path, a key or a prompt.
@@ -167,6 +168,12 @@ class StoreUnavailable(EigencalError):
 
     code = "store_unavailable"
     retryable = True
+
+
+class NoProbability(EigencalError):
+    """A probability is asked for, and no calibration that fits this set-up tells one."""
+
+    code = "no_probability"
 
 
 class Overloaded(EigencalError):

@@ -1,13 +1,17 @@
 """schemathesis walks the whole contract against the application with fakes: no 5xx, no contract break."""
 
+import asyncio
+
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app
+from service.app.parts import serving_of
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.memory_store import MemoryStore
+from tests.support.replica_apps import deciding
 
 KEY = "of-the-test"
 # Data that break the schema by their size are refused as too large: a refusal like the others.
@@ -35,7 +39,19 @@ config = schemathesis.Config.from_dict(
         ],
     }
 )
-app = create_app(Settings(admin_key=KEY), llm=FakeLLM(), embedder=FakeEmbedder(16), store=MemoryStore())
+asked = Settings(admin_key=KEY, num_samples=5)
+llm, embedder, store = FakeLLM(), FakeEmbedder(16), MemoryStore()
+app = create_app(asked, llm=llm, embedder=embedder, store=store)
+
+
+async def decide() -> None:
+    """Have calibrations that tell P(correct): without, /verify answers 503."""
+    for one in deciding(serving_of(asked), llm, embedder):
+        await store.calibrations.add(one, {})
+        await store.calibrations.activate(one.id)
+
+
+asyncio.run(decide())
 schema = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
 
 

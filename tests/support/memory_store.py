@@ -13,7 +13,7 @@ from service.domain.errors import Conflict, InvalidDevData
 from service.domain.ids import new_id
 from service.domain.jobs.model import MIN_USABLE_ROWS, CalibrateOptions, CalibrationRecord, DevRow, Job
 from service.domain.models import SERVICE
-from tests.support.kept import MemoryKept
+from tests.support.kept import Alone, MemoryKept
 
 
 class MemoryJobs:
@@ -216,6 +216,7 @@ class MemoryStore:
         self.jobs = MemoryJobs()
         self.calibrations = MemoryCalibrations()
         self.kept = MemoryKept()
+        self.peers = Alone()
 
     async def start(self) -> None:
         """Nothing to open."""

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,30 @@ import httpx
 from service.app import create_app
 from service.app.parts import serving_of
 from service.app.replica import Intervals, build_replica
+from service.domain.calibration import Calibration
 from service.domain.jobs.setup import Setup
-from service.domain.serving import LiveLoad
+from service.domain.models import Message, service_fingerprint
+from service.domain.scoring.events import ScoreEvents
+from service.domain.serving import LiveLoad, Serving
 from service.settings import Settings
+from tests.support.calibrations import calibration
+from tests.support.decisions import decider
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.task_engine import TaskEngine
 
 INTERVALS = Intervals(active_poll_s=0.1, beat_s=0.1, lease_s=1.0, watch_s=0.05)
+
+
+def deciding(serving: Serving, llm: FakeLLM, embedder: FakeEmbedder) -> list[Calibration]:
+    """Return a calibration for prompts and one for conversations, as this service draws them.
+
+    P(correct) of a text is half its share of the answers plus half of 1 in d; from 0.5 on it keeps an error
+    of 0.15.
+    """
+    requests = [serving.request(prompt="?"), serving.request(messages=(Message("user", "?"),))]
+    every = {m: decider() for m in range(2, 6)}
+    prints = [service_fingerprint(llm.identity(r), r.sampling, embedder.identity) for r in requests]
+    return [replace(calibration(), fingerprint=one, deciders=every) for one in prints]
 
 
 @asynccontextmanager
@@ -27,11 +45,14 @@ async def replica_app(
     llm: FakeLLM | None = None,
     embedder: FakeEmbedder | None = None,
     intervals: Intervals = INTERVALS,
+    decides: bool = False,
+    events: ScoreEvents | None = None,
     **settings: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application whose store is the file in this folder, and yield a client of it.
 
-    Its jobs run without DBOS, of which there can be one in a process.
+    Its jobs run without DBOS, of which there can be one in a process. `decides`: calibrations are active that
+    tell P(correct) for 2 to 5 answers to prompts and to conversations (see `deciding`).
     """
     asked = Settings(data_dir=folder, replica_id=name, **settings)
     llm, embedder = llm or FakeLLM(), embedder or FakeEmbedder()
@@ -48,8 +69,11 @@ async def replica_app(
         engine=TaskEngine(),
         intervals=intervals,
     )
-    app = create_app(asked, llm=llm, embedder=embedder, store=store)
+    app = create_app(asked, llm=llm, embedder=embedder, store=store, events=events)
     async with app.router.lifespan_context(app):
+        for one in deciding(serving_of(asked), llm, embedder) if decides else ():
+            await store.calibrations.add(one, {})
+            await store.calibrations.activate(one.id)
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
             yield http

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from service.adapters import telemetry
 from service.adapters.embedded_llm import model as embedded_llm
 from service.adapters.embedder import http as http_embedder
 from service.adapters.embedder import local
@@ -26,9 +27,13 @@ from service.api.http.auth import Keys
 from service.api.http.deps import Services
 from service.api.http.middleware import BodyLimit
 from service.api.openai.chat import Chat
+from service.app.parts import OTEL_VARIABLES
 from service.cli import cli
 from service.domain.devdata.bytes import UploadLimits
+from service.domain.gateways.guardrail import Guardrail
+from service.domain.gateways.verifying import Verifier
 from service.domain.jobs.drawing import Drawer
+from service.domain.scoring.events import NoEvents
 from service.domain.scoring.kept import KeptScores
 from service.domain.serving import Serving
 from service.server import listening
@@ -75,6 +80,9 @@ OTHER = {
     "chat_effort": "low",
     "abstain": "true",
     "abstain_text": "No idea.",
+    "otel_endpoint": "http://127.0.0.1:9003",
+    "verify_effort": "low",
+    "guardrail_wait_s": "7",
     "keep_scores_s": "60",
     "kept_scores": "50",
     "embedder": "all-MiniLM-L6-v2",
@@ -129,6 +137,8 @@ BUILT = [
     SqlJobs,
     SqlKept,
     KeptScores,
+    Verifier,
+    Guardrail,
     Drawer,
     DurableJobs,
     Serving,
@@ -184,6 +194,9 @@ def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, s
             patch.setattr(one, "__init__", recorded(one.__init__, one.__name__, picture))
         for name, value in set_.items():
             patch.setenv(f"{PREFIX}{name.upper()}", value)
+        patch.setattr(telemetry, "OtelEvents", lambda endpoint: picture.update(otel=endpoint) or NoEvents())
+        for name in OTEL_VARIABLES:
+            patch.delenv(name, raising=False)
         result = CliRunner().invoke(cli, ["serve"])
     assert result.exit_code == 0, result.output
     assert picture["uvicorn"]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,13 +54,17 @@ class SqlKept:
         """Keep many at once, in one transaction; see `KeptDocuments`."""
         if not documents:
             return
-        names = [(one.kind, one.owner, one.id) for one in documents]
-        older = sa.tuple_(kept.c.kind, kept.c.owner, kept.c.id).in_(names)
+        ids = defaultdict[tuple[str, str], list[str]](list)
+        for one in documents:
+            ids[one.kind, one.owner].append(one.id)
         change = sa.insert(kept).values(expires=_NOW + sa.bindparam("ttl_s"))
         async with self._database.write() as connection:
-            await connection.execute(sa.delete(kept).where(older))
+            for (kind, owner), some in ids.items():
+                # Not all names as tuples in one statement: SQLite then reads the whole table.
+                same = (kept.c.kind == kind, kept.c.owner == owner, kept.c.id.in_(some))
+                await connection.execute(sa.delete(kept).where(*same))
             await connection.execute(change, list(map(_row, documents)))
-            for kind in {one.kind for one in documents}:
+            for kind in {kind for kind, _ in ids}:
                 await self._trim(connection, kind)
 
     async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:

@@ -65,6 +65,15 @@ class Replicas:
         with contextlib.suppress(StoreUnavailable):  # then they find out by themselves
             await self._strike(replicas.c.id == self._id)
 
+    @property
+    def own_id(self) -> str:
+        """Return the name of this replica."""
+        return self._id
+
+    async def lives(self, replica_id: str) -> bool:
+        """Tell whether a replica has its row. Raises StoreUnavailable."""
+        return any(one.id == replica_id for one in await self.living())
+
     async def living(self) -> list[Replica]:
         """Return the replicas that live, by id. Raises StoreUnavailable."""
         async with self._database.read() as connection:

@@ -116,6 +116,10 @@ def _keys(request: Request) -> Keys:
 
 
 def _bearer(request: Request) -> str:
+    """Return the key sent: as a bearer key, or as gateways send theirs. Raises MissingKey."""
+    named = request.headers.get("x-api-key", "").strip()
+    if named and "authorization" not in request.headers:
+        return named
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not sent.strip():
         raise MissingKey("This route needs a bearer key: Authorization: Bearer KEY.")

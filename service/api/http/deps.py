@@ -1,7 +1,8 @@
 """What the routes work with: the services wired in the factory, and the ids in their paths."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -11,8 +12,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from service.api.http.error_log import ErrorLog
 from service.api.http.uploads import UploadThreads
 from service.domain.devdata.bytes import UploadLimits
-from service.domain.errors import NotFound
+from service.domain.errors import EigencalError, NotFound
 from service.domain.jobs.model import CalibrationStore, JobQueue
+from service.domain.scoring.events import NoEvents, ScoreEvents
 from service.domain.scoring.kept import KeptScores
 from service.domain.scoring.model import Score
 from service.domain.scoring.scorer import Scorer
@@ -23,9 +25,13 @@ _UNIT = tuple(i / 10 for i in range(1, 11))
 
 
 class Metrics:
-    """Prometheus metrics of scoring, in a registry of their own: two applications in a process stay apart."""
+    """Prometheus metrics of scoring, in a registry of their own: two applications in a process stay apart.
 
-    def __init__(self) -> None:
+    `events`: is told of every score and error that is counted.
+    """
+
+    def __init__(self, events: ScoreEvents | None = None) -> None:
+        self._events = events or NoEvents()
         self.registry = to = CollectorRegistry()
         self._scores = Counter("eigencal_scores", "Scores served.", ["calibrated"], registry=to)
         self._warnings = Counter("eigencal_score_warnings", "Warnings on scores.", ["code"], registry=to)
@@ -48,10 +54,22 @@ class Metrics:
             self._warnings.labels(warning.code).inc()
         for stage, seconds in score.timings_s.items():
             self._stages.labels(stage).observe(seconds)
+        self._events.scored(score)
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Count a score under way, and the error that it ends with, which passes."""
+        with self.in_flight.track_inprogress():
+            try:
+                yield
+            except EigencalError as error:
+                self.failed(error.code)
+                raise
 
     def failed(self, code: str) -> None:
         """Count an error."""
         self._errors.labels(code).inc()
+        self._events.failed(code)
 
     def text(self) -> bytes:
         """Return all metrics in the Prometheus text format."""

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.http.headers import SECURITY_HEADERS, policy_for
 from service.api.http.problems import error_response, internal_problem
 from service.domain.errors import BodyTooLarge, Overloaded
+from service.domain.scoring.events import TRACEPARENT
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class RequestContext:
         request_id = sent.decode() if SANE_ID.match(sent) else new_request_id()
         scope["eigencal.request_id"] = request_id
         scope["eigencal.arrived"] = time.perf_counter()
+        trace = TRACEPARENT.set(_header(scope, b"traceparent").decode("latin-1"))
         started = False
 
         async def send_with_id(message: Message) -> None:
@@ -68,6 +70,8 @@ class RequestContext:
                 log.exception("unforeseen error in request %s %r", request_id, scope["path"])
                 raise
             await internal_problem(request_id, error)(scope, receive, send_with_id)
+        finally:
+            TRACEPARENT.reset(trace)
 
 
 class PlainStart:

@@ -173,6 +173,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         _example("llm_unavailable", "The LLM server cannot be reached.", retryable=True),
         _example("embedder_unavailable", "The embedder cannot embed now.", retryable=True),
         _example("store_unavailable", "The store cannot be reached.", retryable=True),
+        _example(
+            "no_probability",
+            "Nothing tells how likely an answer is right: no calibration is applied.",
+        ),
         _example("deadline_exceeded", "Only 1 of 20 answers came before the deadline.", retryable=True),
     )
 }

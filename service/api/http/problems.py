@@ -46,6 +46,7 @@ STATUS: dict[str, int] = {
     "llm_unavailable": 503,
     "embedder_unavailable": 503,
     "store_unavailable": 503,
+    "no_probability": 503,
     "deadline_exceeded": 504,
 }
 # What Starlette and FastAPI raise by themselves.

@@ -82,6 +82,7 @@ async def root(request: Request, response: Response, app: ServicesDep) -> Root |
 
 # Some load balancers ask by HEAD; the server leaves the body out.
 @router.head("/healthz", include_in_schema=False)
+@router.get("/health", summary="The same as /healthz, where a router looks for it")
 @router.get("/healthz", summary="Is the process up?")
 async def healthz() -> Health:
     """Return ok, whatever the state of the LLM and the store."""

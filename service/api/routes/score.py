@@ -58,12 +58,8 @@ async def _disconnected(request: Request) -> None:
 
 async def score_one(app: Services, body: ScoreRequest, arrived: float | None) -> Score:
     """Score one request and count it."""
-    try:
-        with app.metrics.in_flight.track_inprogress():
-            score = await app.scorer.score(to_command(body, app.serving, arrived))
-    except EigencalError as error:
-        app.metrics.failed(error.code)
-        raise
+    with app.metrics.under_way():
+        score = await app.scorer.score(to_command(body, app.serving, arrived))
     app.metrics.scored(score)
     return score
 

@@ -22,12 +22,14 @@ class JudgedCandidate:
 
     `probability`: p(y) under the served matrix, in [0, lambda_max]; higher = more likely meant. `mode`: the
     eigenvector that it belongs to, 0 the largest; None: it says what no answer said. `probability_correct`:
-    in [0, 1]; None where no model tells.
+    in [0, 1]; None where no model tells. `share`: of the answers drawn, how many of 1 lie closest to that
+    eigenvector; 0 without one.
     """
 
     probability: float
     mode: int | None
     probability_correct: float | None
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from service.domain.outcomes import outcome_vectors
 from service.domain.scoring.answer_warnings import EQUAL_COSINE, essence
 from service.domain.scoring.evidence import Evidence
 from service.domain.scoring.judgement import Decision, JudgedCandidate, Judgement, Target
-from service.domain.scoring.model import Score, ScoreWarning
+from service.domain.scoring.model import Score, ScoreWarning, shares_by_mode
 from service.spectral.born import BornProbability, born_probability_of
 from service.spectral.gram import Spectrum
 from service.spectral.maps import DepolarizedMap, ServedSpectrum, TemperatureMap
@@ -100,7 +100,8 @@ def _candidate(score: Score, outcomes: Outcomes, model: _Model | str) -> JudgedC
         return None
     born = outcomes.born(outcomes.candidate, score.served)
     correct = None if isinstance(model, str) else model.probability(outcomes.candidate, outcomes)
-    return JudgedCandidate(born.probability, born.mode, correct)
+    share = 0.0 if born.mode is None else float(shares_by_mode(outcomes.found)[born.mode])
+    return JudgedCandidate(born.probability, born.mode, correct, share)
 
 
 def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
@@ -136,6 +137,12 @@ def _elsewhere(model: _Model | str, answer: str, candidate: str | None) -> list[
     else:
         return []
     return [ScoreWarning("promise_of_others", message)]
+
+
+def why_no_probability(score: Score) -> str | None:
+    """Return why nothing tells P(correct) for this score, in words; None where something does."""
+    model = _model_of(score)
+    return model if isinstance(model, str) else None
 
 
 def _model_of(score: Score) -> _Model | str:

@@ -157,9 +157,11 @@ class KeptScores:
             )
         except StoreUnavailable:
             raise
-        except Exception:
-            # What the store refuses for good must not hold up what comes after it.
-            log.exception("%d scores cannot be written to the store", len(batch))
+        except Exception as error:
+            # What the store refuses for good must not hold up what comes after it. Told by its kind alone,
+            # since the text of a database's error may quote what was to be stored.
+            kind = type(error).__name__
+            log.error("%d scores cannot be written to the store: %s", len(batch), kind)  # noqa: TRY400
         for key, entry in batch.items():
             if self._unwritten.get(key) is entry:  # else there is news of it since
                 del self._unwritten[key]

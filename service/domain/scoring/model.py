@@ -200,8 +200,7 @@ def find_modes(
     The answer of a mode is the one with the largest squared projection, ties to the most frequent.
     """
     squared = np.square(found.projections)
-    nearest = squared.argmax(axis=1)
-    share = np.bincount(nearest, weights=found.weights, minlength=found.rank)
+    share = shares_by_mode(found)
     modes = []
     for i in range(min(found.rank, MAX_MODES)):
         # Equal but for rounding.
@@ -209,3 +208,9 @@ def find_modes(
         best = tied[np.argmax(counts[tied])]
         modes.append(Mode(float(served.eigenvalues[i]), float(share[i]), texts[best]))
     return tuple(modes)
+
+
+def shares_by_mode(found: Spectrum) -> NDArray[np.float64]:
+    """Return the shares (r,) of the answers that lie closest to each eigenvector; they sum to 1."""
+    nearest = np.square(found.projections).argmax(axis=1)
+    return np.bincount(nearest, weights=found.weights, minlength=found.rank).astype(np.float64)

@@ -145,7 +145,7 @@ async def test_what_the_store_refuses_for_good_holds_nothing_up(caplog: pytest.L
     class Choosy(MemoryKept):
         async def put_all(self, documents: list[Document]) -> None:
             if any(one.id == "bad" for one in documents):
-                raise ValueError("the driver chokes")
+                raise ValueError(f"the driver chokes on {documents[0].text}")
             await super().put_all(documents)
 
     documents = Choosy()

@@ -1,0 +1,45 @@
+"""A gateway's messages as a conversation that can be scored, or why it cannot."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from service.domain.models import Message
+
+ROLES: tuple[str, ...] = get_args(Message.__annotations__["role"])
+
+
+class UnscorableError(Exception):
+    """These messages cannot be scored; the message says why, without any of their text."""
+
+
+def conversation(rows: Sequence[Any]) -> tuple[Message, ...]:
+    """Return turns of plain text, system, user and assistant. Raises UnscorableError for anything else."""
+    if not rows:
+        raise UnscorableError("There are no messages to draw answers to.")
+    return tuple(map(_turn, rows))
+
+
+def _turn(row: Any) -> Message:
+    if not isinstance(row, dict):
+        raise UnscorableError("A message is no object.")
+    role = row.get("role")
+    if role not in ROLES:
+        raise UnscorableError("A message is of another role than system, user and assistant.")
+    if row.get("tool_calls") or row.get("function_call"):
+        raise UnscorableError("A message calls a tool.")
+    text = _text(row.get("content"))
+    if not text:
+        raise UnscorableError("A message is empty.")
+    return Message(role, text)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise UnscorableError("A message has no text.")
+    parts = [part for part in content if isinstance(part, dict) and part.get("type") == "text"]
+    if len(parts) < len(content) or not all(isinstance(part.get("text"), str) for part in parts):
+        raise UnscorableError("A message has parts that are no text, such as images.")
+    # As vLLM joins them before its chat template.
+    return "\n".join(part["text"] for part in parts)

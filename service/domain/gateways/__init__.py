@@ -1,0 +1,1 @@
+"""What gateways and routers ask of scores, in the words of their own protocols."""

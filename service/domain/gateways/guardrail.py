@@ -1,0 +1,235 @@
+"""A guardrail in two calls: drawing begins with the request to an LLM, the verdict comes with its answer.
+
+Either call may meet another replica. What is drawn, and that somebody draws it, is kept in documents; a
+replica that is asked for the verdict takes the draws, waits for them, or draws itself when who drew is dead.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+import uuid
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from service.domain.errors import EigencalError, Overloaded, StoreUnavailable
+from service.domain.gateways.shared_draws import (
+    KEEP_S,
+    KIND,
+    Key,
+    Maker,
+    document_of,
+    generation_in,
+    maker_in,
+    request_in,
+)
+from service.domain.models import Generation, GenerationRequest
+from service.domain.ports import KeptDocuments, Peers
+from service.domain.scoring.judgement import Target
+from service.domain.scoring.model import Drawn, Score, ScoreCommand, Stopwatch
+from service.domain.scoring.scorer import Scorer
+from service.domain.serving import Serving
+
+log = logging.getLogger(__name__)
+
+MOST_KNOWN = 1024  # calls whose answers are in memory: some 20 short texts each
+MOST_UNDER_WAY = 256
+LOOK_S = 0.2  # between two looks at what another replica draws
+MOST_CHARACTERS = 1 << 20  # of a document: a longer call stays with its replica
+STOP_S = 5.0
+
+
+class NotScoredError(Exception):
+    """There is no score of this call; the message says why, without any text of the caller's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    request: GenerationRequest
+    drawing: asyncio.Task[Generation]
+    since: float
+
+
+class Guardrail:
+    """Draws for calls under way, `MOST_UNDER_WAY` at most, and judges their answers.
+
+    `wait_s`: how long a verdict waits at most for answers that are still being drawn.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        serving: Serving,
+        documents: KeptDocuments,
+        peers: Peers,
+        *,
+        wait_s: float = 30.0,
+        keep_s: float = KEEP_S,
+    ) -> None:
+        self._scorer = scorer
+        self._serving = serving
+        self._documents = documents
+        self._peers = peers
+        self._wait_s = wait_s
+        self._keep_s = keep_s
+        self._process = uuid.uuid4().hex
+        self._calls: OrderedDict[Key, _Call] = OrderedDict()  # oldest first
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def stop(self) -> None:
+        """Leave what is under way to others, and tell them so if the store takes it soon; idempotent."""
+        for call in self._calls.values():
+            call.drawing.cancel()
+        self._calls.clear()
+        if self._telling:
+            _, late = await asyncio.wait(self._telling, timeout=STOP_S)
+            for task in late:
+                task.cancel()
+
+    def begin(self, key: Key, request: GenerationRequest) -> None:
+        """Begin to draw in the background, unless that is being done for this call; never waits.
+
+        Raises Overloaded when too many calls are under way.
+        """
+        self._expire()
+        known = self._calls.get(key)
+        if known is not None and known.request == request:
+            return
+        if sum(not call.drawing.done() for call in self._calls.values()) >= MOST_UNDER_WAY:
+            raise Overloaded("Too many calls of the guardrail are under way.")
+        if known is not None:
+            known.drawing.cancel()
+        drawing = asyncio.create_task(self._draw(request), name="guardrail-draw")
+        self._know(key, _Call(request, drawing, time.monotonic()))
+        self._tell(self._share(key, request, drawing))
+
+    def refuse(self, key: Key, reason: str) -> None:
+        """Remember why a call is not scored, for whoever is asked for its verdict; never waits."""
+        self._tell(self._put(key, document_of("failed", reason=reason)))
+
+    async def score(self, key: Key, text: str, target: Target) -> Score:
+        """Return the score of a call's answer, as far as it has come; nothing is drawn twice for it.
+
+        Raises NotScoredError, and what drawing and `Scorer.finish` raise.
+        """
+        self._expire()
+        patience = asyncio.timeout(self._wait_s)
+        try:
+            async with patience:
+                call = self._calls.get(key) or await self._elsewhere(key)
+                # Not awaited itself, which would cancel it when the caller hangs up: another may ask later.
+                await asyncio.wait({call.drawing})
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise NotScoredError(_SLOW) from None
+        if call.drawing.cancelled():
+            raise NotScoredError(_STOPPED)
+        return await self._scorer.finish(_drawn(call.request, call.drawing.result(), target), text)
+
+    async def _draw(self, request: GenerationRequest) -> Generation:
+        return (await self._scorer.draw(ScoreCommand(request))).generation
+
+    async def _elsewhere(self, key: Key) -> _Call:
+        """Return a call that another replica was told of, once its answers are drawn, there or here."""
+        for look in range(int(self._wait_s / LOOK_S) + 1):
+            found = await self._documents.get(KIND, key.id, key.owner)
+            if found is None and look:
+                raise NotScoredError(_UNKNOWN)
+            call = None if found is None else await self._taken(key, found)
+            if call is not None:
+                return call
+            await asyncio.sleep(LOOK_S)
+        raise NotScoredError(_SLOW)
+
+    async def _taken(self, key: Key, found: dict[str, Any]) -> _Call | None:
+        """Return a call by its document; None while another replica draws."""
+        if found["state"] == "failed":
+            raise NotScoredError(found["reason"])
+        request = request_in(found, self._serving)
+        if found["state"] == "drawn":
+            drawing = asyncio.create_task(_ready(generation_in(found)))
+            return self._know(key, _Call(request, drawing, time.monotonic()))
+        if found["state"] == "pending" and await self._draws(maker_in(found)):
+            return None
+        self.begin(key, request)
+        return self._calls[key]
+
+    async def _draws(self, maker: Maker) -> bool:
+        # Of this name, but not among the calls known here: another process before this one, or forgotten.
+        return maker.replica != self._peers.own_id and await self._peers.lives(maker.replica)
+
+    async def _share(self, key: Key, request: GenerationRequest, drawing: "asyncio.Task[Generation]") -> None:
+        """Tell the other replicas that this one draws, and what came of it."""
+        maker = Maker(self._peers.own_id, self._process)
+        await self._put(key, document_of("pending", request, maker=maker))
+        await asyncio.wait({drawing})
+        if drawing.cancelled():
+            await self._put(key, document_of("left", request, maker=maker))
+        elif (error := drawing.exception()) is not None:
+            await self._put(key, document_of("failed", reason=reason_of(error)))
+        else:
+            await self._put(key, document_of("drawn", request, generation=drawing.result()))
+
+    async def _put(self, key: Key, document: dict[str, Any]) -> None:
+        if len(json.dumps(document)) > MOST_CHARACTERS:
+            return
+        with contextlib.suppress(StoreUnavailable):  # it was logged; this replica goes on alone
+            await self._documents.put(KIND, key.id, key.owner, document, ttl_s=self._keep_s)
+
+    def _tell(self, work: Any) -> None:
+        task = asyncio.create_task(work, name="guardrail-share")
+        self._telling.add(task)  # the event loop itself holds tasks only weakly
+        task.add_done_callback(self._told)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        self._telling.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # By its kind alone: the text of a database's error may quote what was to be stored.
+            log.error("what a guardrail draws cannot be shared: %s", type(error).__name__)
+
+    def _know(self, key: Key, call: _Call) -> _Call:
+        self._calls[key] = call
+        self._calls.move_to_end(key)
+        while len(self._calls) > MOST_KNOWN:
+            self._calls.popitem(last=False)[1].drawing.cancel()
+        return call
+
+    def _expire(self) -> None:
+        """Forget calls that nobody has asked about for long."""
+        before = time.monotonic() - self._keep_s
+        while self._calls and next(iter(self._calls.values())).since < before:
+            self._calls.popitem(last=False)[1].drawing.cancel()
+
+
+_STOPPED = "The drawing was broken off."
+_SLOW = "The answers were not drawn in time."
+_UNKNOWN = (
+    "No request call came under this litellm_call_id, so nothing was drawn: the guardrail needs `pre_call` "
+    "beside `post_call`."
+)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error in words fit for a caller."""
+    if isinstance(error, EigencalError):
+        return error.detail
+    log.error("an unforeseen error in a guardrail", exc_info=error)
+    return "Something went wrong in the service."
+
+
+async def _ready(generation: Generation) -> Generation:
+    return generation
+
+
+def _drawn(request: GenerationRequest, generation: Generation, target: Target) -> Drawn:
+    # A watch of its own: the verdict's time is not that of the drawing, which was beside the LLM's answer.
+    marks = Stopwatch()
+    marks.lap("queue")
+    marks.lap("generate")
+    return Drawn(ScoreCommand(request, target=target), None, generation, marks)

@@ -1,0 +1,70 @@
+"""How likely an answer is right, for a router that asks another model when it is not likely enough."""
+
+import math
+from dataclasses import dataclass, replace
+
+from service.domain.errors import NoProbability
+from service.domain.models import GenerationRequest, Message
+from service.domain.scoring.judging import why_no_probability
+from service.domain.scoring.model import Score, ScoreCommand
+from service.domain.scoring.scorer import Scorer
+from service.domain.serving import Effort, Serving
+
+DEADLINE_S = 50.0  # the router gives up after 60 by default, and a score of fewer answers is better than none
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What the answers drawn say of a given one.
+
+    `confidence`: P(correct), in [0, 1]. `num_agreeing`: how many of the answers drawn lie on its mode.
+    """
+
+    confidence: float
+    num_agreeing: int
+    score: Score
+
+
+class Verifier:
+    """Judges answers given by others. `effort`: how many are drawn for it; None: as many as for a score."""
+
+    def __init__(self, scorer: Scorer, serving: Serving, effort: Effort | None = None) -> None:
+        self._scorer = scorer
+        self._serving = serving
+        self._effort = effort
+
+    async def verify(
+        self, question: str, answer: str, context: str | None = None, *, arrived: float | None = None
+    ) -> Verification:
+        """Return what is to be said of an answer to a question, which `context` precedes as a system message.
+
+        Raises NoProbability where nothing tells P(correct), and what `Scorer.score` raises.
+        """
+        command = ScoreCommand(self._request(question, context), candidate=answer, arrived=arrived)
+        return verification(await self._scorer.score(command))
+
+    def _request(self, question: str, context: str | None) -> GenerationRequest:
+        number = None if self._effort is None else self._serving.efforts.num_samples(self._effort)
+        if context:
+            turns = (Message("system", context), Message("user", question))
+            request = self._serving.request(messages=turns, num_samples=number)
+        else:
+            request = self._serving.request(prompt=question, num_samples=number)
+        return replace(request, deadline_s=DEADLINE_S)
+
+
+def verification(score: Score) -> Verification:
+    """Return what a score says of its candidate. Raises NoProbability where nothing tells P(correct)."""
+    judged = score.judgement.candidate
+    correct = None if judged is None else judged.probability_correct
+    if judged is None or correct is None or not math.isfinite(correct):
+        raise NoProbability(reason(score))
+    number = round(judged.share * len(score.samples))
+    return Verification(min(max(correct, 0.0), 1.0), number, score)
+
+
+def reason(score: Score) -> str:
+    """Return why a score has no P(correct), with what its warnings say of the calibration."""
+    why = why_no_probability(score) or "its model gives no finite number"
+    about = [w.message for w in score.warnings if w.code.startswith(("calibration_", "evidence_"))]
+    return " ".join([f"Nothing tells how likely an answer is right: {why}.", *about])

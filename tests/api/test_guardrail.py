@@ -1,0 +1,422 @@
+"""POST /beta/litellm_basic_guardrail_api: a chat's answers are drawn beside it, its own judged by them."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.app import create_app
+from service.domain.errors import LLMUnavailable
+from service.domain.gateways import guardrail, shared_draws
+from service.domain.gateways.shared_draws import Key
+from service.domain.models import Message
+from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.kept import MemoryKept
+from tests.support.memory_store import MemoryStore
+from tests.support.replica_apps import replica_app
+
+pytestmark = pytest.mark.anyio
+PATH = "/beta/litellm_basic_guardrail_api"
+REASON = "x-eigencal-reason"
+SECRET = "What is the capital of the country that nobody may read of in a log?"
+MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": SECRET}]
+UNANIMOUS = ["Paris"] * 5
+D = 8
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def orthogonal() -> FakeEmbedder:
+    names = ("Paris", "Lyon", "Nice")
+    return FakeEmbedder(D, vectors={name: [float(i == k) for i in range(D)] for k, name in enumerate(names)})
+
+
+def replica(folder: Path, name: str, llm: FakeLLM, **settings: Any) -> Any:
+    asked = {"num_samples": 5, "target_error": 0.15, "decides": True} | settings
+    return replica_app(folder, name, llm=llm, embedder=orthogonal(), **asked)
+
+
+def body(**sent: Any) -> dict[str, Any]:
+    """A call as LiteLLM sends it: what it has nothing for is null."""
+    empty = ("structured_messages", "images", "tools", "texts", "request_headers", "tool_calls", "model")
+    known = {"litellm_call_id": "call-1", "litellm_trace_id": "t", "litellm_version": "1.109.1"}
+    more = {"request_data": {"user_api_key_hash": "h"}, "additional_provider_specific_params": {}}
+    return dict.fromkeys(empty) | known | more | sent
+
+
+async def asked(http: httpx.AsyncClient, **sent: Any) -> httpx.Response:
+    given = {"input_type": "request", "structured_messages": MESSAGES, "texts": ["Be brief.", SECRET]}
+    response = await http.post(PATH, json=body(**given | sent), headers=sent.pop("headers", None))
+    assert (response.status_code, response.json()) == (200, {"action": "NONE"}), response.text
+    return response
+
+
+async def judged(http: httpx.AsyncClient, text: str | None = "Paris", **sent: Any) -> httpx.Response:
+    texts = None if text is None else [text]
+    response = await http.post(PATH, json=body(input_type="response", texts=texts, **sent))
+    assert response.status_code == 200, response.text
+    return response
+
+
+async def drawn(llm: FakeLLM) -> None:
+    async with asyncio.timeout(60):
+        while llm.active or not llm.requests:
+            await asyncio.sleep(0.01)
+
+
+async def pending(llm: FakeLLM) -> None:
+    async with asyncio.timeout(60):
+        while not llm.active:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)  # until the store knows
+
+
+async def test_a_sure_answer_passes_and_an_unsure_one_is_blocked_in_words(tmp_path: Path) -> None:
+    llm = FakeLLM(default=UNANIMOUS)
+    async with replica(tmp_path, "one", llm) as http:
+        await asked(http)
+        sure, unsure = await judged(http), await judged(http, "Lyon")
+        score = (await http.get(f"/scores/{unsure.headers['x-score-id']}")).json()
+    assert sure.json() == {"action": "NONE"}
+    assert REASON not in sure.headers and sure.headers["x-decision"] == "answer"
+    assert unsure.json()["action"] == "BLOCKED"
+    said = unsure.json()["blocked_reason"]
+    assert "probability of 0.06" in said and "0.50 is needed" in said and "at most 0.15" in said
+    assert score["decision"]["action"] == "abstain" and score["candidate"]["probability_correct"] < 0.07
+    assert [one.messages for one in llm.requests] == [
+        (Message("system", "Be brief."), Message("user", SECRET))
+    ]
+
+
+async def test_the_chat_does_not_wait_for_the_draws(tmp_path: Path) -> None:
+    llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
+    async with replica(tmp_path, "one", llm) as http:
+        async with asyncio.timeout(60):
+            await asked(http)
+        await pending(llm)
+        verdict = asyncio.create_task(judged(http))
+        await asyncio.sleep(0.1)
+        assert not verdict.done()
+        llm.gate.set()
+        assert (await verdict).json() == {"action": "NONE"}
+
+
+async def test_a_stream_is_judged_as_far_as_it_has_come_and_nothing_is_drawn_again(tmp_path: Path) -> None:
+    llm = FakeLLM(default=UNANIMOUS)
+    async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", FakeLLM()) as two:
+        await asked(one)
+        for http in (one, two):
+            found = [(await judged(http, text)).json()["action"] for text in ("Nice", "Lyon", "Paris")]
+            assert found == ["BLOCKED", "BLOCKED", "NONE"]
+    assert len(llm.requests) == 1
+
+
+async def test_another_replica_takes_the_draws(tmp_path: Path) -> None:
+    first, second = FakeLLM(default=UNANIMOUS), FakeLLM(default=["Lyon"])
+    async with replica(tmp_path, "one", first) as one, replica(tmp_path, "two", second) as two:
+        await asked(one)
+        await drawn(first)
+        found = await judged(two)
+        assert (found.json(), found.headers["x-decision"]) == ({"action": "NONE"}, "answer")
+        here = await judged(one)
+    for name in ("x-lambda-max", "x-probability-correct", "x-entropy"):
+        assert found.headers[name] == here.headers[name]
+    assert second.requests == []
+
+
+async def test_another_replica_waits_for_draws_under_way(tmp_path: Path) -> None:
+    first, second = FakeLLM(default=UNANIMOUS, gate=asyncio.Event()), FakeLLM(default=["Lyon"])
+    async with replica(tmp_path, "one", first) as one, replica(tmp_path, "two", second) as two:
+        await asked(one)
+        await pending(first)
+        verdict = asyncio.create_task(judged(two))
+        await asyncio.sleep(0.5)
+        assert not verdict.done()
+        first.gate.set()
+        assert (await verdict).headers["x-decision"] == "answer"
+    assert second.requests == []
+
+
+async def test_another_replica_draws_when_the_first_is_dead(tmp_path: Path) -> None:
+    first, second = FakeLLM(gate=asyncio.Event()), FakeLLM(default=UNANIMOUS)
+    async with replica(tmp_path, "one", first) as one, replica(tmp_path, "two", second) as two:
+        await asked(one)
+        await pending(first)
+        beat = one._transport.app.state.gateways.guardrail._peers._task
+        beat.cancel()  # as with a process that is gone: its row stands still until a peer strikes it off
+        found = await judged(two)
+        assert (found.json(), found.headers["x-decision"]) == ({"action": "NONE"}, "answer")
+    assert [one.messages for one in second.requests] == [one.messages for one in first.requests]
+
+
+async def test_a_replica_that_stops_leaves_its_draws_to_others_at_once(tmp_path: Path) -> None:
+    first, second = FakeLLM(gate=asyncio.Event()), FakeLLM(default=UNANIMOUS)
+    async with replica(tmp_path, "two", second) as two:
+        async with replica(tmp_path, "one", first) as one:
+            await asked(one)
+            await pending(first)
+        async with replica(tmp_path, "one", FakeLLM(default=["Lyon"])):  # its name lives again
+            assert (await judged(two)).headers["x-decision"] == "answer"
+    assert first.cancelled == 1
+
+
+async def test_a_namesake_that_started_anew_draws_itself(tmp_path: Path) -> None:
+    """What the former process of this name was drawing, nobody draws any more."""
+    first, second = FakeLLM(gate=asyncio.Event()), FakeLLM(default=UNANIMOUS)
+    async with replica(tmp_path, "one", first) as one:
+        await asked(one)
+        await pending(first)
+        one._transport.app.state.gateways.guardrail._calls.clear()  # it cannot tell anyone
+        async with replica(tmp_path, "one", second) as again:
+            assert (await judged(again)).headers["x-decision"] == "answer"
+
+
+async def test_calls_of_another_key_are_not_found(tmp_path: Path) -> None:
+    keys = {"score_key": "of-scores", "admin_key": "of-admins"}
+    llm = FakeLLM(default=UNANIMOUS)
+    async with replica(tmp_path, "one", llm, **keys) as http:
+        assert (await http.post(PATH, json=body(input_type="request"))).status_code == 401
+        wrong = await http.post(PATH, json=body(input_type="request"), headers={"x-api-key": "wrong"})
+        assert wrong.status_code == 401
+        http.headers["x-api-key"] = "of-scores"
+        await asked(http)
+        mine = await judged(http)
+        assert mine.headers["x-decision"] == "answer"
+        http.headers["x-api-key"] = "of-admins"
+        other = await judged(http)
+        assert (other.json(), "x-score-id" in other.headers) == ({"action": "NONE"}, False)
+        assert "No request call" in other.headers[REASON]
+        assert (await http.get(f"/scores/{mine.headers['x-score-id']}")).status_code == 404
+        await asked(http)  # under the same id, which is theirs, too
+        assert (await judged(http)).headers["x-decision"] == "answer"
+    assert len(llm.requests) == 2
+
+
+UNSCORED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"tools": [{"type": "function"}]}, {}, "has tools"),
+    ({"images": ["data:"]}, {}, "has images"),
+    ({"structured_messages": None}, {}, "no messages"),
+    ({"structured_messages": [{"role": "tool", "content": "x"}]}, {}, "another role"),
+    ({"structured_messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, {}, "no text"),
+    ({"structured_messages": [{"role": "user", "content": None}]}, {}, "no text"),
+    ({"structured_messages": [{"role": "assistant", "content": "", "tool_calls": [1]}]}, {}, "calls a tool"),
+    ({"structured_messages": ["x"]}, {}, "no object"),
+    ({}, {"tool_calls": [{"id": "a"}]}, "calls tools"),
+    ({}, {"text": None}, "no text"),
+    ({}, {"litellm_call_id": None}, "no litellm_call_id"),
+    ({}, {"litellm_call_id": "another"}, "No request call"),
+]
+
+
+@pytest.mark.parametrize(("request_", "response", "why"), UNSCORED)
+async def test_what_cannot_be_scored_passes_and_says_why(
+    tmp_path: Path, request_: dict[str, Any], response: dict[str, Any], why: str
+) -> None:
+    async with replica(tmp_path, "one", FakeLLM(default=UNANIMOUS)) as http:
+        await asked(http, **request_)
+        await asyncio.sleep(0.1)
+        found = await judged(http, **response)
+        assert found.json() == {"action": "NONE"}
+        assert why in found.headers[REASON]
+        closed = {"additional_provider_specific_params": {"fail_closed": True}}
+        blocked = (await judged(http, **response, **closed)).json()
+    assert blocked["action"] == "BLOCKED" and why in blocked["blocked_reason"]
+
+
+async def test_parts_of_text_are_text(tmp_path: Path) -> None:
+    llm = FakeLLM(default=UNANIMOUS)
+    parts = [{"type": "text", "text": "What is"}, {"type": "text", "text": "this?"}]
+    async with replica(tmp_path, "one", llm) as http:
+        await asked(http, structured_messages=[{"role": "user", "content": parts}])
+        assert (await judged(http)).headers["x-decision"] == "answer"
+    assert llm.requests[0].messages == (Message("user", "What is\nthis?"),)
+
+
+async def test_without_a_target_nothing_is_drawn(tmp_path: Path) -> None:
+    llm = FakeLLM(default=UNANIMOUS)
+    async with replica(tmp_path, "one", llm, target_error=None) as http:
+        await asked(http)
+        found = await judged(http, "Lyon")
+        assert (found.json(), found.headers[REASON]) == (
+            {"action": "NONE"},
+            "No target error is set, neither here nor by the gateway.",
+        )
+    assert llm.requests == []
+
+
+async def test_the_gateway_may_set_target_and_effort(tmp_path: Path) -> None:
+    llm = FakeLLM(default=["Paris", "Lyon", "Paris"])
+    async with replica(tmp_path, "one", llm, target_error=None, effort_low=3) as http:
+        for target, action in ((0.05, "BLOCKED"), (0.35, "NONE")):
+            params = {"target_error": target, "effort": "low", "unknown": 1}
+            sent = {"additional_provider_specific_params": params, "litellm_call_id": str(target)}
+            await asked(http, **sent)
+            found = await judged(http, **sent)
+            assert found.json()["action"] == action
+            promised = "cannot be promised" not in found.json().get("blocked_reason", "")
+            assert promised == (target == 0.35)
+    assert [one.num_samples for one in llm.requests] == [3, 3]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+async def test_a_mistake_in_the_parameters_fails_no_chat(tmp_path: Path, closed: bool) -> None:
+    sent = {"additional_provider_specific_params": {"target_error": "5 %", "fail_closed": closed}}
+    async with replica(tmp_path, "one", FakeLLM()) as http:
+        await asked(http, **sent)
+        found = await judged(http, **sent)
+    assert found.json()["action"] == ("BLOCKED" if closed else "NONE")
+    assert "target_error" in found.headers[REASON]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+async def test_without_a_calibration_the_chat_goes_on(tmp_path: Path, closed: bool) -> None:
+    """The decision is to abstain then, but nothing of it is about this answer."""
+    sent = {"additional_provider_specific_params": {"fail_closed": closed}}
+    async with replica(tmp_path, "one", FakeLLM(), decides=False) as http:
+        await asked(http, **sent)
+        found = await judged(http, **sent)
+    assert found.json()["action"] == ("BLOCKED" if closed else "NONE")
+    assert "no calibration is applied" in found.headers[REASON]
+    assert found.headers["x-score-id"]
+
+
+@pytest.mark.parametrize("failure", [LLMUnavailable("The LLM server is down."), RuntimeError("boom")])
+async def test_draws_that_fail_fail_no_chat(
+    tmp_path: Path, failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    llm = FakeLLM(fail_with=[failure])
+    async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", FakeLLM()) as two:
+        await asked(one)
+        await drawn(llm)
+        await asyncio.sleep(0.1)
+        for http in (one, two):
+            found = await judged(http)
+            assert found.json() == {"action": "NONE"}
+            assert found.headers[REASON] in (
+                "The LLM server is down.",
+                "Something went wrong in the service.",
+            )
+            assert "boom" not in str(found.headers)
+    assert "guardrail_unscored" in caplog.text
+    assert SECRET not in caplog.text
+
+
+async def test_a_verdict_does_not_wait_for_ever(tmp_path: Path) -> None:
+    llm = FakeLLM(gate=asyncio.Event())
+    async with replica(tmp_path, "one", llm, guardrail_wait_s=0.3) as one:
+        async with replica(tmp_path, "two", FakeLLM(), guardrail_wait_s=0.3) as two:
+            await asked(one)
+            await pending(llm)
+            for http in (one, two):
+                assert (await judged(http)).headers[REASON] == "The answers were not drawn in time."
+            llm.gate.set()
+            await drawn(llm)
+            assert (await judged(one)).headers["x-decision"] == "abstain"
+
+
+@asynccontextmanager
+async def in_memory(
+    folder: Path, llm: FakeLLM, documents: MemoryKept | None = None
+) -> AsyncIterator[tuple[httpx.AsyncClient, Any]]:
+    store = MemoryStore()
+    store.kept = documents or store.kept
+    settings = Settings(data_dir=folder, num_samples=5, target_error=0.15)
+    app = create_app(settings, llm=llm, embedder=orthogonal(), store=store)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            yield http, app
+
+
+@pytest.mark.parametrize("down", ["dead", "hanging"])
+async def test_a_store_that_is_down_costs_nothing_but_the_sharing(
+    tmp_path: Path, down: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guardrail, "STOP_S", 0.05)
+    documents = MemoryKept(gate=asyncio.Event() if down == "hanging" else None)
+    documents.available = False
+    async with asyncio.timeout(60):
+        async with in_memory(tmp_path, FakeLLM(default=UNANIMOUS), documents) as (http, _):
+            await asked(http)
+            assert "x-score-id" in (await judged(http)).headers
+            other = await judged(http, litellm_call_id="another")
+            assert other.json() == {"action": "NONE"} and "not available" in other.headers[REASON]
+
+
+async def test_calls_under_way_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guardrail, "MOST_UNDER_WAY", 3)
+    llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
+    async with in_memory(tmp_path, llm) as (http, _):
+        for i in range(5):
+            await asked(http, litellm_call_id=str(i))
+        await pending(llm)
+        assert llm.active == 3
+        llm.gate.set()
+        found = [(await judged(http, litellm_call_id=str(i))).headers[REASON] for i in range(5)]
+    assert ["Too many calls" in one for one in found] == [False] * 3 + [True] * 2
+
+
+async def test_calls_known_are_bounded_and_idle_ones_expire(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guardrail, "MOST_KNOWN", 3)
+    llm = FakeLLM(default=UNANIMOUS)
+    async with in_memory(tmp_path, llm) as (http, app):
+        rail = app.state.gateways.guardrail
+        for i in range(5):
+            await asked(http, litellm_call_id=str(i))
+        assert [key.call_id for key in rail._calls] == ["2", "3", "4"]
+        await drawn(llm)
+        rail._keep_s = 0.0
+        await asked(http, litellm_call_id="5")
+        assert [key.call_id for key in rail._calls] == ["5"]
+
+
+async def test_the_same_request_twice_is_drawn_once(tmp_path: Path) -> None:
+    llm = FakeLLM(default=UNANIMOUS)
+    async with in_memory(tmp_path, llm) as (http, _):
+        for _ in range(2):
+            await asked(http)
+            await asyncio.sleep(0.05)  # so that a draw that should not be has begun
+            await drawn(llm)
+        await asked(http, structured_messages=[{"role": "user", "content": "Another?"}])
+        await judged(http)
+    assert [one.messages[-1].content for one in llm.requests] == [SECRET, "Another?"]
+
+
+async def test_a_caller_who_hangs_up_takes_no_draws_with_it(tmp_path: Path) -> None:
+    llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
+    async with in_memory(tmp_path, llm) as (http, _):
+        await asked(http)
+        await pending(llm)
+        verdict = asyncio.create_task(judged(http))
+        await asyncio.sleep(0.05)
+        verdict.cancel()
+        await asyncio.wait({verdict})
+        llm.gate.set()
+        assert "x-score-id" in (await judged(http)).headers
+    assert (len(llm.requests), llm.cancelled) == (1, 0)
+
+
+async def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guardrail, "MOST_CHARACTERS", 2000)
+    documents = MemoryKept()
+    async with in_memory(tmp_path, FakeLLM(default=UNANIMOUS), documents) as (http, _):
+        await asked(http, structured_messages=[{"role": "user", "content": "x" * 3000}])
+        assert "x-score-id" in (await judged(http)).headers
+        assert await documents.get(shared_draws.KIND, Key("call-1", "").id, "") is None
+
+
+def test_an_id_of_any_form_makes_a_key() -> None:
+    ids = {Key(text, "").id for text in ("a", "b", "\x00", "\ud800", "x" * 10_000, "")}
+    assert len(ids) == 6 and {len(id_) for id_ in ids} == {32}

@@ -1,0 +1,202 @@
+"""An event of OpenTelemetry per score: its attributes, its parent, a collector that is there or is not."""
+
+import asyncio
+import http.server
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.app.parts import OTEL_VARIABLES, build_events
+from service.domain.errors import LLMUnavailable
+from service.domain.scoring.events import NoEvents
+from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.replica_apps import replica_app
+
+pytestmark = pytest.mark.anyio
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PARENT = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+SECRET = "a prompt that no collector may get"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def exporter() -> Any:
+    export = pytest.importorskip("opentelemetry.sdk._logs.export")
+    return export.InMemoryLogRecordExporter()
+
+
+def service(folder: Path, exporter: Any, llm: FakeLLM | None = None, **settings: Any) -> Any:
+    from service.adapters.telemetry import OtelEvents
+
+    asked = {"num_samples": 5, "decides": True, "embedder": FakeEmbedder(8)} | settings
+    return replica_app(folder, "one", llm=llm, events=OtelEvents(exporter=exporter), **asked)
+
+
+def told(exporter: Any) -> list[Any]:
+    return [one.log_record for one in exporter.get_finished_logs()]
+
+
+async def test_a_score_is_an_event_below_the_callers_span(tmp_path: Path, exporter: Any) -> None:
+    llm = FakeLLM(default=["Paris"])
+    async with service(tmp_path, exporter, llm, target_error=0.15) as http:
+        score = (await http.post("/score", json={"prompt": SECRET}, headers=PARENT)).json()
+    [event] = told(exporter)  # what was not yet sent is sent at the stop
+    assert event.event_name == "gen_ai.evaluation.result"
+    assert (f"{event.trace_id:032x}", f"{event.span_id:016x}") == (TRACE, SPAN)
+    attributes = dict(event.attributes)
+    assert attributes.pop("gen_ai.evaluation.name") == "probability_correct"
+    assert attributes.pop("gen_ai.evaluation.score.value") == score["probability_correct"]
+    assert attributes.pop("gen_ai.evaluation.score.label") == "answer"
+    assert attributes == {
+        "gen_ai.request.model": "fake-llm",
+        "eigencal.score.id": score["id"],
+        "eigencal.lambda_max": score["lambda_max"],
+        "eigencal.entropy": score["entropy"],
+        "eigencal.num_samples": 5,
+        "eigencal.calibration.id": score["calibration"]["id"],
+    }
+    [found] = exporter.get_finished_logs()
+    assert found.resource.attributes["service.name"] == "eigencal"
+
+
+async def test_without_a_probability_it_tells_lambda_max_and_why(tmp_path: Path, exporter: Any) -> None:
+    async with service(tmp_path, exporter, decides=False) as http:
+        score = (await http.post("/score", json={"prompt": SECRET})).json()
+    [event] = told(exporter)
+    assert event.attributes["gen_ai.evaluation.name"] == "lambda_max"
+    assert event.attributes["gen_ai.evaluation.score.value"] == score["lambda_max"]
+    assert event.attributes["gen_ai.evaluation.explanation"] == score["warnings"][0]["message"]
+    assert event.trace_id == 0
+    assert SECRET not in str(event) and "Paris" not in str(event)
+
+
+async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) -> None:
+    traces = [f"{i + 1:032x}" for i in range(8)]
+    async with service(tmp_path, exporter) as http:
+
+        async def post(trace: str) -> None:
+            headers = {"traceparent": f"00-{trace}-{SPAN}-01"}
+            await http.post("/score/batch", json={"items": [{"prompt": trace}] * 2}, headers=headers)
+
+        await asyncio.gather(*map(post, traces))
+        await http.post("/score", json={"prompt": "?"}, headers={"traceparent": "no trace at all"})
+    found = [f"{event.trace_id:032x}" for event in told(exporter)]
+    assert sorted(found[:-1]) == sorted([*traces, *traces]) and found[-1] == "0" * 32
+
+
+async def test_an_error_is_told_as_one(tmp_path: Path, exporter: Any) -> None:
+    llm = FakeLLM(fail_with=[LLMUnavailable("gone")])
+    async with service(tmp_path, exporter, llm) as http:
+        await http.post("/score", json={"prompt": SECRET}, headers=PARENT)
+    [event] = told(exporter)
+    assert event.attributes["error.type"] == "llm_unavailable"
+    assert f"{event.trace_id:032x}" == TRACE
+
+
+async def test_gateways_tell_theirs(tmp_path: Path, exporter: Any) -> None:
+    async with service(tmp_path, exporter, FakeLLM(default=["Paris"])) as http:
+        asked = {"question": "Which?", "answer": "Paris", "threshold": 0.5}
+        found = (await http.post("/verify", json=asked, headers=PARENT)).json()
+    [event] = told(exporter)
+    assert event.attributes["gen_ai.evaluation.score.value"] == found["confidence"]
+    assert f"{event.trace_id:032x}" == TRACE
+
+
+@contextmanager
+def collector(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    """An OTLP collector on a port of its own, and what it got."""
+    got: list[tuple[str, bytes]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", got
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("named_by", ["otel_endpoint", *OTEL_VARIABLES])
+async def test_a_collector_gets_it_by_otlp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
+) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    with collector() as (url, got):
+        settings: dict[str, Any] = {"data_dir": tmp_path}
+        if named_by == "otel_endpoint":
+            settings["otel_endpoint"] = f"{url}/"
+        else:
+            monkeypatch.setenv(named_by, f"{url}/v1/logs" if "LOGS" in named_by else url)
+        events = build_events(Settings(**settings))
+        async with replica_app(tmp_path, "one", events=events) as http:
+            score = (await http.post("/score", json={"prompt": SECRET}, headers=PARENT)).json()
+    [(path, body)] = got
+    assert path == "/v1/logs"
+    assert SECRET.encode() not in body
+    record = ExportLogsServiceRequest.FromString(body).resource_logs[0].scope_logs[0].log_records[0]
+    assert (record.event_name, record.trace_id.hex()) == ("gen_ai.evaluation.result", TRACE)
+    values = {one.key: one.value for one in record.attributes}
+    assert values["eigencal.score.id"].string_value == score["id"]
+
+
+async def test_a_collector_that_is_down_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    from service.adapters import telemetry
+
+    monkeypatch.setattr(telemetry, "STOP_S", 0.1)
+    with collector(status=503) as (url, _):
+        events = build_events(Settings(data_dir=tmp_path, otel_endpoint=url))
+        async with asyncio.timeout(60):
+            async with replica_app(tmp_path, "one", events=events) as http:
+                found = [await http.post("/score", json={"prompt": "?"}) for _ in range(5)]
+    assert {one.status_code for one in found} == {200}
+
+
+def test_it_is_off_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in OTEL_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert isinstance(build_events(Settings(data_dir=tmp_path)), NoEvents)
+
+
+def test_where_it_is_not_installed_the_start_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk._logs", None)
+    with pytest.raises(ValueError, match="otel"):
+        build_events(Settings(data_dir=tmp_path, otel_endpoint="http://127.0.0.1:1"))
+    monkeypatch.setenv(OTEL_VARIABLES[0], "http://127.0.0.1:1")
+    assert isinstance(build_events(Settings(data_dir=tmp_path)), NoEvents)
+    assert "not installed" in caplog.text
+
+
+def test_nothing_of_it_is_imported_when_off() -> None:
+    code = "import sys, service.app; print([m for m in sys.modules if m.startswith('opentelemetry.sdk')])"
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,155 @@
+"""POST /verify and GET /health, as vLLM's semantic router calls them."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.domain.errors import NoProbability
+from service.domain.gateways.verifying import verification
+from service.domain.models import Message
+from service.domain.scoring.model import ScoreCommand
+from service.domain.scoring.scorer import Scorer
+from tests.api.conftest import Client
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.replica_apps import replica_app
+
+pytestmark = pytest.mark.anyio
+ASKED = {"question": "Which?", "answer": "Paris", "threshold": 0.4}
+FIELDS = {"confidence", "should_escalate", "verified_count", "total_samples", "samples", "threshold"}
+D = 8
+FOUR_OF_FIVE = ["Paris", "Paris", "Lyon", "Paris", "Paris"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def orthogonal() -> FakeEmbedder:
+    """Answers that have nothing in common, so that every figure is round."""
+    names = ("Paris", "Lyon", "Nice")
+    return FakeEmbedder(D, vectors={name: [float(i == k) for i in range(D)] for k, name in enumerate(names)})
+
+
+def service(folder: Path, llm: FakeLLM, **settings: Any) -> Any:
+    asked = {"num_samples": 5, "decides": True} | settings
+    return replica_app(folder, "one", llm=llm, embedder=orthogonal(), **asked)
+
+
+async def verified(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
+    response = await http.post("/verify", json=ASKED | sent)
+    assert response.status_code == 200, response.text
+    body: dict[str, Any] = response.json()
+    assert body.keys() == FIELDS
+    assert math.isfinite(body["confidence"]) and 0 <= body["confidence"] <= 1
+    return body
+
+
+async def test_the_confidence_is_the_probability_of_being_right(tmp_path: Path) -> None:
+    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
+        found = await verified(http)
+        score = (await http.post("/score", json={"prompt": "Which?", "candidate": "Paris"})).json()
+    assert found["confidence"] == score["candidate"]["probability_correct"]
+    assert found["confidence"] == pytest.approx(0.5 * 0.8 + 0.5 / D)
+    assert found["confidence"] != pytest.approx(score["candidate"]["probability"])
+    assert (found["verified_count"], found["total_samples"]) == (4, 5)
+    assert found["samples"] == FOUR_OF_FIVE
+    assert (found["threshold"], found["should_escalate"]) == (0.4, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / D), ("Nice", 0, 0.5 / D)]
+)
+async def test_those_that_mean_the_same_are_counted(
+    tmp_path: Path, answer: str, count: int, probability: float
+) -> None:
+    """Of an answer that nobody gave: none, whatever the largest mode is."""
+    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
+        found = await verified(http, answer=answer)
+    assert (found["verified_count"], found["should_escalate"]) == (count, True)
+    assert found["confidence"] == pytest.approx(probability)
+
+
+async def test_at_the_threshold_it_is_not_escalated(tmp_path: Path) -> None:
+    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
+        exact = (await verified(http))["confidence"]
+        assert not (await verified(http, threshold=exact))["should_escalate"]
+        assert (await verified(http, threshold=math.nextafter(exact, 1)))["should_escalate"]
+
+
+async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
+    llm = FakeLLM(default=FOUR_OF_FIVE)
+    async with service(tmp_path, llm) as http:
+        await verified(http, context="The country is France.")
+        await verified(http, context="")
+        await verified(http, context=None)
+    conversation, *prompts = llm.requests
+    assert conversation.messages == (Message("system", "The country is France."), Message("user", "Which?"))
+    assert [(one.prompt, one.messages) for one in prompts] == [("Which?", None)] * 2
+
+
+async def test_the_effort_is_a_setting(tmp_path: Path) -> None:
+    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE), verify_effort="low", effort_low=3) as http:
+        assert (await verified(http))["total_samples"] == 3
+
+
+async def test_a_raw_value_is_no_probability(client: Client) -> None:
+    async with client() as http:
+        refused = await http.post("/verify", json=ASKED)
+        metrics = (await http.get("/metrics")).text
+    assert (refused.status_code, refused.json()["code"]) == (503, "no_probability")
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert "no calibration is applied" in refused.json()["detail"]
+    assert 'eigencal_score_errors_total{code="no_probability"} 1.0' in metrics
+
+
+async def test_why_there_is_none_is_said(tmp_path: Path) -> None:
+    """A model of being right for 2 to 5 answers does not do for 20."""
+    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE), num_samples=20) as http:
+        refused = (await http.post("/verify", json=ASKED)).json()
+    assert refused["code"] == "no_probability"
+    assert "was fitted with another num_samples" in refused["detail"]
+
+
+async def test_what_the_router_adds_next_is_passed_over(tmp_path: Path) -> None:
+    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
+        await verified(http, model="small", trace={"a": 1})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"threshold": 1.5}, {"threshold": "NaN"}, {"threshold": None}, {"question": " "}, {"answer": None}],
+)
+async def test_what_does_not_fit_is_refused(client: Client, wrong: dict[str, Any]) -> None:
+    async with client() as http:
+        refused = await http.post("/verify", json=ASKED | wrong)
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+
+
+async def test_the_score_behind_it_is_kept(tmp_path: Path) -> None:
+    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
+        response = await http.post("/verify", json=ASKED)
+        score = (await http.get(f"/scores/{response.headers['x-score-id']}")).json()
+    assert score["candidate"]["probability_correct"] == response.json()["confidence"]
+    assert response.headers["x-probability-correct"] == f"{response.json()['confidence']:.6f}"
+
+
+async def test_it_takes_a_score_key(client: Client) -> None:
+    async with client(score_key="key") as http:
+        assert (await http.post("/verify", json=ASKED)).status_code == 401
+        held = await http.post("/verify", json=ASKED, headers={"Authorization": "Bearer key"})
+        assert held.json()["code"] == "no_probability"
+        assert (await http.get("/health")).json()["status"] == "ok"
+
+
+async def test_a_number_that_is_none_is_refused() -> None:
+    scorer = Scorer(FakeLLM(), FakeEmbedder())
+    score = await scorer.score(ScoreCommand(samples=("a", "b"), candidate="a"))
+    assert score.judgement.candidate is not None
+    broken = replace(score.judgement.candidate, probability_correct=math.nan)
+    with pytest.raises(NoProbability):
+        verification(replace(score, judgement=replace(score.judgement, candidate=broken)))
