@@ -105,6 +105,38 @@ async def test_an_answer_that_few_support_is_blocked_with_the_numbers(tmp_path: 
     assert "probability of 0.16" in said and "0.50 is needed" in said and "at most 0.15" in said
 
 
+async def test_an_id_that_comes_again_with_tools_is_not_judged_by_the_first_chats_draws(
+    tmp_path: Path,
+) -> None:
+    llm, closed = FakeLLM(default=UNANIMOUS), {"fail_closed": True}
+    async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", FakeLLM()) as two:
+        await asked(one)
+        await drawn(llm)
+        await asked(one, tools=[{"type": "function"}])
+        assert (
+            "tools"
+            in (await judged(one, additional_provider_specific_params=closed)).json()["blocked_reason"]
+        )
+        async with asyncio.timeout(60):  # the other replica learns it a little later
+            while "tools" not in (await judged(two, additional_provider_specific_params=closed)).text:
+                await asyncio.sleep(0.05)
+
+
+async def test_an_id_that_comes_again_is_judged_by_the_later_chats_draws_elsewhere(tmp_path: Path) -> None:
+    llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
+    other = FakeLLM(default=["Lyon"] * 5)
+    async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", other) as two:
+        await asked(one)
+        await pending(llm)
+        await asked(one, structured_messages=[{"role": "user", "content": "Another?"}])
+        llm.gate.set()
+        await drawn(llm)
+        assert (await judged(one)).json() == {"action": "NONE"}
+        assert (await judged(two)).json() == {"action": "NONE"}
+    assert not other.requests  # the draws to the later chat were shared, those to the first not
+    assert [one.messages[-1].content for one in llm.requests][-1] == "Another?"
+
+
 async def test_the_chat_does_not_wait_for_the_draws(tmp_path: Path) -> None:
     llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
     async with replica(tmp_path, "one", llm) as http:

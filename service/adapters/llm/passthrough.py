@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
+from http import HTTPStatus
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpx
 
@@ -14,13 +16,12 @@ from service.adapters.http_clients import KEEPALIVE_S, tls
 from service.adapters.llm.client import api_base
 from service.adapters.llm.connections import Connections
 from service.domain.chat.upstream import Call
-from service.domain.errors import LLMUnavailable
+from service.domain.errors import LLMBadResponse, LLMUnavailable
 
 # Of the connection, not of the answer; or told anew by whoever sends the answer on.
 _NOT_PASSED = frozenset(
     {
         "connection",
-        "content-encoding",
         "content-length",
         "date",
         "keep-alive",
@@ -36,13 +37,20 @@ _NOT_PASSED = frozenset(
 )
 # Which pages may read an answer is ours to say: ours come with a key.
 _CROSS_ORIGIN = "access-control-"
+# What is unpacked here, though it was not asked for; anything else goes on as it is packed.
+_UNPACKED = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
+_REDACTED = b"[redacted]"
+MOST_OF_AN_ERROR = 1 << 20
+LARGEST_STATUS = 599
 
 
 class HttpReply:
-    """Implements `service.domain.chat.upstream.Reply`."""
+    """Implements `service.domain.chat.upstream.Reply`. `secret`: not to be told, should an error quote it."""
 
-    def __init__(self, response: httpx.Response, connection: AsyncExitStack) -> None:
+    def __init__(self, response: httpx.Response, connection: AsyncExitStack, secret: str = "") -> None:
         self._response = response
+        self._secret = secret.encode()
+        self._unpacks = response.headers.get("content-encoding", "").strip().lower() in _UNPACKED
         self._connection: AsyncExitStack | None = connection
         self._is_whole = False
 
@@ -55,7 +63,8 @@ class HttpReply:
     def headers(self) -> Mapping[str, str]:
         """Return what is passed on, byte for byte: as HTTP has it, not as httpx guesses the encoding."""
         told = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in self._response.headers.raw}
-        return {k: v for k, v in told.items() if k not in _NOT_PASSED and not k.startswith(_CROSS_ORIGIN)}
+        left_out = _NOT_PASSED | ({"content-encoding"} if self._unpacks else set())
+        return {k: v for k, v in told.items() if k not in left_out and not k.startswith(_CROSS_ORIGIN)}
 
     @property
     def is_stream(self) -> bool:
@@ -65,8 +74,12 @@ class HttpReply:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body."""
+        body = self._response.aiter_bytes() if self._unpacks else self._response.aiter_raw()
         try:
-            async for piece in self._response.aiter_bytes():
+            if self.status >= HTTPStatus.BAD_REQUEST and self._secret:
+                # Whole: a server that refuses our key may quote it, over the edge of two pieces.
+                body = _without(self._secret, body)
+            async for piece in body:
                 yield piece
         except httpx.HTTPError:
             raise LLMUnavailable("The LLM server broke off its answer.") from None
@@ -82,6 +95,21 @@ class HttpReply:
         else:
             # As if it had failed: a connection with half an answer in it serves no other call.
             await connection.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+
+
+async def _without(secret: bytes, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    pieces, size = [], 0
+    async for piece in body:
+        size += len(piece)
+        if size > MOST_OF_AN_ERROR:
+            raise LLMUnavailable("The LLM server's error is longer than the service takes.")
+        pieces.append(piece)
+    yield b"".join(pieces).replace(secret, _REDACTED)
+
+
+def _no_cookies() -> CookieJar:
+    """Return a jar that takes none: a client serves many callers, and one's cookie is no other's."""
+    return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
 
 
 class HttpUpstream:
@@ -107,9 +135,11 @@ class HttpUpstream:
             headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
             timeout=httpx.Timeout(None, connect=connect_timeout_s),
             verify=tls(),
+            cookies=_no_cookies(),
             transport=transport,
             trust_env=proxies_from_env,
         )
+        self._secret = api_key
         self._connections = Connections(make, kept_s=KEEPALIVE_S)
 
     @property
@@ -136,5 +166,7 @@ class HttpUpstream:
                 response = await connection.enter_async_context(sent)
             except httpx.HTTPError:
                 raise LLMUnavailable("The LLM server cannot be reached.") from None
-            return HttpReply(response, connection.pop_all())
+            if response.status_code > LARGEST_STATUS:
+                raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
+            return HttpReply(response, connection.pop_all(), self._secret)
         raise AssertionError("unreachable: the block returns or raises")

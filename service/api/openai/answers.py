@@ -10,9 +10,9 @@ from service.domain.chat.uncertainty import Uncertainty
 
 
 def object_of(content: bytes) -> dict[str, Any]:
-    """Return the JSON object that an answer is; an empty one where it is none."""
+    """Return the JSON object that an answer is; an empty one where it is none, or is not in UTF-8."""
     try:
-        found = json.loads(content)
+        found = json.loads(content.decode())
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

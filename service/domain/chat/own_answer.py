@@ -96,7 +96,8 @@ def refuse_textless(choice: Mapping[str, Any]) -> None:
         raise Unscorable("refusal", "The model refused to answer: there is no answer to judge.")
     if message.get("audio") and not message.get(_TEXT):
         raise Unscorable("no_text", "The answer is no text.")
-    if choice.get("finish_reason") in _GIVEN_UP:
+    ended = choice.get("finish_reason")
+    if isinstance(ended, str) and ended in _GIVEN_UP:
         raise Unscorable("given_up", "The LLM server gave the answer up.")
 
 

@@ -11,7 +11,9 @@ import logging
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from service.domain.errors import EigencalError, Overloaded, StoreUnavailable
@@ -45,11 +47,14 @@ class NotScoredError(Exception):
     """There is no score of this call; the message says why, without any text of the caller's."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Call:
+    """A chat that is drawn beside. `replaced`: another came under its id, and its own draws count no more."""
+
     request: GenerationRequest
     drawing: asyncio.Task[Generation]
     since: float
+    replaced: bool = False
 
 
 class Guardrail:
@@ -76,7 +81,8 @@ class Guardrail:
         self._keep_s = keep_s
         self._process = uuid.uuid4().hex
         self._calls: OrderedDict[Key, _Call] = OrderedDict()  # oldest first
-        self._telling: set[asyncio.Task[None]] = set()
+        self._refused: OrderedDict[Key, str] = OrderedDict()  # and why; the store learns of it later
+        self._telling: dict[Key, asyncio.Task[None]] = {}  # the last of each id
 
     async def start(self) -> None:
         """Nothing to open."""
@@ -87,7 +93,7 @@ class Guardrail:
             call.drawing.cancel()
         self._calls.clear()
         if self._telling:
-            _, late = await asyncio.wait(self._telling, timeout=STOP_S)
+            _, late = await asyncio.wait([*self._telling.values()], timeout=STOP_S)
             for task in late:
                 task.cancel()
 
@@ -100,17 +106,22 @@ class Guardrail:
         known = self._calls.get(key)
         if known is not None and known.request == request:
             return
+        # Even where this one cannot be drawn: its answer is judged by no other chat's draws.
+        self._replace(key)
         if sum(not call.drawing.done() for call in self._calls.values()) >= MOST_UNDER_WAY:
             raise Overloaded("Too many calls of the guardrail are under way.")
-        if known is not None:
-            known.drawing.cancel()
         drawing = asyncio.create_task(self._draw(request), name="guardrail-draw")
-        self._know(key, _Call(request, drawing, time.monotonic()))
-        self._tell(self._share(key, request, drawing))
+        call = _Call(request, drawing, time.monotonic())
+        self._know(key, call)
+        self._tell(key, self._share(key, call))
 
     def refuse(self, key: Key, reason: str) -> None:
         """Remember why a call is not scored, for whoever is asked for its verdict; never waits."""
-        self._tell(self._put(key, document_of("failed", reason=reason)))
+        self._replace(key)
+        self._refused[key] = reason
+        if len(self._refused) > MOST_KNOWN:
+            self._refused.popitem(last=False)
+        self._tell(key, self._put(key, document_of("failed", reason=reason)))
 
     async def score(self, key: Key, text: str, target: Target) -> Score:
         """Return the score of a call's answer, as far as it has come; nothing is drawn twice for it.
@@ -118,6 +129,8 @@ class Guardrail:
         Raises NotScoredError, and what drawing and `Scorer.finish` raise.
         """
         self._expire()
+        if (refused := self._refused.get(key)) is not None:
+            raise NotScoredError(refused)
         patience = asyncio.timeout(self._wait_s)
         try:
             async with patience:
@@ -164,11 +177,22 @@ class Guardrail:
         # Of this name, but not among the calls known here: another process before this one, or forgotten.
         return maker.replica != self._peers.own_id and await self._peers.lives(maker.replica)
 
-    async def _share(self, key: Key, request: GenerationRequest, drawing: "asyncio.Task[Generation]") -> None:
+    def _replace(self, key: Key) -> None:
+        """Forget a call whose id has come again with another chat, as when a gateway tries again."""
+        self._refused.pop(key, None)
+        known = self._calls.pop(key, None)
+        if known is not None:
+            known.replaced = True
+            known.drawing.cancel()
+
+    async def _share(self, key: Key, call: _Call) -> None:
         """Tell the other replicas that this one draws, and what came of it."""
+        request, drawing = call.request, call.drawing
         maker = Maker(self._peers.own_id, self._process)
         await self._put(key, document_of("pending", request, maker=maker))
         await asyncio.wait({drawing})
+        if call.replaced:
+            return
         if drawing.cancelled():
             await self._put(key, document_of("left", request, maker=maker))
         elif (error := drawing.exception()) is not None:
@@ -182,13 +206,15 @@ class Guardrail:
         with contextlib.suppress(StoreUnavailable):  # it was logged; this replica goes on alone
             await self._documents.put(KIND, key.id, key.owner, document, ttl_s=self._keep_s)
 
-    def _tell(self, work: Any) -> None:
-        task = asyncio.create_task(work, name="guardrail-share")
-        self._telling.add(task)  # the event loop itself holds tasks only weakly
-        task.add_done_callback(self._told)
+    def _tell(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
+        # After what was told of the same id before, or the store might take the two in the other order.
+        task = asyncio.create_task(_after(self._telling.get(key), work), name="guardrail-share")
+        self._telling[key] = task
+        task.add_done_callback(partial(self._told, key))
 
-    def _told(self, task: asyncio.Task[None]) -> None:
-        self._telling.discard(task)
+    def _told(self, key: Key, task: asyncio.Task[None]) -> None:
+        if self._telling.get(key) is task:
+            del self._telling[key]
         if not task.cancelled() and (error := task.exception()) is not None:
             # By its kind alone: the text of a database's error may quote what was to be stored.
             log.error("what a guardrail draws cannot be shared: %s", type(error).__name__)
@@ -221,6 +247,13 @@ def reason_of(error: BaseException) -> str:
         return error.detail
     log.error("an unforeseen error in a guardrail", exc_info=error)
     return "Something went wrong in the service."
+
+
+async def _after(before: asyncio.Task[None] | None, work: Coroutine[Any, Any, None]) -> None:
+    with contextlib.closing(work):  # should this be cancelled before its turn comes
+        if before is not None:
+            await asyncio.wait({before})
+        await work
 
 
 async def _ready(generation: Generation) -> Generation:

@@ -10,7 +10,7 @@ import pytest
 
 from service.adapters.llm.passthrough import HttpUpstream
 from service.domain.chat.upstream import Call
-from service.domain.errors import LLMUnavailable
+from service.domain.errors import LLMBadResponse, LLMUnavailable
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, hang, pieces, status
 
 pytestmark = pytest.mark.anyio
@@ -80,6 +80,38 @@ async def test_a_server_that_packs_all_the_same_is_unpacked() -> None:
         assert "content-encoding" not in reply.headers
         await reply.close()
     assert server.requests[0].headers["accept-encoding"] == "identity"
+
+
+async def test_packed_in_another_way_it_goes_on_as_it_is() -> None:
+    async with upstream(status(200, b"\x0b\x02\x80{}\x03", {"content-encoding": "br"})) as (made, _):
+        reply = await made.open(CALL)
+        assert [piece async for piece in reply.pieces()] == [b"\x0b\x02\x80{}\x03"]
+        assert reply.headers["content-encoding"] == "br"
+        await reply.close()
+
+
+async def test_a_cookie_of_one_answer_goes_with_no_other_call() -> None:
+    async with upstream(status(200, {}, {"Set-Cookie": "who=a; Path=/"})) as (made, server):
+        for _ in range(2):
+            reply = await made.open(CALL)
+            assert [piece async for piece in reply.pieces()]
+            await reply.close()
+        assert all("cookie" not in sent.headers for sent in server.requests)
+
+
+async def test_an_error_that_quotes_our_key_goes_on_without_it() -> None:
+    async with upstream(status(401, {"error": {"message": "bad key Bearer sk-1."}})) as (made, _):
+        reply = await made.open(CALL)
+        content = b"".join([piece async for piece in reply.pieces()])
+        await reply.close()
+    assert json.loads(content) == {"error": {"message": "bad key Bearer [redacted]."}}
+
+
+async def test_a_status_that_does_not_exist_is_an_error_of_the_server() -> None:
+    async with upstream(status(999, {})) as (made, _):
+        with pytest.raises(LLMBadResponse):
+            await made.open(CALL)
+        assert made.under_way == 0
 
 
 async def test_what_belongs_to_the_connection_is_not_passed_on() -> None:
