@@ -76,14 +76,19 @@ def has_text(line: str) -> bool:
 async def compare(ways: Mapping[str, Way], callers: int, requests: int) -> Rounds:
     """Ask by every way in turn, `callers` at once; a first round is not counted."""
     found, names = Rounds(callers, {name: [] for name in ways}), list(ways)
-    async with httpx.AsyncClient(timeout=600, limits=httpx.Limits(max_connections=None)) as http:
+    # Below the 5 s after which uvicorn closes: while the other ways are asked, connections grow that old.
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=2)
+    async with httpx.AsyncClient(timeout=600, limits=limits) as http:
         for number in range(-1, -(-requests // callers)):
             for i in range(len(names)):
                 name = names[(i + number) % len(names)]
                 # Each way has questions of its own: none finds its prompt in the server's cache.
                 first = ((number + 1) * len(names) + i) * callers
                 calls = (first_token_ms(http, ways[name], first + j) for j in range(callers))
-                block = await asyncio.gather(*calls)
+                try:
+                    block = await asyncio.gather(*calls)
+                except httpx.HTTPError as error:
+                    raise RuntimeError(f"{name}: {error!r}") from error
                 if number >= 0:
                     found.ms[name].append(list(block))
     return found
@@ -117,7 +122,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
     parser.add_argument("--requests", type=int, default=500, help="by each way, with 1 caller and with 16")
-    parser.add_argument("--on-requests", type=int, default=60, help="of `on`, with 1 caller")
+    parser.add_argument("--on-requests", type=int, default=60, help="of `on`, with 1 caller; 0: none")
+    parser.add_argument("--callers", type=int, nargs="*", default=[1, 16])
     parser.add_argument("--effort", default="low", help="of `on`")
     parser.add_argument("--litellm", help="the command of a LiteLLM proxy")
     options = parser.parse_args()
@@ -139,13 +145,14 @@ def main() -> None:
             "EIGENCAL_DATABASE_URL": f"sqlite:///{folder / 'eigencal.db'}",
         }
         service = stack.enter_context(running([PYTHON, "-m", "service"], env=env, log=folder / "service.log"))
-        wait_for(f"{ours}/readyz", service, 120)
+        wait_for(f"{ours}/readyz", service, 300)
         ways = {DIRECT: Way(llm), OFF: Way(ours, "off")}
         if options.litellm:
             ways[LITELLM] = Way(stack.enter_context(proxy(options.litellm, llm, folder)))
         waiting = {DIRECT: Way(llm), ON: Way(ours, "on")}
-        print(shown(asyncio.run(compare(waiting, 1, options.on_requests))), flush=True)
-        for callers in (1, 16):
+        if options.on_requests:
+            print(shown(asyncio.run(compare(waiting, 1, options.on_requests))), flush=True)
+        for callers in options.callers:
             print(shown(asyncio.run(compare(ways, callers, options.requests))), flush=True)
 
 

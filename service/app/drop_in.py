@@ -50,7 +50,7 @@ def build_chat(
         serving=serving,
         mode=settings.chat_mode,
         deadline_s=settings.chat_deadline_s,
-        effort=settings.chat_effort,
+        effort=settings.chat_effort or None,
         abstain=settings.abstain,
         abstain_text=settings.abstain_text,
     )

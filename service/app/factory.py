@@ -97,6 +97,10 @@ def create_app(
     events = events or build_events(settings)
     errors, metrics = ErrorLog(), Metrics(events)
     scorer = Scorer(llm, embedder, store.calibrations, live=live)
+    gateways = Gateways(
+        Verifier(scorer, serving, settings.verify_effort or None),
+        Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),
+    )
     chat = build_chat(
         settings,
         upstream or build_upstream(settings, llm, serving),
@@ -105,10 +109,6 @@ def create_app(
         metrics=metrics,
         errors=errors,
         keep=kept.keep,
-    )
-    gateways = Gateways(
-        Verifier(scorer, serving, settings.verify_effort or None),
-        Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),
     )
     started = build_start_log(settings, llm, embedder, serving, store.calibrations)
     app = Described(
@@ -124,8 +124,8 @@ def create_app(
             chat.upstream,
             store,
             kept,
-            chat.scorer,
             gateways.guardrail,
+            chat.scorer,
             started,
         ),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
@@ -145,8 +145,7 @@ def create_app(
         limits=upload_limits(settings),
         pages=Pages(render_home, render_report, render_calibrations),
     )
-    app.state.chat = chat
-    app.state.gateways = gateways
+    app.state.gateways, app.state.chat = gateways, chat
     app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
     for routes in (score, scores, openai, verify, guardrail, jobs, calibrations, evaluations, health, docs):
         app.include_router(routes.router)

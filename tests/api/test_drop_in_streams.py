@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.api.openai import scored_stream
-from tests.support.drop_in import DropIn, drop_in, events_of
+from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, draws_and, pieces
 
 pytestmark = pytest.mark.anyio
@@ -165,17 +165,20 @@ async def test_a_tool_call_passes_and_says_why_it_has_no_score() -> None:
 async def test_the_draws_begin_once_the_answer_has() -> None:
     go = asyncio.Event()
 
-    async def own(exchange: Exchange) -> None:
+    async def rest(exchange: Exchange) -> None:
         await go.wait()
-        await pieces(WHOLE)(exchange)
+        exchange.writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(TEXT + FINISH), TEXT + FINISH))
 
-    async with before(own) as made:
-        call = asyncio.create_task(stream(made))
-        async with asyncio.timeout(60):
-            await made.server.arrived.wait()
-        assert [body.get("n") for body in made.server.bodies] == [None]
-        go.set()
-        assert check_carried((await call).content)["status"] == "scored"
+    async with before(pieces(BEGIN, then=rest)) as made:
+        asked = made.http.stream("POST", "/v1/chat/completions", json=QUESTION | {"stream": True})
+        async with asyncio.timeout(60), asked as response:
+            parts = response.aiter_bytes()
+            assert await anext(parts) == BEGIN  # the role, and no token yet
+            await asyncio.sleep(0.2)  # for draws that had begun too early to get there
+            assert [body.get("n") for body in made.server.bodies] == [None]
+            go.set()
+            content = b"".join([part async for part in parts])
+        assert check_carried(content)["status"] == "scored"
         assert [body.get("n") for body in made.server.bodies] == [None, 5]
 
 

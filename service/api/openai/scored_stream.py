@@ -117,10 +117,11 @@ async def scored_stream(
     tap, pieces = Tap(hides_logprobs=hides_logprobs), reply.pieces()
     try:
         async for piece in pieces:
-            # Not before: the caller's own first token would wait for them, and its prompt is cached now.
-            running.start()
             if passed := tap.feed(piece):
                 yield passed
+            # Not before: the caller's own first token would wait for them, and its prompt is cached now.
+            if tap.own.has_said:
+                running.start()
             if tap.holds or tap.has_failed:
                 break
         if tap.holds:

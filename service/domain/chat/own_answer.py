@@ -33,6 +33,11 @@ class OwnAnswer:
             self._take(choice)
         return any(isinstance(choice.get("finish_reason"), str) for choice in mine)
 
+    @property
+    def has_said(self) -> bool:
+        """Tell whether anything was drawn yet: servers send the role before the first token."""
+        return any(self._texts) or bool(self._beside.keys() - {"role"})
+
     def choice(self) -> dict[str, Any]:
         """Return the choice as an answer that is not streamed would hold it; raises Unscorable for none."""
         if not self._begun:
