@@ -18,7 +18,7 @@ RUN python -m venv /opt/venv \
 COPY pyproject.toml constraints.txt ./
 COPY service/__init__.py service/
 RUN touch README.md LICENSE \
-    && /opt/venv/bin/pip install --no-build-isolation -c constraints.txt ".[embedded]"
+    && /opt/venv/bin/pip install --no-build-isolation -c constraints.txt ".[embedded,otel]"
 COPY README.md LICENSE ./
 COPY service service
 RUN /opt/venv/bin/pip install --no-build-isolation --no-deps --force-reinstall .
