@@ -54,9 +54,9 @@ def outcome(
     )
 
 
-def printed(client: str, base_url: str, key: str, model: str) -> dict[str, Any]:
-    """Return the JSON that a client's script prints in its last line."""
-    done = outcome(HERE / SCRIPTS[client], base_url, key, model)
+def printed(client: str, base_url: str, key: str, model: str, *only: str) -> dict[str, Any]:
+    """Return the JSON that a client's script prints in its last line. `only`: kinds of requests."""
+    done = outcome(HERE / SCRIPTS[client], base_url, key, model, *only)
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told

@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 
 export const cases = JSON.parse(readFileSync(new URL("../cases.json", import.meta.url), "utf8"));
-export const [baseURL, apiKey, model] = process.argv.slice(2);
-export const kinds = {
+export const [baseURL, apiKey, model, ...only] = process.argv.slice(2);
+const kinds = {
   text: {},
   tools: { tools: cases.tools, tool_choice: { type: "function", function: { name: "weather" } } },
   json: { response_format: { type: "json_schema", json_schema: cases.schema } },
@@ -27,8 +27,11 @@ export function once(found) {
 /** Run every kind of request by every way of asking, one after the other, and print what came. */
 export async function tell(ways, more = {}) {
   const results = {};
-  for (const [kind, extra] of Object.entries(kinds))
+  // Kinds may be named; none given: all, and what is around them.
+  for (const [kind, extra] of Object.entries(kinds)) {
+    if (only.length && !only.includes(kind)) continue;
     for (const [name, ask] of Object.entries(ways)) results[`${name}-${kind}`] = await ask(extra, kind);
-  for (const [name, ask] of Object.entries(more)) results[name] = await ask();
+  }
+  if (!only.length) for (const [name, ask] of Object.entries(more)) results[name] = await ask();
   console.log(JSON.stringify(results));
 }

@@ -3,7 +3,21 @@
 from typing import Any
 
 import openai
-from told import ASK, BASE_URL, CASES, KEY, KINDS, MODEL, USAGE, extra, of_chunks, of_completion, ours, tell
+from told import (
+    ASK,
+    BASE_URL,
+    CASES,
+    KEY,
+    KINDS,
+    MODEL,
+    ONLY,
+    USAGE,
+    extra,
+    of_chunks,
+    of_completion,
+    ours,
+    tell,
+)
 
 client = openai.OpenAI(base_url=BASE_URL, api_key=KEY, max_retries=0)
 
@@ -74,4 +88,5 @@ results = {
     for kind, more in KINDS.items()
     for way in (create, streamed, helper)
 }
-tell(results | {one.__name__: one() for one in (completions, several, refused, listed)})
+around = () if ONLY else (completions, several, refused, listed)
+tell(results | {one.__name__: one() for one in around})

@@ -8,12 +8,14 @@ from typing import Any
 
 CASES = json.loads((Path(__file__).parents[1] / "cases.json").read_text(encoding="utf-8"))
 BASE_URL, KEY, MODEL = sys.argv[1:4]
+ONLY = sys.argv[4:]  # kinds of requests; none given: all, and what is around them
 ASK: dict[str, Any] = {"model": MODEL, "messages": CASES["messages"], **CASES["sampling"]}
 TOOLS = {"tools": CASES["tools"], "tool_choice": {"type": "function", "function": {"name": "weather"}}}
 JSON_MODE = {"response_format": {"type": "json_schema", "json_schema": CASES["schema"]}}
 USAGE = {"stream_options": {"include_usage": True}}
 # What a request of each kind adds; every client asks all of them, in one piece and streamed.
-KINDS: dict[str, dict[str, Any]] = {"text": {}, "tools": TOOLS, "json": JSON_MODE}
+ALL: dict[str, dict[str, Any]] = {"text": {}, "tools": TOOLS, "json": JSON_MODE}
+KINDS = {kind: more for kind, more in ALL.items() if kind in (ONLY or ALL)}
 
 
 def tell(results: Mapping[str, Any]) -> None:
