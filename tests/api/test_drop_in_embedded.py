@@ -23,12 +23,12 @@ async def test_a_chat_is_answered_and_scored(client: Client, llm: FakeLLM) -> No
     assert sorted((one.num_samples, one.sampling.temperature) for one in llm.requests) == [(1, 0.1), (5, 0.5)]
 
 
-async def test_a_stream_is_one_chunk_that_carries_the_score(client: Client) -> None:
+async def test_a_stream_is_the_text_and_a_chunk_that_carries_the_score(client: Client) -> None:
     asked = ASKED | {"stream": True, "stream_options": {"include_usage": True}}
     async with client(num_samples=5) as http:
         response = await http.post("/v1/chat/completions", json=asked)
-    chunk, usage = events_of(response.content)
-    assert chunk["choices"][0]["delta"]["content"] == "Paris" and chunk["object"] == "chat.completion.chunk"
+    text, chunk, usage = events_of(response.content)
+    assert text["choices"][0]["delta"]["content"] == "Paris" and chunk["object"] == "chat.completion.chunk"
     assert chunk["uncertainty"]["status"] == "scored" and usage["usage"]["completion_tokens"] == 1
     assert response.content.endswith(b"data: [DONE]\n\n")
 

@@ -118,7 +118,14 @@ async def test_usage_on_the_chunk_that_finishes() -> None:
     finish = event({"content": "is"}, "stop", usage={"prompt_tokens": 3})
     async with before(pieces(BEGIN, event({"content": "Par"}), finish, DONE)) as made:
         content = (await stream(made)).content
-    assert check_carried(content, finish)["candidate"]["mode"] == 0
+    own = event({}, "stop", usage={"prompt_tokens": 3})
+    assert check_carried(content, own)["candidate"]["mode"] == 0
+    # The words on it went before: they wait for no score.
+    words = events_of(content)[-2]
+    assert (words["choices"], "usage" in words) == (
+        [{"index": 0, "delta": {"content": "is"}, "finish_reason": None}],
+        False,
+    )
 
 
 async def test_other_choices_go_on_while_the_first_waits() -> None:
@@ -149,7 +156,8 @@ async def test_a_text_to_complete_carries_it_at_the_top() -> None:
 
     async with before(pieces(piece("Par", None), piece("is", "length"), DONE)) as made:
         content = (await stream(made, path="/v1/completions", prompt="The capital is")).content
-    assert check_carried(content, piece("is", "length"))["candidate"]["mode"] == 0
+    assert check_carried(content, piece("", "length"))["candidate"]["mode"] == 0
+    assert [one["choices"][0]["text"] for one in events_of(content)] == ["Par", "is", ""]
 
 
 async def test_a_tool_call_passes_and_says_why_it_has_no_score() -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.openai.scored_stream import Tap
 from service.api.openai.sse import Events
+from service.api.openai.tap import Tap
 from service.domain.chat.uncertainty import new_uncertainty
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=12)
@@ -80,5 +80,40 @@ def test_no_chunk_breaks_the_reading_of_a_stream(chunks) -> None:
     passed = tap.feed(raw)
     held = tap.holds
     everything = passed + tap.release(new_uncertainty("")) + tap.rest()
-    assert everything.count(b"\n\n") == len(chunks)
+    # One more where the finishing chunk holds words: they go before it.
+    assert everything.count(b"\n\n") in (len(chunks), len(chunks) + 1)
     assert held or everything == raw
+
+
+@pytest.mark.parametrize(
+    ("said", "empty"),
+    [
+        ({"delta": {"role": "assistant", "content": "Paris"}}, {"delta": {}}),
+        ({"text": "Paris", "logprobs": {}}, {"text": "", "logprobs": None}),
+    ],
+)
+def test_words_on_the_finishing_chunk_wait_for_no_score(said, empty) -> None:
+    chunk = {"choices": [{"index": 0, **said, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
+    tap = Tap()
+    at_once = json.loads(tap.feed(b"data: %b\n\n" % json.dumps(chunk).encode())[6:])
+    assert tap.holds and at_once == {"choices": [{"index": 0, **said, "finish_reason": None}]}
+    held = json.loads(tap.release(new_uncertainty(""))[6:])
+    choice = held["choices"][0]
+    choice.get("delta", {}).pop("uncertainty", None)
+    assert choice == {"index": 0, **empty, "finish_reason": "stop"}
+    assert held["usage"] == chunk["usage"] and held["uncertainty"]["status"] == "pending"
+
+
+def test_a_role_alone_waits_with_the_finish() -> None:
+    chunk = {
+        "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]
+    }
+    tap = Tap()
+    assert tap.feed(b"data: %b\n\n" % json.dumps(chunk).encode()) == b"" and tap.holds
+
+
+def test_what_is_no_choice_goes_by_with_the_words() -> None:
+    chunk = {"choices": [3, {"text": "Paris", "finish_reason": "stop"}]}
+    tap = Tap()
+    at_once = json.loads(tap.feed(b"data: %b\n\n" % json.dumps(chunk).encode())[6:])
+    assert at_once["choices"] == [3, {"text": "Paris", "finish_reason": None}]
