@@ -1,22 +1,21 @@
 """A scripted LLM server, a service of ours in front of it, and LiteLLM's proxy in front of both."""
 
 import json
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from benchmarks.processes import free_port, running, wait_for
-from tests.clients.environments import BIN, LITELLM, PATIENCE_S, printed
+from tests.clients.environments import BIN, LITELLM, LITELLM_KEY, LLM_KEY, PATIENCE_S, SCORE_KEY, printed
+from tests.clients.recipes import blocks, filled_in
 from tests.clients.upstream import upstream
 from tests.support.openai_server import MODEL, OpenAIServer, serving_in_thread
 from tests.support.services import Service, service
 
-# The key of our callers, that of the LLM server, which must not be the callers', and LiteLLM's own.
-SCORE_KEY, LLM_KEY, LITELLM_KEY = (f"sk-{secrets.token_hex(16)}" for _ in range(3))
 Told = dict[str, Any]
 
 
@@ -59,11 +58,33 @@ def behind(name: str, base: str, key: str, model: str = MODEL) -> dict[str, Any]
     }
 
 
+def unanswered(fallback: str) -> dict[str, Any]:
+    """Return LiteLLM's entry of a guardrail whose service is dead; a call names the one that it wants."""
+    asked = {
+        "guardrail": "generic_guardrail_api",
+        "mode": ["pre_call", "post_call"],
+        "api_base": "http://127.0.0.1:9",  # nobody listens on the discard port
+        "unreachable_fallback": fallback,
+    }
+    return {"guardrail_name": fallback, "litellm_params": asked}
+
+
 @pytest.fixture(scope="session")
-def proxy(server: OpenAIServer, ours: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """LiteLLM's proxy: the model `direct` is the server's, `ours` the same through our service."""
-    models = [behind("direct", server.url, LLM_KEY), behind("ours", f"{ours}/v1", SCORE_KEY)]
-    with litellm_proxy(tmp_path_factory.mktemp("litellm"), {"model_list": models}) as url:
+def proxy(
+    server: OpenAIServer, half_knowing: OpenAIServer, ours: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """LiteLLM's proxy as the page configures it, and more models: one, for it takes long to start.
+
+    `direct` is the server's model, `ours` the same through our service.
+    """
+    config = yaml.safe_load(filled_in(blocks("litellm.md")["gateway.yaml"], ours))
+    config["model_list"] += [
+        behind("direct", server.url, LLM_KEY),
+        behind("ours", f"{ours}/v1", SCORE_KEY),
+        behind("my-model", half_knowing.url, LLM_KEY),
+    ]
+    config["guardrails"] = [unanswered("fail_open"), unanswered("fail_closed")]
+    with litellm_proxy(tmp_path_factory.mktemp("litellm"), config) as url:
         yield url
 
 

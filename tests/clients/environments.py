@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,8 @@ SCRIPTS = {
 }
 # LiteLLM fetches a table of prices at its start, and tells its makers that it did.
 LITELLM = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
+# The key of our callers, that of the LLM server, which must not be the callers', and LiteLLM's own.
+SCORE_KEY, LLM_KEY, LITELLM_KEY = (f"sk-{secrets.token_hex(16)}" for _ in range(3))
 FROM_HERE = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 
 

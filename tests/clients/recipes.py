@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 from benchmarks.processes import ROOT
-from tests.clients.conftest import SCORE_KEY
-from tests.clients.environments import HERE
+from tests.clients.environments import HERE, SCORE_KEY
 from tests.support.openai_server import MODEL
 
 PAGES = ROOT / "docs" / "recipes"

@@ -9,15 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.clients.conftest import LITELLM_KEY, LLM_KEY, SCORE_KEY, behind, litellm_proxy
-from tests.clients.environments import outcome
+from tests.clients.conftest import litellm_proxy
+from tests.clients.environments import LITELLM_KEY, LLM_KEY, SCORE_KEY, outcome
 from tests.clients.recipes import blocks, script
 from tests.support.openai_server import MODEL, OpenAIServer
 from tests.support.services import Service
 
 pytestmark = pytest.mark.clients
 KNOWN, UNKNOWN = "question 1000", "question 1001"
-DEAD = "http://127.0.0.1:9"  # nobody listens on the discard port
 
 
 def chat(proxy: str, prompt: str, **more: Any) -> httpx.Response:
@@ -37,7 +36,7 @@ def streamed_text(response: httpx.Response) -> str:
 def guarded(
     deciding: Service, half_knowing: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """LiteLLM's proxy as the page configures it, and beside it guardrails whose service is dead."""
+    """LiteLLM's proxy as the page configures it."""
     config = blocks("litellm.md")["guardrail.yaml"]
     told = {
         "http://127.0.0.1:8000": str(deciding.http.base_url).rstrip("/"),
@@ -85,37 +84,17 @@ def test_a_call_draws_once_for_both_of_the_guardrails_calls(guarded: str, half_k
     assert sorted(chats) == [1, 5]  # the proxy's own, and ours
 
 
-@pytest.fixture(scope="module")
-def unguarded(half_knowing: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """LiteLLM's proxy with guardrails that nobody answers; a call names the one that it wants."""
-    guardrails = [
-        {
-            "guardrail_name": fallback,
-            "litellm_params": {
-                "guardrail": "generic_guardrail_api",
-                "mode": ["pre_call", "post_call"],
-                "api_base": DEAD,
-                "unreachable_fallback": fallback,
-            },
-        }
-        for fallback in ("fail_open", "fail_closed")
-    ]
-    config = {"model_list": [behind("my-model", half_knowing.url, LLM_KEY)], "guardrails": guardrails}
-    with litellm_proxy(tmp_path_factory.mktemp("unguarded"), config) as url:
-        yield url
-
-
 @pytest.mark.parametrize("stream", [False, True])
-def test_with_our_service_dead_fail_open_lets_pass(unguarded: str, stream: bool) -> None:
-    answer = chat(unguarded, KNOWN, guardrails=["fail_open"], stream=stream)
+def test_with_our_service_dead_fail_open_lets_pass(proxy: str, stream: bool) -> None:
+    answer = chat(proxy, KNOWN, guardrails=["fail_open"], stream=stream)
     assert answer.status_code == 200, answer.text
     text = streamed_text(answer) if stream else answer.json()["choices"][0]["message"]["content"]
     assert text == "Paris"
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_with_our_service_dead_fail_closed_refuses(unguarded: str, stream: bool) -> None:
-    answer = chat(unguarded, KNOWN, guardrails=["fail_closed"], stream=stream)
+def test_with_our_service_dead_fail_closed_refuses(proxy: str, stream: bool) -> None:
+    answer = chat(proxy, KNOWN, guardrails=["fail_closed"], stream=stream)
     assert answer.status_code == 500, answer.text
     assert "Paris" not in answer.text
 

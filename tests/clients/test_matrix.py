@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import LLM_KEY
-from tests.clients.environments import SCRIPTS
+from tests.clients.environments import LLM_KEY, SCRIPTS
 from tests.clients.upstream import ARGUMENTS, GREEDY, JSON_TEXT
 from tests.support.openai_server import OpenAIServer
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from benchmarks.processes import PYTHON, running, wait_for
-from tests.clients.conftest import LITELLM_KEY, SCORE_KEY, behind, litellm_proxy
-from tests.clients.environments import SCRIPTS, printed
+from tests.clients.conftest import behind, litellm_proxy
+from tests.clients.environments import LITELLM_KEY, SCORE_KEY, SCRIPTS, printed
 from tests.e2e.conftest import VLLM_PYTHON, WEIGHTS, VllmServer
 from tests.support.services import PATIENCE_S, address
 

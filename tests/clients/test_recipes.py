@@ -15,9 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.clients.conftest import LITELLM_KEY, SCORE_KEY, litellm_proxy
-from tests.clients.environments import outcome
-from tests.clients.recipes import PAGES, blocks, filled_in, script
+from tests.clients.environments import LITELLM_KEY, SCORE_KEY, outcome
+from tests.clients.recipes import PAGES, blocks, script
 from tests.clients.upstream import DRAWN
 from tests.support.openai_server import MODEL, OpenAIServer, serving_in_thread, status
 from tests.support.services import service
@@ -54,15 +53,13 @@ def test_without_a_calibration_a_decision_is_to_abstain(ours: str, tmp_path: Pat
     assert done.stdout == "I am not sure enough to answer this.\ndecision abstain\n", done.stderr
 
 
-def test_litellms_proxy_before_us_passes_the_uncertainty_on(ours: str, tmp_path: Path) -> None:
-    config = filled_in(blocks("litellm.md")["gateway.yaml"], ours)
-    with litellm_proxy(tmp_path, config) as url:
-        answer = httpx.post(
-            f"{url}/v1/chat/completions",
-            json={"model": "with-uncertainty", **QUESTION},
-            headers={"Authorization": f"Bearer {LITELLM_KEY}"},
-            timeout=60,
-        ).json()
+def test_litellms_proxy_before_us_passes_the_uncertainty_on(proxy: str) -> None:
+    answer = httpx.post(
+        f"{proxy}/v1/chat/completions",
+        json={"model": "with-uncertainty", **QUESTION},
+        headers={"Authorization": f"Bearer {LITELLM_KEY}"},
+        timeout=60,
+    ).json()
     assert answer["choices"][0]["message"]["content"] == DRAWN[0]
     assert answer["uncertainty"]["status"] == "scored"
 

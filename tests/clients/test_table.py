@@ -6,8 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.clients.conftest import SCORE_KEY
-from tests.clients.environments import SCRIPTS, versions
+from tests.clients.environments import SCORE_KEY, SCRIPTS, versions
 from tests.clients.recipes import PAGES
 
 pytestmark = pytest.mark.clients

@@ -100,7 +100,8 @@ async def stream_chat(exchange: Exchange, said: list[str | None]) -> None:
             told = logprobs([delta["content"]]) if body.get("logprobs") and delta.get("content") else None
             await chunk([{"index": i, "delta": delta, "logprobs": told, "finish_reason": None}])
         finish = "tool_calls" if text is None else "stop"
-        await chunk([{"index": i, "delta": {}, "logprobs": None, "finish_reason": finish}])
+        last = {} if text is None else {"content": ""}  # as vLLM does
+        await chunk([{"index": i, "delta": last, "logprobs": None, "finish_reason": finish}])
     if (body.get("stream_options") or {}).get("include_usage"):
         await chunk([], usage=usage(said))
     await exchange.event("[DONE]")
