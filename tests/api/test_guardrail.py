@@ -122,6 +122,21 @@ async def test_an_id_that_comes_again_with_tools_is_not_judged_by_the_first_chat
                 await asyncio.sleep(0.05)
 
 
+async def test_an_id_that_comes_again_to_another_replica_is_judged_by_its_draws_there(tmp_path: Path) -> None:
+    first, later = FakeLLM(default=UNANIMOUS), FakeLLM(default=["Lyon"] * 5)
+    async with replica(tmp_path, "one", first) as one, replica(tmp_path, "two", later) as two:
+        await asked(one)
+        await drawn(first)
+        assert (await judged(one)).json() == {"action": "NONE"}
+        await asked(two, structured_messages=[{"role": "user", "content": "Another?"}])
+        await drawn(later)
+        async with asyncio.timeout(60):  # the store learns of it a little later
+            while (await judged(one)).json()["action"] != "BLOCKED":
+                await asyncio.sleep(0.05)
+        assert (await judged(one, "Lyon")).json() == {"action": "NONE"}
+    assert len(first.requests) == 1
+
+
 async def test_an_id_that_comes_again_is_judged_by_the_later_chats_draws_elsewhere(tmp_path: Path) -> None:
     llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
     other = FakeLLM(default=["Lyon"] * 5)

@@ -32,9 +32,12 @@ class Connections:
         return len(self._lent), len(self._idle)
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Lend a client for one call; it is closed if the block raises or is cancelled."""
-        client = self._take()
+    async def one(self, *, fresh: bool = False) -> AsyncIterator[httpx.AsyncClient]:
+        """Lend a client for one call; it is closed if the block raises or is cancelled.
+
+        `fresh`: one that has made no connection yet.
+        """
+        client = self._make() if fresh else self._take()
         self._lent.add(client)
         try:
             yield client

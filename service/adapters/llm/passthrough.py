@@ -4,6 +4,7 @@ Nothing stands in line here, is tried again or is bounded in time: a call fares 
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -42,6 +43,7 @@ _UNPACKED = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
 _REDACTED = b"[redacted]"
 MOST_OF_AN_ERROR = 1 << 20
 LARGEST_STATUS = 599
+SHORTEST_SECRET = 12  # a shorter one is a placeholder, such as "none" or "token", that stands in other words
 
 
 class HttpReply:
@@ -76,7 +78,7 @@ class HttpReply:
         """Yield the body."""
         body = self._response.aiter_bytes() if self._unpacks else self._response.aiter_raw()
         try:
-            if self.status >= HTTPStatus.BAD_REQUEST and self._secret:
+            if self.status >= HTTPStatus.BAD_REQUEST and len(self._secret) >= SHORTEST_SECRET:
                 # Whole: a server that refuses our key may quote it, over the edge of two pieces.
                 body = _without(self._secret, body)
             async for piece in body:
@@ -156,16 +158,26 @@ class HttpUpstream:
 
     async def open(self, call: Call) -> HttpReply:
         """Send the call; see the port."""
+        reused = self._connections.number[1] > 0
+        try:
+            return await self._open(call, fresh=False)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            # A server closes idle connections at its own time, and may as this call is written to one.
+            if reused:
+                with contextlib.suppress(httpx.HTTPError):
+                    return await self._open(call, fresh=True)
+        except httpx.HTTPError:
+            pass
+        raise LLMUnavailable("The LLM server cannot be reached.")
+
+    async def _open(self, call: Call, *, fresh: bool) -> HttpReply:
         method = "GET" if call.body is None else "POST"
         url = self._base_url + call.path
         async with AsyncExitStack() as connection:
-            http = await connection.enter_async_context(self._connections.one())
+            http = await connection.enter_async_context(self._connections.one(fresh=fresh))
             headers = [(name.encode(), value.encode("latin-1")) for name, value in call.headers.items()]
             sent = http.stream(method, url, content=call.body, headers=headers)
-            try:
-                response = await connection.enter_async_context(sent)
-            except httpx.HTTPError:
-                raise LLMUnavailable("The LLM server cannot be reached.") from None
+            response = await connection.enter_async_context(sent)
             if response.status_code > LARGEST_STATUS:
                 raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
             return HttpReply(response, connection.pop_all(), self._secret)

@@ -126,12 +126,14 @@ sa.Index(
     postgresql_where=activations.c.current,
 )
 
+# SQLite counts up by itself for `Integer` alone, which has 64 bits there.
+_COUNT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 # Documents kept for a while, as the JSON text that they came in. `number` tells their age, and which is the
 # later of two that were put under the same names at once.
 kept = sa.Table(
     "kept",
     metadata,
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("number", _COUNT, primary_key=True, autoincrement=True),
     sa.Column("kind", sa.String(20), nullable=False),
     sa.Column("id", sa.String(255), nullable=False),
     sa.Column("owner", sa.String(64), nullable=False),

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from service.api.gateways.conversation import UnscorableError, conversation
@@ -35,6 +35,9 @@ HEADERS: dict[str, Any] = {
 
 class GuardrailParams(GatewayModel):
     """What the gateway's configuration, or a call, adds for this guardrail."""
+
+    # Numbers and flags may come from the environment by way of YAML: as texts.
+    model_config = ConfigDict(strict=False)
 
     target_error: float | None = Field(
         None, gt=0, lt=1, description="Share of wrong ones allowed among the answers let through."
@@ -109,7 +112,9 @@ def _params(call: GuardrailCall) -> tuple[GuardrailParams, str]:
         return GuardrailParams.model_validate(sent), ""
     except ValidationError as error:
         names = ", ".join(sorted({str(item["loc"][0]) for item in error.errors(include_input=False)}))
-        closed = GuardrailParams(fail_closed=sent.get("fail_closed") is True)
+        closed = GuardrailParams(
+            fail_closed=str(sent.get("fail_closed")).lower() in ("true", "1", "yes", "on")
+        )
         return closed, f"additional_provider_specific_params has no usable {names}."
 
 

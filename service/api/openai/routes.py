@@ -24,8 +24,8 @@ from service.domain.chat.upstream import Call, Reply
 
 router = APIRouter(prefix="/v1", tags=["drop-in"], dependencies=[Depends(score_scope)])
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
-# Of the caller's headers those by which its call is found again in traces; its key is ours, not the server's.
-PASSED = ("traceparent", "tracestate", "accept")
+# Of the caller's headers those by which its call is read, and found again in traces; its key is ours.
+PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
 OK = 200
 LOOSE: dict[str, Any] = {"type": "object", "additionalProperties": True}
 
@@ -73,7 +73,8 @@ async def models(request: Request, chat: ChatDep) -> Response:
 
 async def _complete(request: Request, chat: Chat, api: Api) -> Response:
     incoming = await read_call(request, chat.mode)
-    call = Call(PATHS[api], incoming.body, _headers(request))
+    query = f"?{request.url.query}" if request.url.query else ""  # some servers take their version there
+    call = Call(PATHS[api] + query, incoming.body, _headers(request))
     if incoming.mode == "off":
         return await _answered(request, _passed(request, chat, call))
     running = chat.begin(incoming, api, owner_of(request))

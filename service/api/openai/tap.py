@@ -90,15 +90,12 @@ def divided(chunk: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any
     mine = [choice for choice in chunk["choices"] if _is_first(choice)]
     if not any(_says_more(choice) for choice in mine):
         return None, chunk
-    begun = [{**choice, **_UNENDED} if _is_first(choice) else choice for choice in chunk["choices"]]
+    begun = [_begun(choice) if _is_first(choice) else choice for choice in chunk["choices"]]
     now = {name: value for name, value in chunk.items() if name != "usage"}  # clients take the last one told
-    return {**now, "choices": begun}, {
-        **chunk,
-        "choices": [{**choice, **_emptied(choice)} for choice in mine],
-    }
+    return {**now, "choices": begun}, {**chunk, "choices": [_ended(choice) for choice in mine]}
 
 
-_UNENDED = {"finish_reason": None}
+_OF_THE_END = ("finish_reason", "stop_reason")
 
 
 def _says_more(choice: dict[str, Any]) -> bool:
@@ -107,9 +104,15 @@ def _says_more(choice: dict[str, Any]) -> bool:
     return any(value for name, value in said.items() if name != "role")
 
 
-def _emptied(choice: dict[str, Any]) -> dict[str, Any]:
+def _begun(choice: dict[str, Any]) -> dict[str, Any]:
+    return choice | {name: None for name in _OF_THE_END if name in choice}
+
+
+def _ended(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return the choice without what went before: clients that put lists together would have it twice."""
+    kept = {name: choice[name] for name in ("index", *_OF_THE_END) if name in choice}
     empty: dict[str, Any] = {"delta": {}} if isinstance(choice.get("delta"), dict) else {"text": ""}
-    return empty | ({"logprobs": None} if "logprobs" in choice else {})
+    return {**kept, **empty, **({"logprobs": None} if "logprobs" in choice else {})}
 
 
 def with_uncertainty(chunk: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class Guardrail:
         """
         self._expire()
         known = self._calls.get(key)
-        if known is not None and known.request == request:
+        if known is not None and known.request == request and not _failed(known.drawing):
             return
         # Even where this one cannot be drawn: its answer is judged by no other chat's draws.
         self._replace(key)
@@ -129,6 +129,7 @@ class Guardrail:
         Raises NotScoredError, and what drawing and `Scorer.finish` raise.
         """
         self._expire()
+        await self._forget_the_overtaken(key)
         if (refused := self._refused.get(key)) is not None:
             raise NotScoredError(refused)
         patience = asyncio.timeout(self._wait_s)
@@ -166,8 +167,9 @@ class Guardrail:
             raise NotScoredError(found["reason"])
         request = request_in(found, self._serving)
         if found["state"] == "drawn":
+            # Not remembered: the id may come again, there.
             drawing = asyncio.create_task(_ready(generation_in(found)))
-            return self._know(key, _Call(request, drawing, time.monotonic()))
+            return _Call(request, drawing, time.monotonic())
         if found["state"] == "pending" and await self._draws(maker_in(found)):
             return None
         self.begin(key, request)
@@ -184,6 +186,25 @@ class Guardrail:
         if known is not None:
             known.replaced = True
             known.drawing.cancel()
+
+    async def _forget_the_overtaken(self, key: Key) -> None:
+        """Forget a call whose id has come again to another replica since, with another chat."""
+        known, refused = self._calls.get(key), self._refused.get(key)
+        # What is still being told is the last word on it.
+        if key in self._telling or (known is None and refused is None):
+            return
+        try:
+            found = await self._documents.get(KIND, key.id, key.owner)
+        except StoreUnavailable:
+            return
+        if found is None:  # too long to be kept, or its time is over
+            return
+        if found["state"] == "failed":
+            same = refused is not None or (known is not None and _failed(known.drawing))
+        else:
+            same = known is not None and request_in(found, self._serving) == known.request
+        if not same:
+            self._replace(key)
 
     async def _share(self, key: Key, call: _Call) -> None:
         """Tell the other replicas that this one draws, and what came of it."""
@@ -247,6 +268,10 @@ def reason_of(error: BaseException) -> str:
         return error.detail
     log.error("an unforeseen error in a guardrail", exc_info=error)
     return "Something went wrong in the service."
+
+
+def _failed(drawing: "asyncio.Task[Generation]") -> bool:
+    return drawing.done() and (drawing.cancelled() or drawing.exception() is not None)
 
 
 async def _after(before: asyncio.Task[None] | None, work: Coroutine[Any, Any, None]) -> None:

@@ -1,6 +1,7 @@
 """Calls that go to a server as they are: what is read, what is let go, and what a break means."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -23,9 +24,9 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def upstream(default: Behaviour) -> AsyncIterator[tuple[HttpUpstream, OpenAIServer]]:
+async def upstream(default: Behaviour, key: str = "sk-1") -> AsyncIterator[tuple[HttpUpstream, OpenAIServer]]:
     async with OpenAIServer(default=default) as server:
-        made = HttpUpstream(server.url, api_key="sk-1")
+        made = HttpUpstream(server.url, api_key=key)
         await made.start()
         try:
             yield made, server
@@ -99,8 +100,32 @@ async def test_a_cookie_of_one_answer_goes_with_no_other_call() -> None:
         assert all("cookie" not in sent.headers for sent in server.requests)
 
 
+async def test_a_kept_connection_that_the_server_has_closed_costs_no_answer() -> None:
+    """As it is written to: the server read nothing of the call, so it is made once more."""
+    arrived = 0
+
+    async def once_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal arrived
+        arrived += 1
+        await reader.readuntil(b"}")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"}")  # the next call on it is read, and not answered
+        writer.close()
+
+    async with await asyncio.start_server(once_each, "127.0.0.1") as server:
+        made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        for _ in range(2):
+            reply = await made.open(CALL)
+            assert b"".join([piece async for piece in reply.pieces()]) == b"{}"
+            await reply.close()
+        await made.stop()
+    assert arrived == 2
+
+
 async def test_an_error_that_quotes_our_key_goes_on_without_it() -> None:
-    async with upstream(status(401, {"error": {"message": "bad key Bearer sk-1."}})) as (made, _):
+    said = {"error": {"message": "bad key Bearer sk-secret-secret."}}
+    async with upstream(status(401, said), key="sk-secret-secret") as (made, _):
         reply = await made.open(CALL)
         content = b"".join([piece async for piece in reply.pieces()])
         await reply.close()

@@ -8,12 +8,15 @@ down_revision = "0004"
 branch_labels = None
 depends_on = None
 
+# SQLite counts up by itself for this type alone, which has 64 bits there.
+NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     """Create the table."""
     op.create_table(
         "kept",
-        sa.Column("number", sa.Integer, autoincrement=True, nullable=False),
+        sa.Column("number", NUMBER, autoincrement=True, nullable=False),
         sa.Column("kind", sa.String(20), nullable=False),
         sa.Column("id", sa.String(255), nullable=False),
         sa.Column("owner", sa.String(64), nullable=False),
