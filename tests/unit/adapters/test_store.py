@@ -620,7 +620,7 @@ async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(postgres:
     """Its peers would wait for the lock on the row until it wakes."""
     async with opened(postgres.database()) as store:
         job, _ = await store.jobs.submit(rows(), OPTIONS)
-        frozen = Database(store.database.url.render_as_string(hide_password=False), idle_s=0.5)
+        frozen = Database(store.database.url.render_as_string(hide_password=False), idle_s=2.0)
         await frozen.start()
         taken = None
         with pytest.raises(StoreUnavailable):
