@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+
+from tests.support.postgres import Cluster, cluster
 
 # One thread: spectra are small, and the machine's cores belong to the tests that start servers.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -42,3 +45,10 @@ def recorded(shared_data: Path) -> dict[str, Any]:
     rows = [json.loads(line) for line in (shared_data / f"{name}.jsonl").read_text().splitlines()]
     with np.load(shared_data / f"{name}.npz") as arrays:
         return {"rows": rows, **{key: arrays[key] for key in ("emb", "S", "Y")}}
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Cluster]:
+    """Return a PostgreSQL server that runs while the tests of a file do."""
+    with cluster() as running:
+        yield running

@@ -73,7 +73,7 @@ def telling(own: str = "Paris", drawn: str = "Paris", refuses: bool = False) -> 
 @asynccontextmanager
 async def before(behave: Any, active: Active, **settings: Any) -> AsyncIterator[DropIn]:
     store = MemoryStore()
-    store.calibrations = active  # type: ignore[assignment]
+    store.calibrations = active
     async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as made:
         yield made
 

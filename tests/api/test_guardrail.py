@@ -16,10 +16,10 @@ from service.domain.gateways import guardrail, shared_draws
 from service.domain.gateways.shared_draws import Key
 from service.domain.models import Message
 from service.settings import Settings
-from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.fakes import FakeLLM
 from tests.support.kept import MemoryKept
 from tests.support.memory_store import MemoryStore
-from tests.support.replica_apps import replica_app
+from tests.support.replica_apps import orthogonal, replica_app
 
 pytestmark = pytest.mark.anyio
 PATH = "/beta/litellm_basic_guardrail_api"
@@ -27,17 +27,11 @@ REASON = "x-eigencal-reason"
 SECRET = "What is the capital of the country that nobody may read of in a log?"
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": SECRET}]
 UNANIMOUS = ["Paris"] * 5
-D = 8
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-def orthogonal() -> FakeEmbedder:
-    names = ("Paris", "Lyon", "Nice")
-    return FakeEmbedder(D, vectors={name: [float(i == k) for i in range(D)] for k, name in enumerate(names)})
 
 
 def replica(folder: Path, name: str, llm: FakeLLM, **settings: Any) -> Any:

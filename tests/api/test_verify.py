@@ -15,24 +15,17 @@ from service.domain.scoring.model import ScoreCommand
 from service.domain.scoring.scorer import Scorer
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.replica_apps import replica_app
+from tests.support.replica_apps import ORTHOGONAL, orthogonal, replica_app
 
 pytestmark = pytest.mark.anyio
 ASKED = {"question": "Which?", "answer": "Paris", "threshold": 0.4}
 FIELDS = {"confidence", "should_escalate", "verified_count", "total_samples", "samples", "threshold"}
-D = 8
 FOUR_OF_FIVE = ["Paris", "Paris", "Lyon", "Paris", "Paris"]
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-def orthogonal() -> FakeEmbedder:
-    """Answers that have nothing in common, so that every figure is round."""
-    names = ("Paris", "Lyon", "Nice")
-    return FakeEmbedder(D, vectors={name: [float(i == k) for i in range(D)] for k, name in enumerate(names)})
 
 
 def service(folder: Path, llm: FakeLLM, **settings: Any) -> Any:
@@ -54,7 +47,7 @@ async def test_the_confidence_is_the_probability_of_being_right(tmp_path: Path) 
         found = await verified(http)
         score = (await http.post("/score", json={"prompt": "Which?", "candidate": "Paris"})).json()
     assert found["confidence"] == score["candidate"]["probability_correct"]
-    assert found["confidence"] == pytest.approx(0.5 * 0.8 + 0.5 / D)
+    assert found["confidence"] == pytest.approx(0.5 * 0.8 + 0.5 / ORTHOGONAL)
     assert found["confidence"] != pytest.approx(score["candidate"]["probability"])
     assert (found["verified_count"], found["total_samples"]) == (4, 5)
     assert found["samples"] == FOUR_OF_FIVE
@@ -62,7 +55,7 @@ async def test_the_confidence_is_the_probability_of_being_right(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / D), ("Nice", 0, 0.0)]
+    ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / ORTHOGONAL), ("Nice", 0, 0.0)]
 )
 async def test_those_that_mean_the_same_are_counted(
     tmp_path: Path, answer: str, count: int, probability: float

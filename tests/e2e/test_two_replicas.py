@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from service.domain.jobs.model import CalibrateOptions
 from tests.support.calibrations import calibration
 from tests.support.job_worker import dev_rows, go_on, hold
-from tests.support.postgres import Cluster, cluster
+from tests.support.postgres import Cluster
 from tests.support.processes import (
     final,
     idle_replica,
@@ -30,12 +29,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    with cluster() as running:
-        yield running
 
 
 @pytest.fixture

@@ -22,7 +22,16 @@ from tests.support.decisions import decider
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.task_engine import TaskEngine
 
+ORTHOGONAL = 8  # dimensions
 INTERVALS = Intervals(active_poll_s=0.1, beat_s=0.1, lease_s=1.0, watch_s=0.05)
+
+
+def orthogonal() -> FakeEmbedder:
+    """Answers that have nothing in common, so that every figure is round."""
+    names = ("Paris", "Lyon", "Nice")
+    return FakeEmbedder(
+        ORTHOGONAL, vectors={name: [float(i == k) for i in range(ORTHOGONAL)] for k, name in enumerate(names)}
+    )
 
 
 def deciding(serving: Serving, llm: FakeLLM, embedder: FakeEmbedder) -> list[Calibration]:

@@ -30,7 +30,7 @@ def deciding(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Calibration:
     maps = {m: one.map for m, one in found.deciders().items() if isinstance(one.map, EvidenceMap)}
     wanted = caller_fingerprint("mine", embedder.identity)
     made = by_evidence(fingerprint=wanted, deciders=found.deciders())
-    return replace(made, evidence=maps, num_samples=max(maps))  # type: ignore[no-any-return]
+    return replace(made, evidence=maps, num_samples=max(maps))
 
 
 def _material(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Material:

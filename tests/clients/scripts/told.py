@@ -20,7 +20,7 @@ KINDS = {kind: more for kind, more in ALL.items() if kind in (ONLY or ALL)}
 
 def tell(results: Mapping[str, Any]) -> None:
     """Print the results of all cases."""
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    sys.stdout.reconfigure(encoding="utf-8")
     print(json.dumps(results, ensure_ascii=False))
 
 

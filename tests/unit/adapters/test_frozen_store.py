@@ -1,7 +1,6 @@
 """A database that takes calls and answers none: what is waited for, and for how long."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,7 @@ from service.domain.scoring.model import ScoreCommand
 from service.domain.scoring.scorer import Scorer
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.postgres import Cluster, cluster
+from tests.support.postgres import Cluster
 
 pytestmark = pytest.mark.anyio
 
@@ -20,12 +19,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    with cluster() as running:
-        yield running
 
 
 async def test_a_call_that_takes_too_long_is_given_up_and_shared() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from service.domain.errors import StoreUnavailable
 from service.domain.ports import Document, KeptDocuments
 from tests.support.calibrations import NASTY
 from tests.support.kept import MemoryKept
-from tests.support.postgres import Cluster, cluster
+from tests.support.postgres import Cluster
 
 MOST = 5
 
@@ -25,20 +25,6 @@ MOST = 5
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    with cluster() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'folder' / 'store.db'}"
-    running: Cluster = request.getfixturevalue("postgres")
-    return running.database()
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from service.domain.jobs.setup import Setup
 from service.domain.jobs.store import ActiveChangedError, LeaseLostError
 from service.domain.models import Draw
 from tests.support.calibrations import NASTY, calibration, fingerprint, rows
-from tests.support.postgres import Cluster, cluster
+from tests.support.postgres import Cluster
 
 OPTIONS = CalibrateOptions(name=NASTY)
 LEASE_S = 1.0  # so long that a busy machine's beats come in time
@@ -33,20 +33,6 @@ LEASE_S = 1.0  # so long that a busy machine's beats come in time
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    with cluster() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'folder' / 'store.db'}"
-    running: Cluster = request.getfixturevalue("postgres")
-    return running.database()
 
 
 @dataclass
