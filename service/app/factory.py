@@ -21,6 +21,8 @@ from service.api.http.error_log import ErrorLog
 from service.api.http.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.http.openapi import Described, Problem
 from service.api.http.problems import install
+from service.api.keys import routes as keys
+from service.api.keys.schemas import KeyRequest
 from service.api.openai import routes as openai
 from service.api.routes import calibrations, docs, evaluations, health, jobs, score
 from service.api.routes.job_schemas import (
@@ -46,6 +48,7 @@ from service.domain.chat.upstream import Upstream
 from service.domain.errors import EigencalError
 from service.domain.gateways.guardrail import Guardrail
 from service.domain.gateways.verifying import Verifier
+from service.domain.keys.ring import KeyRing
 from service.domain.ports import Embedder, LanguageModel
 from service.domain.scoring.events import ScoreEvents
 from service.domain.scoring.kept import KeptScores
@@ -66,6 +69,7 @@ BODIES: list[type[BaseModel]] = [
     EvaluateForm,
     VerifyRequest,
     GuardrailCall,
+    KeyRequest,
     Problem,
 ]
 
@@ -94,6 +98,7 @@ def create_app(
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
     kept = KeptScores(store.kept, keep_s=settings.keep_scores_s, max_scores=settings.kept_scores)
+    made_keys = KeyRing(store.keys)
     events = events or build_events(settings)
     errors, metrics = ErrorLog(), Metrics(events)
     scorer = Scorer(llm, embedder, store.calibrations, live=live)
@@ -123,6 +128,7 @@ def create_app(
             llm,
             chat.upstream,
             store,
+            made_keys,
             kept,
             gateways.guardrail,
             chat.scorer,
@@ -146,8 +152,22 @@ def create_app(
         pages=Pages(render_home, render_report, render_calibrations),
     )
     app.state.gateways, app.state.chat = gateways, chat
-    app.state.keys = Keys(settings.admin_key.get_secret_value(), settings.score_key.get_secret_value())
-    for routes in (score, scores, openai, verify, guardrail, jobs, calibrations, evaluations, health, docs):
+    app.state.keys = Keys(
+        settings.admin_key.get_secret_value(), settings.score_key.get_secret_value(), made_keys
+    )
+    for routes in (
+        score,
+        scores,
+        openai,
+        verify,
+        guardrail,
+        jobs,
+        calibrations,
+        evaluations,
+        keys,
+        health,
+        docs,
+    ):
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.

@@ -11,6 +11,7 @@ from service.domain.devdata.bytes import UploadLimits
 from service.domain.errors import EmbedderUnavailable
 from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.jobs.setup import Setup
+from service.domain.keys.store import KeyStore
 from service.domain.models import Message, Sampling, service_fingerprint, shape_hash
 from service.domain.ports import Embedder, KeptDocuments, LanguageModel, Peers
 from service.domain.scoring.events import NoEvents, ScoreEvents
@@ -32,7 +33,7 @@ class Component(Protocol):
 
 
 class Store(Component, Protocol):
-    """Calibrations, the jobs that make them, and documents kept for a while."""
+    """Calibrations, the jobs that make them, keys, and documents kept for a while."""
 
     @property
     def calibrations(self) -> CalibrationStore:
@@ -45,6 +46,10 @@ class Store(Component, Protocol):
     @property
     def kept(self) -> KeptDocuments:
         """Return the documents that replicas share for a while."""
+
+    @property
+    def keys(self) -> KeyStore:
+        """Return the keys that were made."""
 
     @property
     def peers(self) -> Peers:

@@ -8,6 +8,7 @@ from service.adapters.jobs.durable import DurableJobs
 from service.adapters.jobs.engine import DbosEngine, JobEngine
 from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlCalibrations, SqlJobs
 from service.adapters.store.kept import SqlKept
+from service.adapters.store.keys import SqlKeys
 from service.adapters.store.location import jobs_url
 from service.domain.calibrating.calibrator import Calibrator
 from service.domain.calibrating.material import Embedding
@@ -42,8 +43,8 @@ DEFAULT_INTERVALS = Intervals()
 class Replica:
     """The store of one replica and its share of the jobs, started in the order in which they need each other.
 
-    database, active, store are what the ports of the application, `calibrations`, `jobs` and `kept`, are made
-    of.
+    database, active, store are what the ports of the application, `calibrations`, `jobs`, `kept` and `keys`,
+    are made of.
     """
 
     database: Database
@@ -52,6 +53,7 @@ class Replica:
     calibrations: SqlCalibrations
     jobs: DurableJobs
     kept: SqlKept
+    keys: SqlKeys
     peers: Replicas
     _started: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
@@ -118,4 +120,4 @@ def build_replica(
         poll_s=intervals.watch_s,
     )
     kept = SqlKept(database, max_documents=kept_documents)
-    return Replica(database, active, store, calibrations, jobs, kept, peers)
+    return Replica(database, active, store, calibrations, jobs, kept, SqlKeys(database), peers)

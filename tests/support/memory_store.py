@@ -14,6 +14,7 @@ from service.domain.ids import new_id
 from service.domain.jobs.model import MIN_USABLE_ROWS, CalibrateOptions, CalibrationRecord, DevRow, Job
 from service.domain.models import SERVICE
 from tests.support.kept import Alone, MemoryKept
+from tests.support.keys import MemoryKeys
 
 
 class MemoryJobs:
@@ -216,6 +217,7 @@ class MemoryStore:
         self.jobs = MemoryJobs()
         self.calibrations = MemoryCalibrations()
         self.kept = MemoryKept()
+        self.keys = MemoryKeys()
         self.peers = Alone()
 
     async def start(self) -> None:

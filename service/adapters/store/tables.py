@@ -143,3 +143,17 @@ kept = sa.Table(
 
 sa.Index("ix_kept_names", kept.c.kind, kept.c.owner, kept.c.id)
 sa.Index("ix_kept_age", kept.c.kind, kept.c.number)
+
+# Of a key its hash alone. `name` is what people wrote, `prefix` the part of the key that may be shown.
+keys = sa.Table(
+    "keys",
+    metadata,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("name", sa.JSON, nullable=False),
+    sa.Column("scope", sa.String(20), nullable=False),
+    sa.Column("prefix", sa.String(20), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("expires_at", UtcDateTime, nullable=True),
+    sa.Column("revoked_at", UtcDateTime, nullable=True),
+)

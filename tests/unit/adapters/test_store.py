@@ -540,6 +540,7 @@ def back_to_0003(database: Database) -> None:
     """Undo the migrations after 0003, which have no way back of their own."""
     engine = sa.create_engine(sync_url(database.url))
     with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE keys")
         connection.exec_driver_sql("DROP TABLE kept")
         connection.exec_driver_sql("DROP TABLE replicas")
         connection.exec_driver_sql("ALTER TABLE jobs ADD COLUMN heartbeat INTEGER NOT NULL DEFAULT 7")

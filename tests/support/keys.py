@@ -1,0 +1,62 @@
+"""Made keys in memory: the fake of the port."""
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime
+
+from service.domain.errors import Conflict, StoreUnavailable
+from service.domain.keys.model import Key
+from service.domain.keys.store import MOST_KEYS, Known
+
+
+class MemoryKeys:
+    """Implements `KeyStore`.
+
+    `available` false: every call raises. `readings` counts the calls of `known`; each takes what there is,
+    then waits for `gate`, where there is one.
+    """
+
+    def __init__(self, most: int = MOST_KEYS) -> None:
+        self.available = True
+        self.readings = 0
+        self.gate: asyncio.Event | None = None
+        self._most = most
+        self._keys: dict[str, Key] = {}
+
+    async def add(self, key: Key) -> None:
+        """Store a key."""
+        self._check()
+        same = [one for one in self._keys.values() if one.scope == key.scope]
+        if len(same) >= self._most:
+            ended = [one for one in same if one.state(key.created_at) != "valid"]
+            if not ended:
+                raise Conflict(f"There are {self._most} keys of this scope: revoke one that is not needed.")
+            del self._keys[ended[0].id]
+        self._keys[key.id] = key
+
+    async def list_all(self) -> list[Key]:
+        """Return all keys, latest first."""
+        self._check()
+        return sorted(self._keys.values(), key=lambda key: (key.created_at, key.id), reverse=True)
+
+    async def revoke(self, key_id: str, at: datetime) -> Key | None:
+        """Revoke a key."""
+        self._check()
+        found = self._keys.get(key_id)
+        if found is not None and found.revoked_at is None:
+            found = self._keys[key_id] = replace(found, revoked_at=at)
+        return found
+
+    async def known(self) -> Known:
+        """Return what replicas remember."""
+        self.readings += 1
+        self._check()
+        every = list(self._keys.values())
+        if self.gate is not None:
+            await self.gate.wait()
+        valid = tuple(key for key in every if key.revoked_at is None)
+        return Known(valid, frozenset(key.scope for key in every))
+
+    def _check(self) -> None:
+        if not self.available:
+            raise StoreUnavailable("The store is not available.")

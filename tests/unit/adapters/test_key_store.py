@@ -1,0 +1,182 @@
+"""Made keys: one class of tests, for the fake, for SQLite and for a real PostgreSQL."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from service.adapters.store import Database
+from service.adapters.store.keys import SqlKeys
+from service.domain.errors import Conflict, StoreUnavailable
+from service.domain.keys.model import Key, Scope, digest_of, new_key
+from service.domain.keys.store import KeyStore, Known
+from tests.support.calibrations import NASTY
+from tests.support.keys import MemoryKeys
+from tests.support.postgres import Cluster
+
+MOST = 3
+NOON = datetime(2026, 11, 22, 12, 0, 0, 123456, UTC)
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def sql(url: str) -> AsyncIterator[SqlKeys]:
+    database = Database(url)
+    await database.start()
+    try:
+        yield SqlKeys(database, most=MOST)
+    finally:
+        await database.stop()
+
+
+@dataclass
+class Opened:
+    """A way to open the keys, which the class below is run on."""
+
+    url: str | None
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[KeyStore]:
+        if self.url is None:
+            yield MemoryKeys(MOST)
+        else:
+            async with sql(self.url) as made:
+                yield made
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
+    if request.param == "memory":
+        return Opened(None)
+    if request.param == "sqlite":
+        return Opened(f"sqlite:///{tmp_path / 'store.db'}")
+    running: Cluster = request.getfixturevalue("postgres")
+    return Opened(running.database())
+
+
+def key(
+    name: str = "a key", scope: Scope = "score", *, at_s: float = 0.0, expires_s: float | None = None
+) -> Key:
+    """Return a key made `at_s` seconds after noon."""
+    expires = None if expires_s is None else NOON + timedelta(seconds=expires_s)
+    return new_key(name, scope, expires, NOON + timedelta(seconds=at_s))[0]
+
+
+class TestKeyStore:
+    async def test_none_is_known_before_one_is_made(self, opened: Opened) -> None:
+        async with opened() as store:
+            assert await store.known() == Known()
+            assert await store.list_all() == []
+            assert await store.revoke("key_" + "0" * 26, NOON) is None
+
+    async def test_a_key_comes_back_as_it_went_in(self, opened: Opened) -> None:
+        async with opened() as store:
+            first, second = key(NASTY, expires_s=60.5), key("b", "admin", at_s=1)
+            await store.add(first)
+            await store.add(second)
+            assert await store.list_all() == [second, first]
+            known = await store.known()
+            assert set(known.keys) == {first, second}
+            assert known.scopes == {"score", "admin"}
+
+    async def test_names_need_not_be_unique(self, opened: Opened) -> None:
+        async with opened() as store:
+            await store.add(key("same"))
+            await store.add(key("same"))
+            assert len(await store.list_all()) == 2
+
+    async def test_a_revoked_key_is_listed_and_not_known(self, opened: Opened) -> None:
+        async with opened() as store:
+            made = key()
+            await store.add(made)
+            revoked = await store.revoke(made.id, NOON + timedelta(seconds=5))
+            assert revoked is not None
+            assert revoked.revoked_at == NOON + timedelta(seconds=5)
+            assert await store.list_all() == [revoked]
+            assert await store.known() == Known((), frozenset({"score"}))
+
+    async def test_revoking_twice_keeps_the_first_time(self, opened: Opened) -> None:
+        async with opened() as store:
+            made = key()
+            await store.add(made)
+            revoked = await store.revoke(made.id, NOON)
+            assert await store.revoke(made.id, NOON + timedelta(seconds=9)) == revoked
+
+    async def test_past_the_bound_a_key_is_refused_and_nothing_is_lost(self, opened: Opened) -> None:
+        async with opened() as store:
+            kept = [key(at_s=i) for i in range(MOST)]
+            for one in kept:
+                await store.add(one)
+            with pytest.raises(Conflict, match="revoke"):
+                await store.add(key(at_s=MOST))
+            await store.add(key(scope="admin", at_s=MOST))  # the bound is that of each scope
+            assert [one for one in await store.list_all() if one.scope == "score"] == kept[::-1]
+
+    async def test_the_oldest_that_ended_makes_room(self, opened: Opened) -> None:
+        async with opened() as store:
+            valid, revoked, expired = key(), key(at_s=1), key(at_s=2, expires_s=3)
+            for one in (valid, revoked, expired):
+                await store.add(one)
+            await store.revoke(revoked.id, NOON)
+            fourth, fifth = key(at_s=4), key(at_s=5)
+            await store.add(fourth)
+            assert await store.list_all() == [fourth, expired, valid]
+            await store.add(fifth)
+            assert await store.list_all() == [fifth, fourth, valid]
+
+    async def test_a_scope_once_made_stays_made(self, opened: Opened) -> None:
+        """However many are made and revoked: what has no key left must not open."""
+        async with opened() as store:
+            for i in range(MOST + 2):
+                one = key(at_s=i)
+                await store.add(one)
+                await store.revoke(one.id, NOON)
+                assert (await store.known()).scopes == {"score"}
+            assert len(await store.list_all()) == MOST
+
+    async def test_many_at_once_keep_the_bound(self, opened: Opened) -> None:
+        async with opened() as store:
+            made = await asyncio.gather(
+                *(store.add(key(at_s=i)) for i in range(2 * MOST)), return_exceptions=True
+            )
+            assert len(await store.list_all()) == MOST
+            assert sum(isinstance(one, Conflict) for one in made) == MOST
+
+
+async def test_the_database_holds_no_key(tmp_path: Path) -> None:
+    async with sql(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        made, secret = new_key("a key", "admin", None, NOON)
+        await store.add(made)
+    held = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert digest_of(secret).encode() in held
+    assert secret[len(made.prefix) :].encode() not in held
+    assert secret not in repr(made)
+
+
+async def test_a_database_that_is_gone_is_told(tmp_path: Path) -> None:
+    async with sql(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        (tmp_path / "store.db").unlink()
+        for call in (store.known(), store.list_all(), store.add(key()), store.revoke("key_0", NOON)):
+            with pytest.raises(StoreUnavailable):
+                await call
+
+
+async def test_a_scope_of_a_later_version_does_not_hide_the_others(tmp_path: Path) -> None:
+    async with sql(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        ours, theirs = key(), key(at_s=1)
+        await store.add(ours)
+        await store.add(theirs)
+        async with store._database.write() as connection:
+            change = sa.text("UPDATE keys SET scope = 'later' WHERE id = :id")
+            await connection.execute(change, {"id": theirs.id})
+        assert ours in (await store.known()).keys
