@@ -1,0 +1,88 @@
+import { ConnectionError, TimeoutError } from "./errors.js";
+import { linesOf } from "./lines.js";
+import { errorFrom } from "./problems.js";
+import type { Transport } from "./transport.js";
+import type { BatchItem, CallOptions, Problem, Score, ScoreRequest } from "./types.js";
+
+/** As many requests as the service takes in one call. */
+export const MOST_AT_ONCE = 256;
+// An item waits for its turn for up to 300 s, but Node's own fetch gives up a stream that is silent for so long.
+const SILENCE_MS = 290_000;
+
+/** Settings of a batch. */
+export interface BatchOptions extends CallOptions {
+  /** How many requests go in one call, 1 to 256: fewer, where they come slowly and answers shall not wait. */
+  batchSize?: number | undefined;
+}
+
+/** A prompt, or a whole request. */
+export type Scorable = string | ScoreRequest;
+
+interface Line {
+  index: number;
+  result?: Score;
+  error?: Problem;
+}
+
+export function requestOf(asked: Scorable): ScoreRequest {
+  return typeof asked === "string" ? { prompt: asked } : asked;
+}
+
+/** Score any number of requests; yield items as they are done. No more than one call's worth is held. */
+export async function* scoreBatch(
+  transport: Transport,
+  asked: Iterable<Scorable> | AsyncIterable<Scorable>,
+  options: BatchOptions = {},
+): AsyncGenerator<BatchItem> {
+  let before = 0;
+  for await (const some of cut(asked, options.batchSize ?? MOST_AT_ONCE)) {
+    for await (const item of scoreSome(transport, some, options)) yield { ...item, index: before + item.index };
+    before += some.length;
+  }
+}
+
+async function* cut<T>(all: Iterable<T> | AsyncIterable<T>, size: number): AsyncGenerator<T[]> {
+  if (!(Number.isInteger(size) && size >= 1 && size <= MOST_AT_ONCE)) {
+    throw new RangeError(`batchSize must be a whole number from 1 to ${MOST_AT_ONCE}`);
+  }
+  let some: T[] = [];
+  for await (const one of all) {
+    if (some.push(one) < size) continue;
+    yield some;
+    some = [];
+  }
+  if (some.length) yield some;
+}
+
+/** Score what goes in one call. Where the connection breaks, those without a line are asked for again. */
+async function* scoreSome(
+  transport: Transport,
+  asked: Scorable[],
+  options: BatchOptions,
+): AsyncGenerator<BatchItem> {
+  const open = new Map(asked.map((one, index) => [index, requestOf(one)]));
+  while (open.size) {
+    const places = [...open.keys()];
+    try {
+      for await (const line of linesFor(transport, [...open.values()], options)) {
+        const index = places[line.index] ?? -1;
+        open.delete(index);
+        yield line.result ? { index, result: line.result } : { index, error: errorFrom(line.error) };
+      }
+      if (open.size) throw new ConnectionError(`${open.size} items of a batch have no line`);
+    } catch (error) {
+      const broken = error instanceof ConnectionError && !(error instanceof TimeoutError);
+      // Without a single line more, another attempt would be no better than those the transport has made.
+      if (!broken || options.maxRetries === 0 || open.size === places.length) throw error;
+    }
+  }
+}
+
+async function* linesFor(
+  transport: Transport,
+  items: ScoreRequest[],
+  options: BatchOptions,
+): AsyncGenerator<Line> {
+  const call = { timeoutMs: SILENCE_MS, ...options, json: { items } };
+  for await (const line of linesOf(transport.pieces("POST /score/batch", call))) yield JSON.parse(line) as Line;
+}

@@ -1,0 +1,4055 @@
+// Made from ../openapi.json by `npm run generate`; changed there alone.
+export interface paths {
+    "/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Where everything is
+         * @description Return the paths of the service: JSON unless HTML is preferred.
+         */
+        get: operations["root__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/beta/litellm_basic_guardrail_api": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * LiteLLM's guardrail: hold answers back that are not sure enough
+         * @description At `request`, begin to draw answers to the chat, which goes on at once; at `response`, judge.
+         *
+         *     BLOCKED when the decision at the target error (of the settings, or of
+         *     `additional_provider_specific_params`) is to abstain. NONE when it is to answer, when no target is set,
+         *     and when no score is possible, unless `fail_closed` is true: `X-Eigencal-Reason` and the log say why.
+         */
+        post: operations["post_guardrail_beta_litellm_basic_guardrail_api_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/calibrate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fit a calibration on labelled prompts
+         * @description Check every row of the dev data, store them, and start a job that draws, fits and reports.
+         *
+         *     A bad row refuses the whole file: the first 20 are listed by line, field and reason; nothing is stored.
+         */
+        post: operations["post_calibrate_calibrate_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/calibrations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All calibrations
+         * @description Return calibrations, latest first: JSON unless HTML is preferred.
+         */
+        get: operations["get_calibrations_calibrations_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/calibrations/active": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The calibrations in force
+         * @description Return one calibration per fingerprint, the service's own set-up first.
+         */
+        get: operations["get_active_calibrations_active_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/calibrations/{calibration_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A calibration
+         * @description Return a calibration with its parameters for every number of answers.
+         */
+        get: operations["get_calibration_calibrations__calibration_id__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/calibrations/{calibration_id}/activate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Serve with this calibration
+         * @description Serve requests of its fingerprint with this calibration, on every replica; also the way back.
+         */
+        post: operations["post_activate_calibrations__calibration_id__activate_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/calibrations/{calibration_id}/data": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Its rows with the answers drawn
+         * @description Export the rows that the calibration was fitted on.
+         */
+        get: operations["get_data_calibrations__calibration_id__data_get"];
+        put?: never;
+        post?: never;
+        /**
+         * Forget its rows
+         * @description Delete the prompts, references and answers for good. The calibration and its report stay.
+         */
+        delete: operations["delete_data_calibrations__calibration_id__data_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/calibrations/{calibration_id}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Its report: JSON, or a page with the plots
+         * @description Return the report in the form that is accepted: JSON unless HTML is preferred.
+         *
+         *     All of it is as it was when the calibration was made, but for `now`: whether it is active.
+         */
+        get: operations["get_report_calibrations__calibration_id__report_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/evaluate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reproduce the experiments on labelled prompts
+         * @description Check every row of both files, store them, and start a job: fit on dev, test on test.
+         *
+         *     Either file's bad rows refuse both; nothing is stored. Nothing is calibrated or activated by it.
+         */
+        post: operations["post_evaluate_evaluate_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/evaluations/{job_id}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The report of an evaluation: JSON, or a page with the figures
+         * @description Return the report in the form that is accepted: JSON unless HTML is preferred.
+         */
+        get: operations["get_evaluation_evaluations__job_id__report_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The same as /healthz, where a router looks for it
+         * @description Return ok, whatever the state of the LLM and the store.
+         */
+        get: operations["healthz_health_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/healthz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Is the process up?
+         * @description Return ok, whatever the state of the LLM and the store.
+         */
+        get: operations["healthz_healthz_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The latest jobs
+         * @description Return jobs, latest first.
+         */
+        get: operations["get_jobs_jobs_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/jobs/{job_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A job
+         * @description Return the state of a job, how far it is, and what came of it.
+         */
+        get: operations["get_job_jobs__job_id__get"];
+        put?: never;
+        post?: never;
+        /**
+         * Cancel a job
+         * @description Cancel a job, or give up one that has failed, and forget its rows.
+         *
+         *     One that has succeeded is a conflict.
+         */
+        delete: operations["delete_job_jobs__job_id__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/jobs/{job_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A job as it goes on
+         * @description Send the job now and whenever it changes, as server-sent events, until it ends.
+         */
+        get: operations["get_events_jobs__job_id__events_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/jobs/{job_id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Go on with a job that failed
+         * @description Queue a job that has failed again; it goes on with the answers it has, and draws none of them twice.
+         *
+         *     A conflict where it has not failed, or where its answers were drawn under other settings.
+         */
+        post: operations["post_retry_jobs__job_id__retry_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Prometheus metrics
+         * @description Return counts and timings in the Prometheus text format.
+         */
+        get: operations["metrics_metrics_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Can prompts be scored?
+         * @description Check store, embedder and LLM; 503 names the part that does not work.
+         */
+        get: operations["readyz_readyz_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/score": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Score how uncertain the LLM is about a prompt
+         * @description Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
+         *
+         *     The values are calibrated when a calibration fits this very set-up; otherwise they are raw,
+         *     `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a `target_error`
+         *     asks whether to let it, or without one the `answer`, through.
+         */
+        post: operations["post_score_score_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/score/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Score up to 256 prompts
+         * @description Score many prompts; lines come in the order in which they are done, and a bad item fails no other.
+         */
+        post: operations["post_batch_score_batch_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/scores/{score_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A score by its id
+         * @description Return what was answered under this id, from any replica, for as long as the settings keep it.
+         *
+         *     An hour unless set otherwise, and the latest 10,000. Made under another key, it is not found.
+         */
+        get: operations["get_score_scores__score_id__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/chat/completions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Chat Completions
+         * @description Answer as the LLM server does, and say how uncertain the answer is.
+         */
+        post: operations["chat_completions_v1_chat_completions_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/completions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Completions
+         * @description Complete a text as the LLM server does, and say how uncertain the answer is.
+         */
+        post: operations["completions_v1_completions_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Models
+         * @description List the models of the LLM server.
+         */
+        get: operations["models_v1_models_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Is this answer right? As vLLM's semantic router asks it
+         * @description Draw answers to the question and judge the given one by them.
+         *
+         *     `confidence` is P(correct) by the calibration in force. Where none tells it, 503 `no_probability` says
+         *     why: raw values are no probabilities, and are not passed off as such.
+         */
+        post: operations["post_verify_verify_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /**
+         * BatchRequest
+         * @description Up to 256 score requests. A bad item gets an error line of its own and fails no other.
+         */
+        BatchRequest: {
+            /**
+             * Items
+             * @description Score requests, each as for POST /score.
+             */
+            items: unknown[];
+        };
+        /**
+         * CalibrateForm
+         * @description Dev data as a file, options as form fields.
+         */
+        CalibrateForm: {
+            /**
+             * Activate
+             * @description When to serve it: `if_better` than the active one on the same rows.
+             * @default if_better
+             * @enum {string}
+             */
+            activate?: "if_better" | "always" | "never";
+            /**
+             * Drawn By
+             * @description Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.
+             * @default caller
+             * @enum {string}
+             */
+            drawn_by?: "caller" | "service";
+            /**
+             * File
+             * Format: binary
+             * @description JSONL, JSONL.gz or CSV in UTF-8, rows as `examples` of the JSON form.
+             */
+            file: string;
+            /**
+             * Method
+             * @description Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them where every answer has a log-probability; `both`: the better of the other two.
+             * @default auto
+             * @enum {string}
+             */
+            method?: "depolarized" | "temperature" | "evidence" | "both" | "auto";
+            /**
+             * Name
+             * @description A name for people.
+             * @default
+             */
+            name?: string;
+            /**
+             * Num Samples
+             * @description Answers per prompt; left out: as many as a score draws.
+             */
+            num_samples?: number;
+            /**
+             * Seed
+             * @description Seed of folds, subsets and bootstrap.
+             * @default 0
+             */
+            seed?: number;
+            /**
+             * Source Label
+             * @description Names the caller's own set-up; scores of that label fit.
+             * @default
+             */
+            source_label?: string;
+        };
+        /**
+         * CalibrateRequest
+         * @description Dev data and options as JSON.
+         */
+        CalibrateRequest: {
+            /**
+             * Activate
+             * @description When to serve it: `if_better` than the active one on the same rows.
+             * @default if_better
+             * @enum {string}
+             */
+            activate?: "if_better" | "always" | "never";
+            /**
+             * Drawn By
+             * @description Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.
+             * @default caller
+             * @enum {string}
+             */
+            drawn_by?: "caller" | "service";
+            /**
+             * Examples
+             * @description Labelled rows.
+             */
+            examples: components["schemas"]["ExampleIn"][];
+            /**
+             * Method
+             * @description Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them where every answer has a log-probability; `both`: the better of the other two.
+             * @default auto
+             * @enum {string}
+             */
+            method?: "depolarized" | "temperature" | "evidence" | "both" | "auto";
+            /**
+             * Name
+             * @description A name for people.
+             * @default
+             */
+            name?: string;
+            /**
+             * Num Samples
+             * @description Answers per prompt; left out: as many as a score draws.
+             */
+            num_samples?: number;
+            /**
+             * Seed
+             * @description Seed of folds, subsets and bootstrap.
+             * @default 0
+             */
+            seed?: number;
+            /**
+             * Source Label
+             * @description Names the caller's own set-up; scores of that label fit.
+             * @default
+             */
+            source_label?: string;
+        };
+        /**
+         * CalibrationOut
+         * @description A calibration: immutable but for `active`, `activated_at` and `data_kept`.
+         */
+        CalibrationOut: {
+            /**
+             * Activated At
+             * @description Since when.
+             */
+            activated_at: string | null;
+            /**
+             * Active
+             * @description Whether requests of its fingerprint are served with it.
+             */
+            active: boolean;
+            /**
+             * Created At
+             * Format: date-time
+             * @description When it was fitted.
+             */
+            created_at: string;
+            /**
+             * Data Kept
+             * @description Whether those rows are still there.
+             */
+            data_kept: boolean;
+            /**
+             * Decides
+             * @description Numbers of answers for which it has P(correct) and thresholds; empty where the verdicts on its rows allow none. Its report says why.
+             */
+            decides: number[];
+            /**
+             * Depolarization
+             * @description Depolarisation g there, 0 for `temperature`.
+             */
+            depolarization: number;
+            /**
+             * Eps
+             * @description Null eigenvalue with which `temperature` was fitted.
+             */
+            eps: number;
+            /**
+             * Evidence
+             * @description For `evidence`, of every number of answers from 1 on; null for the others.
+             */
+            evidence: components["schemas"]["EvidenceParametersOut"][] | null;
+            /**
+             * Fingerprint
+             * @description What it is bound to, part by part.
+             */
+            fingerprint: {
+                [key: string]: unknown;
+            };
+            /**
+             * Fingerprint Key
+             * @description Short hash of the fingerprint; one is active per key.
+             */
+            fingerprint_key: string;
+            /**
+             * Id
+             * @description Id of the calibration.
+             */
+            id: string;
+            /**
+             * Job Id
+             * @description The job that made it.
+             */
+            job_id: string | null;
+            /**
+             * Links
+             * @description Paths: `self`, `report`, `activate`; `data` while its rows are kept.
+             */
+            links: {
+                [key: string]: string;
+            };
+            /**
+             * Method
+             * @description Its map.
+             * @enum {string}
+             */
+            method: "depolarized" | "temperature" | "evidence";
+            /**
+             * Name
+             * @description The name given to it.
+             */
+            name: string;
+            /**
+             * Num Rows
+             * @description Rows it was fitted on.
+             */
+            num_rows: number;
+            /**
+             * Num Samples
+             * @description The full number of answers: those drawn per prompt.
+             */
+            num_samples: number;
+            /**
+             * Parameters
+             * @description For every number of answers from 2 on; for `evidence`, those of answers without log-probabilities.
+             */
+            parameters: components["schemas"]["ParametersOut"][];
+            /**
+             * Temperature
+             * @description Matrix temperature T at the full number of answers; for `evidence`, without log-probabilities.
+             */
+            temperature: number;
+        };
+        /**
+         * CalibrationUsed
+         * @description The calibration that the score used, with the parameters for its number of answers.
+         */
+        CalibrationUsed: {
+            /**
+             * Created At
+             * Format: date-time
+             * @description When it was fitted.
+             */
+            created_at: string;
+            /**
+             * Depolarization
+             * @description Depolarisation g applied, 0 for `temperature`; with `evidence`, that of this very score.
+             */
+            depolarization: number;
+            /**
+             * Evidence Intercept
+             * @description With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass.
+             */
+            evidence_intercept?: number | null;
+            /**
+             * Evidence Slope
+             * @description With `evidence`: b.
+             */
+            evidence_slope?: number | null;
+            /**
+             * Id
+             * @description Id of the calibration.
+             */
+            id: string;
+            /**
+             * Method
+             * @description The map applied.
+             * @enum {string}
+             */
+            method: "depolarized" | "temperature" | "evidence";
+            /**
+             * Temperature
+             * @description Matrix temperature T applied.
+             */
+            temperature: number;
+        };
+        /**
+         * CandidateOut
+         * @description What the answers say of the text given as `candidate`.
+         */
+        CandidateOut: {
+            /**
+             * Mode
+             * @description The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into `modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: it says what none of them said.
+             */
+            mode: number | null;
+            /**
+             * Probability
+             * @description Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the LLM means. Raw where `calibrated` is false.
+             */
+            probability: number;
+            /**
+             * Probability Correct
+             * @description Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right.
+             */
+            probability_correct: number | null;
+        };
+        /**
+         * DecisionOut
+         * @description Whether to let a text through, so that few of those let through are wrong.
+         */
+        DecisionOut: {
+            /**
+             * Action
+             * @description Let it through, or do not.
+             * @enum {string}
+             */
+            action: "answer" | "abstain";
+            /**
+             * Confidence
+             * @description How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep the error at or below `target_error`. It says nothing of this one text.
+             */
+            confidence: number;
+            /**
+             * Coverage
+             * @description Share of the calibration's questions that is let through, 0..1; 0 where none is.
+             */
+            coverage: number;
+            /**
+             * Target Error
+             * @description Share of wrong ones allowed among those let through.
+             */
+            target_error: number;
+            /**
+             * Threshold
+             * @description The least P(correct) that is let through; null where the target cannot be promised.
+             */
+            threshold: number | null;
+        };
+        /**
+         * EvaluateForm
+         * @description Two sets of rows as files, options as form fields.
+         */
+        EvaluateForm: {
+            /**
+             * Dev
+             * Format: binary
+             * @description Rows to fit on: JSONL, JSONL.gz or CSV in UTF-8, as for /calibrate.
+             */
+            dev: string;
+            /**
+             * Name
+             * @description A name for people.
+             * @default
+             */
+            name?: string;
+            /**
+             * Num Samples
+             * @description Answers per prompt; left out: as many as a score draws.
+             */
+            num_samples?: number;
+            /**
+             * Seed
+             * @description Seed of folds, draws and bootstrap.
+             * @default 0
+             */
+            seed?: number;
+            /**
+             * Test
+             * Format: binary
+             * @description Rows to test on.
+             */
+            test: string;
+        };
+        /**
+         * EvaluateRequest
+         * @description Two sets of rows and options as JSON.
+         */
+        EvaluateRequest: {
+            /**
+             * Dev
+             * @description Labelled rows to fit on.
+             */
+            dev: components["schemas"]["ExampleIn"][];
+            /**
+             * Name
+             * @description A name for people.
+             * @default
+             */
+            name?: string;
+            /**
+             * Num Samples
+             * @description Answers per prompt; left out: as many as a score draws.
+             */
+            num_samples?: number;
+            /**
+             * Seed
+             * @description Seed of folds, draws and bootstrap.
+             * @default 0
+             */
+            seed?: number;
+            /**
+             * Test
+             * @description Labelled rows to test on.
+             */
+            test: components["schemas"]["ExampleIn"][];
+        };
+        /**
+         * EvidenceOut
+         * @description What the log-probabilities of the answers say.
+         */
+        EvidenceOut: {
+            /**
+             * Mean Logprob
+             * @description Mean log-probability of the whole answers, nats. Higher = more certain.
+             */
+            mean_logprob: number;
+            /**
+             * Missing Mass
+             * @description Mass that the LLM gives to none of the answers, 0..1. Higher = less certain.
+             */
+            missing_mass: number;
+        };
+        /**
+         * EvidenceParametersOut
+         * @description The evidence map served with this number of answers: g = sigmoid(a + b logit u), u the missing mass.
+         */
+        EvidenceParametersOut: {
+            /**
+             * Evidence Intercept
+             * @description Intercept a.
+             */
+            evidence_intercept: number;
+            /**
+             * Evidence Slope
+             * @description Slope b, 0 or more; 0: the evidence says nothing.
+             */
+            evidence_slope: number;
+            /**
+             * Num Samples
+             * @description Number of answers.
+             */
+            num_samples: number;
+            /**
+             * Temperature
+             * @description Matrix temperature T.
+             */
+            temperature: number;
+        };
+        /**
+         * ExampleIn
+         * @description A labelled row: `prompt` or `messages`, and what a right answer is. A null counts as left out.
+         */
+        ExampleIn: {
+            /**
+             * Answer
+             * @description The one answer that `correct` is about.
+             */
+            answer?: string | null;
+            /**
+             * Correct
+             * @description Whether `answer` is right; left out: by ROUGE-L.
+             */
+            correct?: boolean | null;
+            /**
+             * Id
+             * @description Your name for the row, unique in the file.
+             */
+            id?: string | number | null;
+            /**
+             * Logprob
+             * @description Another name of `logprobs`.
+             */
+            logprob?: number[] | null;
+            /**
+             * Logprobs
+             * @description The natural-log probability of each whole sample, its last token included.
+             */
+            logprobs?: number[] | null;
+            /**
+             * Messages
+             * @description A conversation, as for POST /score.
+             */
+            messages?: components["schemas"]["ExampleMessage"][] | null;
+            /**
+             * Prompt
+             * @description A question, as for POST /score.
+             */
+            prompt?: string | null;
+            /**
+             * Reference
+             * @description The right answer, or several that are.
+             */
+            reference: string | string[];
+            /**
+             * Samples
+             * @description Answers already drawn.
+             */
+            samples?: string[] | null;
+            /**
+             * Tokens
+             * @description Recorded token counts; only the command `evaluate` reads them.
+             */
+            tokens?: unknown;
+        };
+        /**
+         * ExampleMessage
+         * @description One turn of a row's conversation.
+         */
+        ExampleMessage: {
+            /**
+             * Content
+             * @description What is said.
+             */
+            content: string;
+            /**
+             * Role
+             * @description Who speaks.
+             * @enum {string}
+             */
+            role: "system" | "user" | "assistant";
+        };
+        /**
+         * GuardrailCall
+         * @description A chat before it goes to the LLM (`request`), or its answer, as far as it has come (`response`).
+         */
+        GuardrailCall: {
+            /**
+             * Additional Provider Specific Params
+             * @description `target_error`, `confidence`, `effort`, `fail_closed`; others are passed over.
+             * @default null
+             */
+            additional_provider_specific_params?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Images
+             * @description A chat with images is not scored.
+             * @default null
+             */
+            images?: unknown[] | null;
+            /**
+             * Input Type
+             * @description Which of the two calls it is.
+             * @enum {string}
+             */
+            input_type: "request" | "response";
+            /**
+             * Litellm Call Id
+             * @description The same in both calls of one chat.
+             * @default null
+             */
+            litellm_call_id?: string | null;
+            /**
+             * Structured Messages
+             * @description The chat's messages (`request`).
+             * @default null
+             */
+            structured_messages?: unknown[] | null;
+            /**
+             * Texts
+             * @description The texts; of an answer, the first is judged.
+             * @default null
+             */
+            texts?: unknown[] | null;
+            /**
+             * Tool Calls
+             * @description An answer that calls tools is not scored.
+             * @default null
+             */
+            tool_calls?: unknown[] | null;
+            /**
+             * Tools
+             * @description A chat with tools is not scored.
+             * @default null
+             */
+            tools?: unknown[] | null;
+        };
+        /**
+         * GuardrailVerdict
+         * @description What the gateway is to do.
+         */
+        GuardrailVerdict: {
+            /**
+             * Action
+             * @description Go on, or do not.
+             * @enum {string}
+             */
+            action: "NONE" | "BLOCKED";
+            /**
+             * Blocked Reason
+             * @description Of BLOCKED: why, for a person.
+             */
+            blocked_reason?: string | null;
+        };
+        /**
+         * Health
+         * @description The process is up.
+         */
+        Health: {
+            /**
+             * Status
+             * @description ok: the process answers.
+             * @constant
+             */
+            status: "ok";
+            /**
+             * Version
+             * @description Version of the service.
+             */
+            version: string;
+        };
+        /**
+         * JobErrorOut
+         * @description Why a job failed.
+         */
+        JobErrorOut: {
+            /**
+             * Code
+             * @description A code of the error table.
+             */
+            code: string;
+            /**
+             * Detail
+             * @description The same for a person.
+             */
+            detail: string;
+        };
+        /**
+         * JobOut
+         * @description A job.
+         */
+        JobOut: {
+            /**
+             * Calibration Id
+             * @description The calibration that it made.
+             */
+            calibration_id: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             * @description When it was posted.
+             */
+            created_at: string;
+            /**
+             * Done
+             * @description Units of the stage that are done.
+             */
+            done: number;
+            /** @description Why it failed. */
+            error: components["schemas"]["JobErrorOut"] | null;
+            /**
+             * Eta S
+             * @description Seconds that the stage will still take; null: not known.
+             */
+            eta_s: number | null;
+            /**
+             * Finished At
+             * @description When it ended.
+             */
+            finished_at: string | null;
+            /**
+             * Id
+             * @description Id of the job.
+             */
+            id: string;
+            /**
+             * Kind
+             * @description What it does.
+             * @enum {string}
+             */
+            kind: "calibrate" | "evaluate";
+            /**
+             * Links
+             * @description Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`.
+             */
+            links: {
+                [key: string]: string;
+            };
+            /**
+             * Name
+             * @description The name given to it.
+             */
+            name: string;
+            /**
+             * Note
+             * @description What an open job waits for, if it does.
+             */
+            note: string;
+            /**
+             * Stage
+             * @description What a running job is at.
+             */
+            stage: ("sampling" | "embedding" | "fitting" | "reporting") | null;
+            /**
+             * Started At
+             * @description When it first ran.
+             */
+            started_at: string | null;
+            /**
+             * State
+             * @description Where it stands; the last three are final, but that a failed job can be retried.
+             * @enum {string}
+             */
+            state: "queued" | "running" | "succeeded" | "failed" | "cancelled";
+            /**
+             * Total
+             * @description Units of the stage in all.
+             */
+            total: number;
+        };
+        /**
+         * KeptScore
+         * @description A score as it was answered, and how far it is; further fields as of POST /score or of the answer.
+         */
+        KeptScore: {
+            /**
+             * Id
+             * @description Id of this score.
+             */
+            id: string;
+            /**
+             * Status
+             * @description pending: ask again. scored: with everything that POST /score returned. not_scored, failed: `warning` says why.
+             * @enum {string}
+             */
+            status: "pending" | "scored" | "not_scored" | "failed";
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * MessageIn
+         * @description One turn of a conversation.
+         */
+        MessageIn: {
+            /**
+             * Content
+             * @description What is said.
+             */
+            content: string;
+            /**
+             * Role
+             * @description Who speaks.
+             * @enum {string}
+             */
+            role: "system" | "user" | "assistant";
+        };
+        /**
+         * ModeOut
+         * @description One latent meaning among the answers: an eigenvector of the density matrix.
+         */
+        ModeOut: {
+            /**
+             * Answer
+             * @description The sample most aligned with it.
+             */
+            answer: string;
+            /**
+             * Probability
+             * @description Its served eigenvalue, 0..1.
+             */
+            probability: number;
+            /**
+             * Share
+             * @description Share of the samples that lie closest to it, 0..1.
+             */
+            share: number;
+        };
+        /**
+         * ParametersOut
+         * @description The parameters served with this number of answers.
+         */
+        ParametersOut: {
+            /**
+             * Depolarization
+             * @description Depolarisation g, 0 for `temperature`.
+             */
+            depolarization: number;
+            /**
+             * Num Samples
+             * @description Number of answers.
+             */
+            num_samples: number;
+            /**
+             * Temperature
+             * @description Matrix temperature T.
+             */
+            temperature: number;
+        };
+        /**
+         * Problem
+         * @description An error (RFC 9457).
+         */
+        Problem: {
+            /**
+             * Code
+             * @description What went wrong, for a program: stable.
+             */
+            code: string;
+            /**
+             * Detail
+             * @description What went wrong, for a person.
+             */
+            detail: string;
+            /**
+             * Errors
+             * @description For invalid requests: each thing wrong.
+             * @default null
+             */
+            errors?: components["schemas"]["ProblemItem"][] | null;
+            /**
+             * Request Id
+             * @description The request's id, also in X-Request-ID.
+             * @default null
+             */
+            request_id?: string | null;
+            /**
+             * Retryable
+             * @description Whether the same request may succeed later.
+             */
+            retryable: boolean;
+            /**
+             * Status
+             * @description The HTTP status.
+             */
+            status: number;
+            /**
+             * Title
+             * @description The HTTP status in words.
+             */
+            title: string;
+            /**
+             * Type
+             * @description Names the kind of error; the same for every error of one code.
+             */
+            type: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * ProblemItem
+         * @description One thing that is wrong with the request.
+         */
+        ProblemItem: {
+            /**
+             * Loc
+             * @description Where: body, query or path, then the field.
+             */
+            loc: (string | number)[];
+            /**
+             * Msg
+             * @description What is wrong there.
+             */
+            msg: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Ready
+         * @description Every part works.
+         */
+        Ready: {
+            /**
+             * Parts
+             * @description By part: store, embedder, llm.
+             */
+            parts: {
+                [key: string]: "ok";
+            };
+            /**
+             * Status
+             * @description ready: prompts can be scored.
+             * @constant
+             */
+            status: "ready";
+        };
+        /**
+         * Root
+         * @description Where everything is.
+         */
+        Root: {
+            /**
+             * Links
+             * @description Paths by what is there.
+             */
+            links: {
+                [key: string]: string;
+            };
+            /**
+             * Name
+             * @description What this is.
+             */
+            name: string;
+            /**
+             * Version
+             * @description Version of the service.
+             */
+            version: string;
+        };
+        /**
+         * SamplingIn
+         * @description How the LLM draws answers; what is left out comes from the settings.
+         */
+        SamplingIn: {
+            /**
+             * Max Tokens
+             * @description Most tokens of an answer.
+             */
+            max_tokens?: number;
+            /**
+             * Seed
+             * @description Seed passed to the LLM; left out: none. Some servers cannot take one.
+             */
+            seed?: number;
+            /**
+             * Stop
+             * @description Strings that end an answer.
+             */
+            stop?: string[];
+            /**
+             * Temperature
+             * @description Sampling temperature; 0 makes all answers equal.
+             */
+            temperature?: number;
+            /**
+             * Top K
+             * @description Most likely tokens kept; 0: all.
+             */
+            top_k?: number;
+            /**
+             * Top P
+             * @description Nucleus sampling: probability mass kept.
+             */
+            top_p?: number;
+        };
+        /**
+         * ScoreRequest
+         * @description What to score: `prompt` or `messages`, or `samples` already drawn (then `prompt` is optional).
+         */
+        ScoreRequest: {
+            /**
+             * Calibration
+             * @description `active`, `none` (raw values), or the id of a calibration.
+             * @default active
+             */
+            calibration?: string;
+            /**
+             * Candidate
+             * @description A text to judge by the answers, such as the one about to be sent. It never counts as one of them. Empty, it is the outcome that empty answers are.
+             */
+            candidate?: string;
+            /**
+             * Confidence
+             * @description Confidence with which the target is kept; left out: that of the settings (0.9). Refused where neither request nor settings name a `target_error`.
+             */
+            confidence?: number;
+            /**
+             * Deadline Ms
+             * @description Time for the answers to come; what has come by then is scored (two at least, one by evidence).
+             */
+            deadline_ms?: number;
+            /**
+             * Effort
+             * @description How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them, unless the settings of the service say otherwise. More cost more tokens.
+             * @enum {string}
+             */
+            effort?: "low" | "medium" | "high";
+            /**
+             * Logprobs
+             * @description The natural-log probability of each whole sample, the token that ended it included: as many as `samples`. Where a sample is only a part of what was drawn, leave this out. (Rows of `POST /calibrate` may call it `logprob`, too; here it has this one name.)
+             */
+            logprobs?: number[];
+            /**
+             * Messages
+             * @description A conversation, sent to the LLM as it is.
+             */
+            messages?: components["schemas"]["MessageIn"][];
+            /**
+             * Model
+             * @description Model to ask the LLM server for.
+             */
+            model?: string;
+            /**
+             * Num Samples
+             * @description Answers to draw. One is enough where a calibration by evidence fits, else two.
+             */
+            num_samples?: number;
+            /**
+             * Prompt
+             * @description A question; the service puts its prompt shape around it.
+             */
+            prompt?: string;
+            /**
+             * Return
+             * @description Further parts of the answer: what to return.
+             * @default [
+             *       "modes"
+             *     ]
+             */
+            return?: ("samples" | "modes" | "spectrum")[];
+            /**
+             * Samples
+             * @description Answers already drawn; the LLM is not called. Empty ones count as one outcome. One is enough with its log-probability where a calibration by evidence fits, else two.
+             */
+            samples?: string[];
+            /** @description How to draw them. */
+            sampling?: components["schemas"]["SamplingIn"];
+            /**
+             * Source Label
+             * @description Who drew `samples`: a calibration fits only its own label.
+             */
+            source_label?: string;
+            /**
+             * Target Error
+             * @description Share of wrong ones allowed among the answers let through: asks for a `decision`. Left out: that of the settings, if any.
+             */
+            target_error?: number;
+        };
+        /**
+         * ScoreResponse
+         * @description A scored prompt.
+         */
+        ScoreResponse: {
+            /**
+             * Answer
+             * @description The sample most aligned with the dominant eigenvector.
+             */
+            answer: string;
+            /**
+             * Calibrated
+             * @description Whether a calibration that fits was applied.
+             */
+            calibrated: boolean;
+            /** @description The calibration used; null: none. */
+            calibration: components["schemas"]["CalibrationUsed"] | null;
+            /** @description The `candidate` judged; null without one. */
+            candidate: components["schemas"]["CandidateOut"] | null;
+            /** @description Whether to let the `candidate` through or, without one, `answer`; null where neither request nor settings name a `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain. */
+            decision: components["schemas"]["DecisionOut"] | null;
+            /**
+             * Embedder
+             * @description Embedder of the answers.
+             */
+            embedder: string;
+            /**
+             * Entropy
+             * @description Von Neumann entropy served, nats. Higher = less certain.
+             */
+            entropy: number;
+            /**
+             * Entropy Normalized
+             * @description Entropy over the largest that the spectrum allows, 0..1.
+             */
+            entropy_normalized: number;
+            /** @description What the log-probabilities say; null unless every answer has one. */
+            evidence: components["schemas"]["EvidenceOut"] | null;
+            /**
+             * Id
+             * @description Id of this score.
+             */
+            id: string;
+            /**
+             * Lambda Max
+             * @description Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right.
+             */
+            lambda_max: number;
+            /**
+             * Model
+             * @description Model that answered; null for supplied samples.
+             */
+            model: string | null;
+            /**
+             * Modes
+             * @description The leading meanings, at most five.
+             */
+            modes?: components["schemas"]["ModeOut"][] | null;
+            /**
+             * Num Distinct
+             * @description Distinct ones among them.
+             */
+            num_distinct: number;
+            /**
+             * Num Empty
+             * @description Empty answers; together they are one outcome.
+             */
+            num_empty: number;
+            /**
+             * Num Samples
+             * @description Answers scored.
+             */
+            num_samples: number;
+            /**
+             * Num Truncated
+             * @description Answers cut by max_tokens; they count.
+             */
+            num_truncated: number;
+            /**
+             * Probability Correct
+             * @description Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack.
+             */
+            probability_correct: number | null;
+            /**
+             * Samples
+             * @description The answers, in the order drawn.
+             */
+            samples?: string[] | null;
+            /** @description The whole spectrum. */
+            spectrum?: components["schemas"]["SpectrumOut"] | null;
+            /** @description Where the time went. */
+            timings_ms: components["schemas"]["TimingsOut"];
+            /** @description The same two numbers without calibration. */
+            uncalibrated: components["schemas"]["SpectrumValues"];
+            /** @description Tokens used; null for supplied samples. */
+            usage: components["schemas"]["UsageOut"] | null;
+            /**
+             * Warnings
+             * @description What to know about this score.
+             */
+            warnings: components["schemas"]["WarningOut"][];
+        };
+        /**
+         * SpectrumOut
+         * @description The whole spectrum.
+         */
+        SpectrumOut: {
+            /**
+             * Eigenvalues
+             * @description Served eigenvalues, descending.
+             */
+            eigenvalues: number[];
+            /**
+             * Null Count
+             * @description Number of remaining directions.
+             */
+            null_count: number;
+            /**
+             * Null Value
+             * @description Served eigenvalue of each remaining direction.
+             */
+            null_value: number;
+            /**
+             * Uncalibrated
+             * @description Eigenvalues as they came, descending, sum 1.
+             */
+            uncalibrated: number[];
+        };
+        /**
+         * SpectrumValues
+         * @description The two numbers of a spectrum.
+         */
+        SpectrumValues: {
+            /**
+             * Entropy
+             * @description Von Neumann entropy in nats. Higher = less certain.
+             */
+            entropy: number;
+            /**
+             * Lambda Max
+             * @description Largest eigenvalue, 0..1. Higher = more certain.
+             */
+            lambda_max: number;
+        };
+        /**
+         * TimingsOut
+         * @description Milliseconds by stage.
+         */
+        TimingsOut: {
+            /**
+             * Embed
+             * @description Embedding the distinct answers.
+             */
+            embed: number;
+            /**
+             * Generate
+             * @description Drawing the answers; null for supplied samples.
+             */
+            generate?: number | null;
+            /**
+             * Queue
+             * @description Waiting: for parsing and for a slot at the LLM.
+             */
+            queue: number;
+            /**
+             * Spectrum
+             * @description Spectrum, calibration and modes.
+             */
+            spectrum: number;
+            /**
+             * Total
+             * @description All of it.
+             */
+            total: number;
+        };
+        /**
+         * UsageOut
+         * @description Tokens, as the LLM server counts them.
+         */
+        UsageOut: {
+            /**
+             * Completion Tokens
+             * @description Tokens of all answers.
+             */
+            completion_tokens: number;
+            /**
+             * Prompt Tokens
+             * @description Tokens of the prompt.
+             */
+            prompt_tokens: number;
+        };
+        /**
+         * Verified
+         * @description Whether the answer will do.
+         */
+        Verified: {
+            /**
+             * Confidence
+             * @description Probability that the answer is right, 0..1, by the calibration; 0 for one that says what none of those drawn said.
+             */
+            confidence: number;
+            /**
+             * Samples
+             * @description The answers, in the order drawn.
+             */
+            samples: string[];
+            /**
+             * Should Escalate
+             * @description Whether the confidence is below the threshold.
+             */
+            should_escalate: boolean;
+            /**
+             * Threshold
+             * @description The threshold that was sent.
+             */
+            threshold: number;
+            /**
+             * Total Samples
+             * @description How many answers were drawn.
+             */
+            total_samples: number;
+            /**
+             * Verified Count
+             * @description How many of the answers drawn lie on the mode of the answer: closest to the eigenvector of their density matrix that the answer belongs to, so that they mean the same. 0 where it belongs to none.
+             */
+            verified_count: number;
+        };
+        /**
+         * VerifyRequest
+         * @description An answer that somebody has, and the question that it answers. Further fields are passed over.
+         */
+        VerifyRequest: {
+            /**
+             * Answer
+             * @description The answer to judge.
+             */
+            answer: string;
+            /**
+             * Context
+             * @description What the question is asked about: a system message before it.
+             * @default null
+             */
+            context?: string | null;
+            /**
+             * Question
+             * @description The question.
+             */
+            question: string;
+            /**
+             * Threshold
+             * @description Least confidence that is not to be escalated.
+             */
+            threshold: number;
+        };
+        /**
+         * WarningOut
+         * @description Something the caller should know.
+         */
+        WarningOut: {
+            /**
+             * Code
+             * @description calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate or promise_of_others.
+             */
+            code: string;
+            /**
+             * Differs
+             * @description For a mismatch: the parts that differ.
+             */
+            differs?: string[] | null;
+            /**
+             * Message
+             * @description The same for a person.
+             */
+            message: string;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    root__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Paths by what is there: JSON, or a page for people. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Root"];
+                    "text/html": string;
+                };
+            };
+        };
+    };
+    post_guardrail_beta_litellm_basic_guardrail_api_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GuardrailCall"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    /** @description Why there is no score to decide by; absent where there is one. */
+                    "X-Eigencal-Reason"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GuardrailVerdict"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_calibrate_calibrate_post: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same file and options under the same key give the same job. */
+                "idempotency-key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CalibrateRequest"];
+                "multipart/form-data": components["schemas"]["CalibrateForm"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    /** @description Path of the job. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-11-21T07:00:00Z",
+                     *       "done": 120,
+                     *       "eta_s": 412,
+                     *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *       "kind": "calibrate",
+                     *       "links": {
+                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
+                     *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
+                     *       },
+                     *       "name": "TriviaQA, November",
+                     *       "note": "",
+                     *       "stage": "sampling",
+                     *       "started_at": "2026-11-21T07:00:01Z",
+                     *       "state": "running",
+                     *       "total": 300
+                     *     }
+                     */
+                    "application/json": components["schemas"]["JobOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_calibrations_calibrations_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Latest first: JSON, or a page for people. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "activated_at": "2026-11-21T07:08:00Z",
+                     *         "active": true,
+                     *         "created_at": "2026-11-21T07:08:00Z",
+                     *         "data_kept": true,
+                     *         "decides": [
+                     *           1,
+                     *           2,
+                     *           20
+                     *         ],
+                     *         "depolarization": 0.56,
+                     *         "eps": 1e-10,
+                     *         "evidence": [
+                     *           {
+                     *             "evidence_intercept": -0.09,
+                     *             "evidence_slope": 0.35,
+                     *             "num_samples": 1,
+                     *             "temperature": 1
+                     *           },
+                     *           {
+                     *             "evidence_intercept": -0.62,
+                     *             "evidence_slope": 0.41,
+                     *             "num_samples": 20,
+                     *             "temperature": 0.92
+                     *           }
+                     *         ],
+                     *         "fingerprint": {
+                     *           "answer_regex": "",
+                     *           "api": "completions",
+                     *           "embedder": "all-mpnet-base-v2",
+                     *           "embedder_dimension": 768,
+                     *           "embedder_precision": "float32",
+                     *           "embedder_revision": "78c0197b6159d926",
+                     *           "evidence": "token_sums",
+                     *           "model": "SmolLM2-135M-Instruct",
+                     *           "prompt_shape": "5f0a3c1d9be24786",
+                     *           "sampling.max_tokens": 64,
+                     *           "sampling.stop": [
+                     *             "\n"
+                     *           ],
+                     *           "sampling.temperature": 0.5,
+                     *           "sampling.top_k": 0,
+                     *           "sampling.top_p": 1,
+                     *           "source": "service",
+                     *           "source_label": ""
+                     *         },
+                     *         "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
+                     *         "id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+                     *         "job_id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *         "links": {
+                     *           "activate": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/activate",
+                     *           "data": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/data",
+                     *           "report": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/report",
+                     *           "self": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF"
+                     *         },
+                     *         "method": "evidence",
+                     *         "name": "TriviaQA, November",
+                     *         "num_rows": 300,
+                     *         "num_samples": 20,
+                     *         "parameters": [
+                     *           {
+                     *             "depolarization": 0.7,
+                     *             "num_samples": 2,
+                     *             "temperature": 0.55
+                     *           },
+                     *           {
+                     *             "depolarization": 0.56,
+                     *             "num_samples": 20,
+                     *             "temperature": 0.92
+                     *           }
+                     *         ],
+                     *         "temperature": 0.92
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["CalibrationOut"][];
+                    "text/html": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_active_calibrations_active_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "activated_at": "2026-11-21T07:08:00Z",
+                     *         "active": true,
+                     *         "created_at": "2026-11-21T07:08:00Z",
+                     *         "data_kept": true,
+                     *         "decides": [
+                     *           1,
+                     *           2,
+                     *           20
+                     *         ],
+                     *         "depolarization": 0.56,
+                     *         "eps": 1e-10,
+                     *         "evidence": [
+                     *           {
+                     *             "evidence_intercept": -0.09,
+                     *             "evidence_slope": 0.35,
+                     *             "num_samples": 1,
+                     *             "temperature": 1
+                     *           },
+                     *           {
+                     *             "evidence_intercept": -0.62,
+                     *             "evidence_slope": 0.41,
+                     *             "num_samples": 20,
+                     *             "temperature": 0.92
+                     *           }
+                     *         ],
+                     *         "fingerprint": {
+                     *           "answer_regex": "",
+                     *           "api": "completions",
+                     *           "embedder": "all-mpnet-base-v2",
+                     *           "embedder_dimension": 768,
+                     *           "embedder_precision": "float32",
+                     *           "embedder_revision": "78c0197b6159d926",
+                     *           "evidence": "token_sums",
+                     *           "model": "SmolLM2-135M-Instruct",
+                     *           "prompt_shape": "5f0a3c1d9be24786",
+                     *           "sampling.max_tokens": 64,
+                     *           "sampling.stop": [
+                     *             "\n"
+                     *           ],
+                     *           "sampling.temperature": 0.5,
+                     *           "sampling.top_k": 0,
+                     *           "sampling.top_p": 1,
+                     *           "source": "service",
+                     *           "source_label": ""
+                     *         },
+                     *         "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
+                     *         "id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+                     *         "job_id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *         "links": {
+                     *           "activate": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/activate",
+                     *           "data": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/data",
+                     *           "report": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/report",
+                     *           "self": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF"
+                     *         },
+                     *         "method": "evidence",
+                     *         "name": "TriviaQA, November",
+                     *         "num_rows": 300,
+                     *         "num_samples": 20,
+                     *         "parameters": [
+                     *           {
+                     *             "depolarization": 0.7,
+                     *             "num_samples": 2,
+                     *             "temperature": 0.55
+                     *           },
+                     *           {
+                     *             "depolarization": 0.56,
+                     *             "num_samples": 20,
+                     *             "temperature": 0.92
+                     *           }
+                     *         ],
+                     *         "temperature": 0.92
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["CalibrationOut"][];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_calibration_calibrations__calibration_id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a calibration. */
+                calibration_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "activated_at": "2026-11-21T07:08:00Z",
+                     *       "active": true,
+                     *       "created_at": "2026-11-21T07:08:00Z",
+                     *       "data_kept": true,
+                     *       "decides": [
+                     *         1,
+                     *         2,
+                     *         20
+                     *       ],
+                     *       "depolarization": 0.56,
+                     *       "eps": 1e-10,
+                     *       "evidence": [
+                     *         {
+                     *           "evidence_intercept": -0.09,
+                     *           "evidence_slope": 0.35,
+                     *           "num_samples": 1,
+                     *           "temperature": 1
+                     *         },
+                     *         {
+                     *           "evidence_intercept": -0.62,
+                     *           "evidence_slope": 0.41,
+                     *           "num_samples": 20,
+                     *           "temperature": 0.92
+                     *         }
+                     *       ],
+                     *       "fingerprint": {
+                     *         "answer_regex": "",
+                     *         "api": "completions",
+                     *         "embedder": "all-mpnet-base-v2",
+                     *         "embedder_dimension": 768,
+                     *         "embedder_precision": "float32",
+                     *         "embedder_revision": "78c0197b6159d926",
+                     *         "evidence": "token_sums",
+                     *         "model": "SmolLM2-135M-Instruct",
+                     *         "prompt_shape": "5f0a3c1d9be24786",
+                     *         "sampling.max_tokens": 64,
+                     *         "sampling.stop": [
+                     *           "\n"
+                     *         ],
+                     *         "sampling.temperature": 0.5,
+                     *         "sampling.top_k": 0,
+                     *         "sampling.top_p": 1,
+                     *         "source": "service",
+                     *         "source_label": ""
+                     *       },
+                     *       "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
+                     *       "id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+                     *       "job_id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *       "links": {
+                     *         "activate": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/activate",
+                     *         "data": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/data",
+                     *         "report": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/report",
+                     *         "self": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF"
+                     *       },
+                     *       "method": "evidence",
+                     *       "name": "TriviaQA, November",
+                     *       "num_rows": 300,
+                     *       "num_samples": 20,
+                     *       "parameters": [
+                     *         {
+                     *           "depolarization": 0.7,
+                     *           "num_samples": 2,
+                     *           "temperature": 0.55
+                     *         },
+                     *         {
+                     *           "depolarization": 0.56,
+                     *           "num_samples": 20,
+                     *           "temperature": 0.92
+                     *         }
+                     *       ],
+                     *       "temperature": 0.92
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CalibrationOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_activate_calibrations__calibration_id__activate_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a calibration. */
+                calibration_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "activated_at": "2026-11-21T07:08:00Z",
+                     *       "active": true,
+                     *       "created_at": "2026-11-21T07:08:00Z",
+                     *       "data_kept": true,
+                     *       "decides": [
+                     *         1,
+                     *         2,
+                     *         20
+                     *       ],
+                     *       "depolarization": 0.56,
+                     *       "eps": 1e-10,
+                     *       "evidence": [
+                     *         {
+                     *           "evidence_intercept": -0.09,
+                     *           "evidence_slope": 0.35,
+                     *           "num_samples": 1,
+                     *           "temperature": 1
+                     *         },
+                     *         {
+                     *           "evidence_intercept": -0.62,
+                     *           "evidence_slope": 0.41,
+                     *           "num_samples": 20,
+                     *           "temperature": 0.92
+                     *         }
+                     *       ],
+                     *       "fingerprint": {
+                     *         "answer_regex": "",
+                     *         "api": "completions",
+                     *         "embedder": "all-mpnet-base-v2",
+                     *         "embedder_dimension": 768,
+                     *         "embedder_precision": "float32",
+                     *         "embedder_revision": "78c0197b6159d926",
+                     *         "evidence": "token_sums",
+                     *         "model": "SmolLM2-135M-Instruct",
+                     *         "prompt_shape": "5f0a3c1d9be24786",
+                     *         "sampling.max_tokens": 64,
+                     *         "sampling.stop": [
+                     *           "\n"
+                     *         ],
+                     *         "sampling.temperature": 0.5,
+                     *         "sampling.top_k": 0,
+                     *         "sampling.top_p": 1,
+                     *         "source": "service",
+                     *         "source_label": ""
+                     *       },
+                     *       "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
+                     *       "id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+                     *       "job_id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *       "links": {
+                     *         "activate": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/activate",
+                     *         "data": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/data",
+                     *         "report": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/report",
+                     *         "self": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF"
+                     *       },
+                     *       "method": "evidence",
+                     *       "name": "TriviaQA, November",
+                     *       "num_rows": 300,
+                     *       "num_samples": 20,
+                     *       "parameters": [
+                     *         {
+                     *           "depolarization": 0.7,
+                     *           "num_samples": 2,
+                     *           "temperature": 0.55
+                     *         },
+                     *         {
+                     *           "depolarization": 0.56,
+                     *           "num_samples": 20,
+                     *           "temperature": 0.92
+                     *         }
+                     *       ],
+                     *       "temperature": 0.92
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CalibrationOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_data_calibrations__calibration_id__data_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a calibration. */
+                calibration_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description JSONL that may be posted to /calibrate again. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {"id": "0", "prompt": "Who wrote Emma?", "reference": "Jane Austen", "samples": ["Austen", "Eliot"]} */
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_data_calibrations__calibration_id__data_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a calibration. */
+                calibration_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_report_calibrations__calibration_id__report_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a calibration. */
+                calibration_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was fitted on what, before and after on held-out folds, the curves, the warnings. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                    "text/html": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_evaluate_evaluate_post: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same file and options under the same key give the same job. */
+                "idempotency-key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EvaluateRequest"];
+                "multipart/form-data": components["schemas"]["EvaluateForm"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    /** @description Path of the job. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-11-21T07:00:00Z",
+                     *       "done": 120,
+                     *       "eta_s": 412,
+                     *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *       "kind": "evaluate",
+                     *       "links": {
+                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
+                     *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
+                     *       },
+                     *       "name": "TriviaQA, November",
+                     *       "note": "",
+                     *       "stage": "sampling",
+                     *       "started_at": "2026-11-21T07:00:01Z",
+                     *       "state": "running",
+                     *       "total": 300
+                     *     }
+                     */
+                    "application/json": components["schemas"]["JobOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_evaluation_evaluations__job_id__report_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a job. */
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Every experiment with its figures, and what could not be run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                    "text/html": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    healthz_health_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Health"];
+                };
+            };
+        };
+    };
+    healthz_healthz_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Health"];
+                };
+            };
+        };
+    };
+    get_jobs_jobs_get: {
+        parameters: {
+            query?: {
+                /** @description How many at most. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "created_at": "2026-11-21T07:00:00Z",
+                     *         "done": 120,
+                     *         "eta_s": 412,
+                     *         "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *         "kind": "calibrate",
+                     *         "links": {
+                     *           "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
+                     *           "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
+                     *         },
+                     *         "name": "TriviaQA, November",
+                     *         "note": "",
+                     *         "stage": "sampling",
+                     *         "started_at": "2026-11-21T07:00:01Z",
+                     *         "state": "running",
+                     *         "total": 300
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["JobOut"][];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_job_jobs__job_id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a job. */
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-11-21T07:00:00Z",
+                     *       "done": 120,
+                     *       "eta_s": 412,
+                     *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *       "kind": "calibrate",
+                     *       "links": {
+                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
+                     *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
+                     *       },
+                     *       "name": "TriviaQA, November",
+                     *       "note": "",
+                     *       "stage": "sampling",
+                     *       "started_at": "2026-11-21T07:00:01Z",
+                     *       "state": "running",
+                     *       "total": 300
+                     *     }
+                     */
+                    "application/json": components["schemas"]["JobOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_job_jobs__job_id__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a job. */
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-11-21T07:00:00Z",
+                     *       "done": 120,
+                     *       "eta_s": 412,
+                     *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *       "kind": "calibrate",
+                     *       "links": {
+                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
+                     *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
+                     *       },
+                     *       "name": "TriviaQA, November",
+                     *       "note": "",
+                     *       "stage": "sampling",
+                     *       "started_at": "2026-11-21T07:00:01Z",
+                     *       "state": "cancelled",
+                     *       "total": 300
+                     *     }
+                     */
+                    "application/json": components["schemas"]["JobOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_events_jobs__job_id__events_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a job. */
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events named `job`, each with the whole job; the last has its final state. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_retry_jobs__job_id__retry_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a job. */
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    /** @description Path of the job. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-11-21T07:00:00Z",
+                     *       "done": 120,
+                     *       "eta_s": 412,
+                     *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *       "kind": "calibrate",
+                     *       "links": {
+                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
+                     *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
+                     *       },
+                     *       "name": "TriviaQA, November",
+                     *       "note": "",
+                     *       "stage": "sampling",
+                     *       "started_at": "2026-11-21T07:00:01Z",
+                     *       "state": "running",
+                     *       "total": 300
+                     *     }
+                     */
+                    "application/json": components["schemas"]["JobOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    metrics_metrics_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readyz_readyz_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Ready"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_score_score_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScoreRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    /** @description Id of the calibration used; absent without one. */
+                    "X-Calibration-ID"?: string;
+                    /** @description `decision.action`: `answer`, let the text through, or `abstain`, hold it back. The text is the `candidate` or, without one, `answer`. Absent where neither request nor settings name a `target_error`. */
+                    "X-Decision"?: "answer" | "abstain";
+                    /** @description `entropy`. */
+                    "X-Entropy"?: number;
+                    /** @description `lambda_max`. */
+                    "X-Lambda-Max"?: number;
+                    /** @description `probability_correct` of the `candidate` or, without one, of `answer`; absent where null. */
+                    "X-Probability-Correct"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScoreResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Bad Gateway */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Gateway Timeout */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_batch_score_batch_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BatchRequest"];
+            };
+        };
+        responses: {
+            /** @description A line for each item as it is done: `{index, result}` or `{index, error}`. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_score_scores__score_id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a score. */
+                score_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeptScore"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    chat_completions_v1_chat_completions_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            /** @description As the LLM server answers, with `uncertainty` beside it: `{id, status}`, and the fields of a score, or a `warning` {code, message} that says why there is none. Streamed, it is on the chunk that finishes the answer, at the top and in `delta`. `X-Score-ID` names the score for GET /scores/{id}. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description What the LLM server, or the service, says went wrong: `{error: {message, type, param, code}}`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+        };
+    };
+    completions_v1_completions_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            /** @description As the LLM server answers, with `uncertainty` beside it: `{id, status}`, and the fields of a score, or a `warning` {code, message} that says why there is none. Streamed, it is on the chunk that finishes the answer, at the top and in `delta`. `X-Score-ID` names the score for GET /scores/{id}. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description What the LLM server, or the service, says went wrong: `{error: {message, type, param, code}}`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+        };
+    };
+    models_v1_models_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As the LLM server lists its models. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description What the LLM server, or the service, says went wrong: `{error: {message, type, param, code}}`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+        };
+    };
+    post_verify_verify_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VerifyRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Verified"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Bad Gateway */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Gateway Timeout */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+}

@@ -1,0 +1,67 @@
+import { ConnectionError, TimeoutError } from "./errors.js";
+
+/** How long one attempt may be silent, and whether its caller still wants it. */
+export class Patience {
+  readonly #controller = new AbortController();
+  readonly #timeoutMs: number;
+  readonly #caller: AbortSignal | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(timeoutMs: number, caller?: AbortSignal) {
+    this.#timeoutMs = timeoutMs;
+    this.#caller = caller;
+    caller?.addEventListener("abort", this.#stop, { once: true });
+    this.renew();
+  }
+
+  /** The signal that ends the attempt. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Something came: begin to wait anew. */
+  renew(): void {
+    this.rest();
+    this.#timer = setTimeout(() => this.#controller.abort(new TimeoutError(this.#timeoutMs)), this.#timeoutMs);
+  }
+
+  /** Wait for nothing until `renew`. */
+  rest(): void {
+    clearTimeout(this.#timer);
+  }
+
+  /** Let go of timer and listener, and of what has not been read. */
+  end(): void {
+    this.rest();
+    this.#caller?.removeEventListener("abort", this.#stop);
+    this.#controller.abort();
+  }
+
+  /** Return what a fetch, or the reading of its answer, comes to. Raises ConnectionError, or what ended it. */
+  async over<T>(work: Promise<T> | T): Promise<T> {
+    try {
+      return await work;
+    } catch (error) {
+      if (this.signal.aborted) throw this.signal.reason;
+      throw new ConnectionError("the service cannot be reached, or ended the connection", error);
+    }
+  }
+
+  readonly #stop = (): void => this.#controller.abort(this.#caller?.reason);
+}
+
+/** Wait so long, or until the signal ends it; then it rejects with the signal's reason. */
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted();
+  return new Promise((resolve, reject) => {
+    const stop = (): void => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+}
