@@ -34,7 +34,7 @@ class ContractPages:
             for path, methods in document["paths"].items()
             for method, operation in methods.items()
         ]
-        self._home = self._homes()
+        self._home, self._sent = self._homes(), self.sent()
 
     def pages(self) -> dict[str, str]:
         """Return Markdown by name of page (without a folder or an ending)."""
@@ -43,6 +43,11 @@ class ContractPages:
         pages[SHARED] = self._shared_page()
         pages[ERRORS] = self._errors_page()
         return pages
+
+    def sent(self) -> set[str]:
+        """Return the names of the schemas that callers send; the others are answers."""
+        bodies = [operation.get("requestBody") for _, _, operation in self._operations]
+        return self._reachable(bodies)
 
     def _homes(self) -> dict[str, str]:
         """Return the page of each schema: that of the only tag that needs it, else the shared one."""
@@ -102,7 +107,7 @@ class ContractPages:
         schema = body.get("schema", {})
         more = f" {schema['description']}" if schema.get("description") else ""
         yield f"{what} `{kind}`: {type_words(schema, self._link)}.{more}\n"
-        yield field_table(schema, self._link)
+        yield field_table(schema, self._link, is_answer=what == "Body")
         examples = {name: one["value"] for name, one in body.get("examples", {}).items()}
         for name, value in (examples or ({"example": body["example"]} if "example" in body else {})).items():
             yield _example(f"{what}: {name}", value)
@@ -118,7 +123,7 @@ class ContractPages:
             if self._home[name] == home:
                 yield f"## {name}\n"
                 yield schema.get("description", "") + "\n"
-                yield field_table(schema, self._link)
+                yield field_table(schema, self._link, is_answer=name not in self._sent)
 
     def _shared_page(self) -> str:
         head = "# Shapes that several pages share\n"
