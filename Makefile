@@ -2,7 +2,7 @@
 #   make run    install, start the service on this machine, score two prompts, calibrate, score again
 #   make test   install, run the tests
 # The others: stop, check, check-docker, bench, examples, record-devset, openapi, test-vllm, test-postgres, test-browser,
-#   test-clients, clean.
+#   test-clients, docs, test-docs, figures, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -13,12 +13,12 @@ VLLM_VENV := .venv-vllm
 CLIENTS_VENV := .venv-clients
 NODE_CLIENTS := tests/clients/node
 WEIGHTS := data/weights
-HEAVY := vllm or postgres or browser or mpnet or clients
+HEAVY := vllm or postgres or browser or mpnet or clients or site
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: run stop test check bench examples record-devset openapi test-vllm test-postgres test-browser test-clients \
-  clean help
+  docs test-docs figures clean help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
@@ -84,7 +84,7 @@ test-postgres: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	  { echo "PostgreSQL's initdb is needed: install your system's postgresql package"; exit 1; }
 	$(PY) -m pytest -m postgres -v $(ARGS)
 
-test-browser: $(VENV)/.installed-dev
+test-browser: $(VENV)/.installed-docs
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
 	$(PY) -m pytest -m browser -v $(ARGS)
@@ -105,6 +105,24 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
   $(NODE_CLIENTS)/node_modules/.installed $(VLLM_VENV)/.installed
 	$(PY) -m pytest -m clients -v $(ARGS)
 
+# Material for MkDocs says at each start when its support ends (docs/decisions/0031); this is its own switch for that.
+export NO_MKDOCS_2_WARNING := 1
+
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	$(PIP) install -c constraints.txt -e ".[embedded,dev,docs]"
+	@touch $@
+
+docs: $(VENV)/.installed-docs
+	$(PY) -m mkdocs build --strict --quiet
+	@echo "The site is in site/: open site/index.html"
+
+test-docs: $(VENV)/.installed-docs
+	$(PY) -m pytest -m "site and not browser" -v $(ARGS)
+
+# The figures of docs/, from the service that `make run` has left.
+figures: $(VENV)/.installed-dev
+	$(PY) -m tools.site.figures http://127.0.0.1:8000
+
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
 	for b in spectral_core fit_speed algorithm1_speed rows_needed service_load overload start_up \
 	  overhead early_embedding calibrate_while_scoring nulls evidence dropin; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
@@ -112,4 +130,4 @@ bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.
 include docker.mk
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules data site .pytest_cache .mypy_cache .ruff_cache .hypothesis

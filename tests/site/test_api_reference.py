@@ -1,0 +1,137 @@
+"""The reference has every operation, field, error and example of the contract, whatever is added to it."""
+
+import copy
+import json
+from html import unescape
+from typing import Any
+
+import pytest
+
+from tests.support.built_site import ROOT, Site
+from tools.site.contract_pages import ContractPages, problems, tag_of
+from tools.site.schema_words import cell, field_table, fields, type_words
+
+pytestmark = pytest.mark.site
+CONTRACT: dict[str, Any] = json.loads((ROOT / "clients" / "openapi.json").read_text("utf-8"))
+OPERATIONS = [
+    (path, method, operation)
+    for path, methods in CONTRACT["paths"].items()
+    for method, operation in methods.items()
+]
+SENT = ContractPages(CONTRACT).sent()
+SCHEMAS = CONTRACT["components"]["schemas"]
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return ContractPages(CONTRACT).pages()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one[1]} {one[0]}")
+def test_every_operation_is_told(operation: tuple[str, str, Any], pages: dict[str, str], site: Site) -> None:
+    path, method, told = operation
+    text = section(pages[tag_of(told)], f"`{method.upper()} {path}`")
+    assert told["summary"] in text
+    assert told.get("description", "") in text
+    for parameter in told.get("parameters", ()):
+        assert f"| `{parameter['name']}` | {parameter['in']} |" in text
+        assert cell(parameter["description"]) in text
+    for status, code, _ in problems(told):
+        assert f"{status} [`{code}`](errors.md#{code})" in text
+    for status in told["responses"]:
+        assert status in text
+    shown = (site.folder / "api" / f"{tag_of(told)}.html").read_text("utf-8")
+    assert f"{method.upper()} {path}" in unescape(shown)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_field_of_every_shape_is_told(name: str, pages: dict[str, str]) -> None:
+    (home,) = [text for text in pages.values() if f"\n## {name}\n" in text]
+    text = section(home, name)
+    assert SCHEMAS[name].get("description", "") in text
+    for path, field, required in fields(SCHEMAS[name]):
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{path}` |")]
+        assert cell(field.get("description", "")) in row
+        assert ("**Required.**" in row) == (required and name in SENT)
+
+
+def test_only_what_callers_send_is_said_to_be_required() -> None:
+    assert {"ScoreRequest", "MessageIn", "ExampleIn"} <= SENT
+    assert not {"ScoreResponse", "JobOut", "Problem"} & SENT
+
+
+def test_every_error_has_its_example(pages: dict[str, str]) -> None:
+    found = {code: example for *_, operation in OPERATIONS for _, code, example in problems(operation)}
+    assert len(found) >= 20
+    for code in found:
+        text = section(pages["errors"], f"`{code}` {{ #{code} }}")
+        assert any(
+            example["detail"] in text
+            for *_, operation in OPERATIONS
+            for _, other, example in problems(operation)
+            if other == code
+        )
+
+
+def test_examples_are_shown_whole(pages: dict[str, str]) -> None:
+    body = CONTRACT["paths"]["/score"]["post"]["requestBody"]["content"]["application/json"]
+    text = section(pages["score"], "`POST /score`")
+    for name, example in body["examples"].items():
+        lines = json.dumps(example["value"], indent=2, ensure_ascii=False).splitlines()
+        assert f'??? example "Request: {name}"' in text
+        assert "\n".join(f"    {line}" for line in lines) in text
+
+
+def test_what_is_added_to_the_contract_is_told() -> None:
+    document = copy.deepcopy(CONTRACT)
+    document["components"]["schemas"]["New"] = {
+        "type": "object",
+        "required": ["inner"],
+        "properties": {
+            "inner": {
+                "type": "object",
+                "properties": {"deep": {"type": "integer", "minimum": 3, "description": "a | b"}},
+            },
+            "many": {"type": "array", "items": {"type": "object", "properties": {"one": {"const": "x"}}}},
+        },
+    }
+    answer = {"description": "Fine.", "content": {"application/json": {"schema": ref("New")}}}
+    operation = {"tags": ["news"], "summary": "What is new", "responses": {"200": answer}}
+    document["paths"]["/news"] = {"get": operation}
+    pages = ContractPages(document).pages()
+    assert pages["news"].startswith("# News\n\n## `GET /news`")
+    for row in ("| `inner.deep` | integer, from 3 | a \\| b |", '| `many[].one` | `"x"` |'):
+        assert row in pages["news"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (
+            {"anyOf": [{"type": "string", "maxLength": 9}, {"type": "null"}]},
+            "string, at most 9 characters or null",
+        ),
+        (
+            {"type": "array", "items": {"$ref": "#/components/schemas/A"}, "minItems": 1},
+            "list of <A>, at least 1 items",
+        ),
+        ({"enum": ["a", "b"]}, '`"a"` or `"b"`'),
+        ({"type": "object", "additionalProperties": {"type": "number"}}, "object of number"),
+        ({}, "any"),
+    ],
+)
+def test_types_in_words(schema: dict[str, Any], words: str) -> None:
+    assert type_words(schema, lambda name: f"<{name}>") == words
+
+
+def test_a_shape_without_fields_has_no_table() -> None:
+    assert field_table({"type": "object"}, str) == ""
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def section(page: str, heading: str) -> str:
+    """Return what stands below a heading of the second level."""
+    return page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]

@@ -1,0 +1,107 @@
+"""The site of the documentation as it was built: its pages, and what they link to and load."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+ROOT = Path(__file__).parents[2]
+# What a browser fetches by itself when it meets the element; `link` only of these kinds.
+LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "object": "data"}
+LOADED_LINKS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "manifest"}
+VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+
+
+@dataclass
+class Html(HTMLParser):
+    """One page, parsed."""
+
+    path: Path
+    ids: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    navigation: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    headings: list[str] = field(default_factory=list)
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._open: list[tuple[str, str]] = []
+        self.feed(self.path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        if tag not in VOID:
+            self._open.append((tag, found.get("class", "")))
+        if "id" in found:
+            self.ids.append(found["id"])
+        if tag in LOADS and found.get(LOADS[tag]):
+            self.loaded.append(found[LOADS[tag]])
+        self.loaded += [part.split()[0] for part in found.get("srcset", "").split(",") if part.strip()]
+        if tag == "link" and LOADED_LINKS & set(found.get("rel", "").split()):
+            self.loaded.append(found["href"])
+        elif tag in ("a", "link") and "href" in found:
+            self.links.append(found["href"])
+            if any(name == "nav" for name, _ in self._open):
+                self.navigation.append(found["href"])
+        if self.in_content:
+            self.tags.append(tag)
+            if tag == "h1":
+                self.headings.append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        inside = [name for name, _ in self._open]
+        if "title" in inside and "svg" not in inside:
+            self.title += data
+        if "h1" in inside and self.headings:
+            self.headings[-1] += data
+
+    @property
+    def in_content(self) -> bool:
+        """Whether the parser stands in the page's own text."""
+        return any(name == "article" for name, _ in self._open)
+
+    @property
+    def everything(self) -> list[str]:
+        """Return what it links to and what it loads."""
+        return self.links + self.loaded
+
+
+@dataclass
+class Site:
+    """The folder of a built site, and what the build printed."""
+
+    folder: Path
+    printed: str
+
+    @cached_property
+    def pages(self) -> dict[str, Html]:
+        """Every page by its path in the site, but for the one of addresses that do not exist."""
+        found = sorted(self.folder.rglob("*.html"))
+        return {p.relative_to(self.folder).as_posix(): Html(p) for p in found if p.name != "404.html"}
+
+    def target(self, page: str, address: str) -> tuple[Path, str] | None:
+        """Return the file and the anchor that an address on a page leads to; None for another place."""
+        parts = urlsplit(address)
+        if parts.scheme or parts.netloc:
+            return None
+        file = (self.folder / page).parent / unquote(parts.path) if parts.path else self.folder / page
+        return (file / "index.html" if file.is_dir() else file).resolve(), unquote(parts.fragment)
+
+    def texts(self, *endings: str) -> Iterator[tuple[str, str]]:
+        """Yield path and text of every file with one of these endings."""
+        for path in sorted(self.folder.rglob("*")):
+            if path.suffix in endings:
+                yield path.relative_to(self.folder).as_posix(), path.read_text("utf-8")

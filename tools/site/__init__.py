@@ -1,0 +1,1 @@
+"""What makes the documentation's site beside docs/: pages from the contract, navigation, figures."""
