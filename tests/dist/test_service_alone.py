@@ -8,9 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchmarks.processes import ROOT, running
+from benchmarks.processes import ROOT
 from tests.dist.installed import SERVICE, Installed
-from tests.support.services import address
 
 pytestmark = [pytest.mark.dist, pytest.mark.weights]
 RECORDED = ROOT / "service" / "demo_data" / "everyday_recorded.jsonl"
@@ -32,16 +31,12 @@ def test_what_it_needs_is_declared(service_alone: Installed) -> None:
     assert {"serve", "weights", "demo", "evaluate"} <= set(re.findall(r"\w+", helped))
 
 
-def test_it_serves(service_alone: Installed, tmp_path: Path) -> None:
-    settings = {"EIGENCAL_PORT": "0", "EIGENCAL_LLM_BACKEND": "embedded"}
-    command, log = [str(service_alone.bin / "eigencal-service")], tmp_path / "log"
-    environment = service_alone.environment | settings
-    with running(command, env=environment, log=log, folder=service_alone.folder, inherit=False) as process:
-        with httpx.Client(base_url=address(process, log), timeout=300) as http:
-            assert http.get("/healthz").raise_for_status().json()["version"] == SERVICE.version
-            assert http.get("/readyz").status_code == 200
-            score = http.post("/score", json={"prompt": "How many legs does a spider have?"}).json()
-            contract = http.get("/openapi.json").json()
+def test_it_serves(served: str) -> None:
+    with httpx.Client(base_url=served, timeout=300) as http:
+        assert http.get("/healthz").raise_for_status().json()["version"] == SERVICE.version
+        assert http.get("/readyz").status_code == 200
+        score = http.post("/score", json={"prompt": "How many legs does a spider have?"}).json()
+        contract = http.get("/openapi.json").json()
     assert 0 < score["lambda_max"] <= 1
     assert score["num_samples"] == 20
     assert contract == json.loads((ROOT / "clients" / "openapi.json").read_text())
