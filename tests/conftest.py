@@ -12,6 +12,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from tests.support.postgres import Cluster, cluster
+from tests.support.workers import workers
 
 # One thread: spectra are small, and the machine's cores belong to the tests that start servers.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -21,16 +22,13 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("any machine")
 ROOT = Path(__file__).parents[1]
-MOST_WORKERS = 4
-MEMORY_OF_A_WORKER = 3 * 2**30  # bytes: its models, and the services that its tests start
 SHARED = ROOT.parent / "shared" / "data"
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes `-n auto` is: what cores and memory of this machine allow."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(1, min(os.cpu_count() or 1, memory // MEMORY_OF_A_WORKER, MOST_WORKERS))
+    """Return how many processes `-n auto` is."""
+    return workers(os.cpu_count() or 1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 @pytest.fixture(scope="session")
