@@ -11,11 +11,12 @@ ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 
 WORKDIR /build
+COPY constraints.txt ./
 RUN python -m venv /opt/venv \
-    && /opt/venv/bin/pip install setuptools==84.2.1
+    && /opt/venv/bin/pip install -c constraints.txt setuptools
 # The dependencies come first, for a stub of the package: this layer, the large one, is kept until one of
 # these files changes.
-COPY pyproject.toml constraints.txt ./
+COPY pyproject.toml ./
 COPY service/__init__.py service/
 RUN touch README.md LICENSE \
     && /opt/venv/bin/pip install --no-build-isolation -c constraints.txt ".[embedded,otel]"

@@ -2,7 +2,7 @@
 #   make run    install, start the service on this machine, score two prompts, calibrate, score again
 #   make test   install, run the tests
 # The others: stop, check, check-docker, bench, examples, record-devset, openapi, test-vllm, test-postgres, test-browser,
-#   test-clients, docs, test-docs, figures, clean.
+#   test-clients, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -14,6 +14,8 @@ CLIENTS_VENV := .venv-clients
 NODE_CLIENTS := tests/clients/node
 WEIGHTS := data/weights
 HEAVY := vllm or postgres or browser or mpnet or clients or site
+# Processes that run the tests; auto: as many as cores and memory allow (tests/conftest.py), 0: this one alone.
+WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
@@ -50,7 +52,7 @@ stop:
 	$(PY) -m service demo --stop
 
 test: $(VENV)/.installed-dev $(WEIGHTS)/.small
-	$(PY) -m pytest -m "not ($(HEAVY))" $(ARGS)
+	$(PY) -m pytest -m "not ($(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(PY) -m ruff check .
@@ -128,6 +130,7 @@ bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.
 	  overhead early_embedding calibrate_while_scoring nulls evidence dropin; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 include docker.mk
+include release.mk
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules data site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules data site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -43,14 +43,19 @@ def running(
     env: dict[str, str] | None = None,
     cores: set[int] | None = None,
     log: Path | None = None,
+    folder: Path = ROOT,
+    inherit: bool = True,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command, on certain cores if asked for, until the block ends."""
+    """Run a command in a folder, on certain cores if asked for, until the block ends.
+
+    `env` is beside this process's environment, or instead of it where nothing is to be inherited.
+    """
     with contextlib.ExitStack() as stack:
         out = stack.enter_context(log.open("wb")) if log else subprocess.DEVNULL
         process = subprocess.Popen(
             list(command),
-            cwd=ROOT,
-            env={**os.environ, **(env or {})},
+            cwd=folder,
+            env={**(os.environ if inherit else {}), **(env or {})},
             stdout=out,
             stderr=subprocess.STDOUT if log else None,
             preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None,

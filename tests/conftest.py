@@ -12,6 +12,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from tests.support.postgres import Cluster, cluster
+from tests.support.workers import workers
 
 # One thread: spectra are small, and the machine's cores belong to the tests that start servers.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,6 +23,12 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("any machine")
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "data"
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes `-n auto` is."""
+    return workers(os.cpu_count() or 1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 @pytest.fixture(scope="session")

@@ -214,7 +214,11 @@ async def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "service.pid").exists()
 
 
-@pytest.mark.parametrize("content", ["", "garbage", "0", "-1", "4194304", str(10**30), str(os.getpid())])
+@pytest.mark.parametrize(
+    "content",
+    # Named, as tests that run in several processes must have the same names in each.
+    ["", "garbage", "0", "-1", "4194304", str(10**30), pytest.param(str(os.getpid()), id="our own")],
+)
 def test_a_stale_process_id_stops_nothing(tmp_path: Path, content: str) -> None:
     (tmp_path / "service.pid").write_text(content)
     assert BackgroundService(tmp_path, "127.0.0.1", 1).stop() is False

@@ -1,0 +1,34 @@
+"""Environments that hold one wheel each; they are made once."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.processes import free_port, running
+from tests.dist.installed import SERVICE, Installed, installed
+from tests.support.services import address
+
+
+@pytest.fixture(scope="session")
+def service_alone(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The service with its embedded LLM, and the weights of `make run`, fetched as it fetches them."""
+    settings = {"EIGENCAL_PORT": str(free_port()), "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2"}
+    made = installed(SERVICE.wheel, tmp_path_factory, extra="embedded", **settings)
+    made.run("eigencal-service", "weights", "fetch", "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct")
+    return made
+
+
+@pytest.fixture(scope="session")
+def served(service_alone: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the service, which its own command has started."""
+    folder = tmp_path_factory.mktemp("served")
+    # The demonstration starts another one, whose database is the one in the data folder.
+    settings = {
+        "EIGENCAL_PORT": "0",
+        "EIGENCAL_LLM_BACKEND": "embedded",
+        "EIGENCAL_DATABASE_URL": f"sqlite:///{folder}/scores.db",
+    }
+    command, log = [str(service_alone.bin / "eigencal-service")], folder / "log"
+    environment = service_alone.environment | settings
+    with running(command, env=environment, log=log, folder=service_alone.folder, inherit=False) as process:
+        yield address(process, log)

@@ -1,0 +1,105 @@
+"""What was built, and environments that hold one wheel of it and nothing of this checkout."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.processes import ROOT
+
+DIST = ROOT / "dist"
+PATIENCE_S = 600  # nothing but a guard: gigabytes are unpacked, and a machine may be busy
+# What a process may know of this one: nothing that leads to this checkout or to settings of a developer.
+FROM_HERE = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
+FOR_PIP = ("PIP_", "SSL_", "REQUESTS_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+
+
+@dataclass(frozen=True)
+class Project:
+    """A Python project of ours: its folder, and where in it the packages are that its wheel holds."""
+
+    folder: Path
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """Its `[project]`, as pyproject.toml has it."""
+        table: dict[str, Any] = tomllib.loads((self.folder / "pyproject.toml").read_text())["project"]
+        return table
+
+    @property
+    def name(self) -> str:
+        return str(self.described["name"])
+
+    @property
+    def sources(self) -> Path:
+        src = self.folder / "src"
+        return src if src.is_dir() else self.folder
+
+    def built(self, suffix: str) -> Path:
+        """Return the file in dist/ of this project that ends so; there is exactly one."""
+        found = sorted(DIST.glob(f"{self.name.replace('-', '_')}-[0-9]*{suffix}"))
+        assert len(found) == 1, f"{self.name}: {found} in dist/; run: make dist"
+        return found[0]
+
+    @property
+    def wheel(self) -> Path:
+        return self.built(".whl")
+
+    @property
+    def version(self) -> str:
+        """Its version, as the wheel's name has it."""
+        return self.wheel.name.split("-")[1]
+
+
+SERVICE = Project(ROOT)
+PROJECTS = [SERVICE, *(Project(path.parent) for path in sorted(ROOT.glob("clients/*/pyproject.toml")))]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A virtual environment, and a folder outside of the checkout in which its commands run."""
+
+    bin: Path
+    folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its processes are told: the settings, and of this process's environment what finds programs."""
+        kept = {name: os.environ[name] for name in FROM_HERE if name in os.environ}
+        pip = {name: value for name, value in os.environ.items() if name.upper().startswith(FOR_PIP)}
+        return kept | pip | self.settings | {"TOKENIZERS_PARALLELISM": "false", "COLUMNS": "80"}
+
+    def run(self, command: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run one of its commands to the end, which must be this exit code."""
+        done = subprocess.run(
+            [str(self.bin / command), *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert done.returncode == code, f"{command} {arguments}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return done
+
+
+def installed(wheel: Path, factory: pytest.TempPathFactory, *, extra: str = "", **settings: str) -> Installed:
+    """Install one wheel, in the pinned versions of what it needs, into an environment that is empty."""
+    folder = factory.mktemp("installed")
+    assert not folder.is_relative_to(ROOT)
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, timeout=PATIENCE_S)
+    (folder / "empty").mkdir()
+    made = Installed(folder / "venv" / "bin", folder / "empty", settings)
+    what = f"{wheel}[{extra}]" if extra else str(wheel)
+    made.run("python", *"-m pip --disable-pip-version-check install -q --no-compile".split(), "-c", f"{ROOT}/constraints.txt", what)
+    return made

@@ -1,0 +1,78 @@
+"""The service's wheel alone, in an environment and a folder that were empty: it serves, evaluates and shows itself."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.processes import ROOT
+from tests.dist.installed import SERVICE, Installed
+
+pytestmark = [pytest.mark.dist, pytest.mark.weights]
+RECORDED = ROOT / "service" / "demo_data" / "everyday_recorded.jsonl"
+ENOUGH = 40  # rows in each file of an evaluation, which takes 30 at least
+HTML = {"Accept": "text/html"}
+
+
+def test_it_is_the_wheel_that_runs_and_not_the_checkout(service_alone: Installed) -> None:
+    code = "import service, sys; print(service.__file__, service.__version__, *sys.path)"
+    file, version, *places = service_alone.run("python", "-c", code).stdout.split()
+    assert Path(file).is_relative_to(service_alone.bin.parent)
+    assert version == SERVICE.version
+    assert not [place for place in places if Path(place).is_relative_to(ROOT)]
+
+
+def test_what_it_needs_is_declared(service_alone: Installed) -> None:
+    assert "No broken requirements" in service_alone.run("python", "-m", "pip", "check").stdout
+    helped = service_alone.run("eigencal-service", "--help").stdout
+    assert {"serve", "weights", "demo", "evaluate"} <= set(re.findall(r"\w+", helped))
+
+
+def test_it_serves(served: str) -> None:
+    with httpx.Client(base_url=served, timeout=300) as http:
+        assert http.get("/healthz").raise_for_status().json()["version"] == SERVICE.version
+        assert http.get("/readyz").status_code == 200
+        score = http.post("/score", json={"prompt": "How many legs does a spider have?"}).json()
+        contract = http.get("/openapi.json").json()
+    assert 0 < score["lambda_max"] <= 1
+    assert score["num_samples"] == 20
+    assert contract == json.loads((ROOT / "clients" / "openapi.json").read_text())
+
+
+@pytest.fixture
+def demonstrated(service_alone: Installed) -> Iterator[str]:
+    """What the demonstration prints; the service that it leaves is stopped by its own command."""
+    try:
+        yield service_alone.run("eigencal-service", "demo").stdout
+    finally:
+        assert "Stopped." in service_alone.run("eigencal-service", "demo", "--stop").stdout
+
+
+def test_it_shows_itself_and_its_pages(service_alone: Installed, demonstrated: str) -> None:
+    assert "On held-out questions (lower is better)" in demonstrated
+    assert "The same prompts, calibrated" in demonstrated
+    found = re.search(r"(http://127\.0\.0\.1:\d+)(/calibrations/\S+/report)", demonstrated)
+    assert found, demonstrated
+    with httpx.Client(base_url=found[1], headers=HTML, timeout=60) as http:
+        for path in ("/", "/calibrations", found[2], "/docs"):
+            page = http.get(path).raise_for_status()
+            assert page.headers["content-type"].startswith("text/html"), path
+            assert "</html>" in page.text, path
+        report = http.get(found[2]).text
+    assert report.count("<svg") >= 2, "the report has its diagrams"
+    assert (service_alone.folder / "data" / "service.log").exists()
+
+
+def test_it_evaluates(service_alone: Installed) -> None:
+    rows = RECORDED.read_text().splitlines(keepends=True)
+    for name, part in (("dev", rows[:ENOUGH]), ("test", rows[ENOUGH : 2 * ENOUGH])):
+        (service_alone.folder / f"{name}.jsonl").write_text("".join(part))
+    said = service_alone.run("eigencal-service", "evaluate", "dev.jsonl", "test.jsonl", "--out", "found").stdout
+    out = service_alone.folder / "found"
+    assert said.strip().endswith("report.html")
+    assert "</html>" in (out / "report.html").read_text()
+    results = json.loads((out / "results.json").read_text())
+    assert results["provenance"]["version"] == SERVICE.version

@@ -1,0 +1,15 @@
+"""As many processes run the tests as a machine takes."""
+
+import pytest
+
+from tests.support.workers import workers
+
+GB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "number"),
+    [(2, 24 * GB, 2), (8, 8 * GB, 2), (16, 64 * GB, 4), (1, 64 * GB, 1), (8, 2 * GB, 1)],
+)
+def test_cores_and_memory_decide(cores: int, memory: int, number: int) -> None:
+    assert workers(cores, memory) == number
