@@ -95,6 +95,8 @@ async def test_made_here_works_there_revoked_here_is_refused_there(url: str, tmp
         assert await scored(here, first["key"]) == (401, "bad_key")  # at once
         await until(there, first["key"], (401, "bad_key"))
         assert await scored(there, later[0]["key"]) == (200, "")
+        for unknown in ("%00", "key_" + "0" * 26):
+            assert (await there.delete(f"/keys/{unknown}")).status_code == 404
         listed = (await there.get("/keys")).json()
         assert [(key["id"], key["state"]) for key in listed] == [
             (key["id"], "revoked" if key is first else "valid") for key in (*later[::-1], first)

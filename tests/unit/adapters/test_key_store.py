@@ -131,6 +131,17 @@ class TestKeyStore:
             await store.add(fifth)
             assert await store.list_all() == [fifth, fourth, valid]
 
+    async def test_room_is_made_in_the_own_scope(self, opened: Opened) -> None:
+        """The other's last key, revoked, is what keeps that scope closed."""
+        async with opened() as store:
+            other, *full = key(scope="admin"), *(key(at_s=i) for i in range(1, MOST + 1))
+            for one in (other, *full):
+                await store.add(one)
+            await store.revoke(other.id, NOON)
+            with pytest.raises(Conflict):
+                await store.add(key(at_s=MOST + 1))
+            assert {one.id for one in await store.list_all()} == {one.id for one in (other, *full)}
+
     async def test_a_scope_once_made_stays_made(self, opened: Opened) -> None:
         """However many are made and revoked: what has no key left must not open."""
         async with opened() as store:
