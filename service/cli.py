@@ -94,7 +94,8 @@ def _serve_on(sockets: "list[socket.socket]", settings: Settings) -> None:
         raise typer.Exit(2) from None
     if not settings.admin_key.get_secret_value():
         logging.getLogger("service").info(
-            "EIGENCAL_ADMIN_KEY is not set: calibrating is open to callers on this machine, and to no other."
+            "EIGENCAL_ADMIN_KEY is not set: calibrating is open to callers on this machine, and to no other, "
+            "unless an admin key was made (POST /keys)."
         )
     config = listening.configured(
         app,

@@ -6,14 +6,14 @@ from datetime import datetime
 
 from service.domain.errors import Conflict, StoreUnavailable
 from service.domain.keys.model import Key
-from service.domain.keys.store import MOST_KEYS, Known
+from service.domain.keys.store import MOST_KEYS
 
 
 class MemoryKeys:
     """Implements `KeyStore`.
 
-    `available` false: every call raises. `readings` counts the calls of `known`; each takes what there is,
-    then waits for `gate`, where there is one.
+    `available` false: every call raises. `readings` counts the calls of `read_soon`; each takes what there
+    is, then waits for `gate`, where there is one.
     """
 
     def __init__(self, most: int = MOST_KEYS) -> None:
@@ -47,15 +47,14 @@ class MemoryKeys:
             found = self._keys[key_id] = replace(found, revoked_at=at)
         return found
 
-    async def known(self) -> Known:
-        """Return what replicas remember."""
+    async def read_soon(self) -> list[Key]:
+        """Return all keys, in the order in which they were made."""
         self.readings += 1
         self._check()
         every = list(self._keys.values())
         if self.gate is not None:
             await self.gate.wait()
-        valid = tuple(key for key in every if key.revoked_at is None)
-        return Known(valid, frozenset(key.scope for key in every))
+        return every
 
     def _check(self) -> None:
         if not self.available:

@@ -11,7 +11,7 @@ from service.adapters.store.database import Database
 from service.adapters.store.tables import keys
 from service.domain.errors import Conflict
 from service.domain.keys.model import Key
-from service.domain.keys.store import MOST_KEYS, Known
+from service.domain.keys.store import MOST_KEYS
 
 _LOCK = 0x65696767  # the number after the lock of activations
 
@@ -56,17 +56,9 @@ class SqlKeys:
             found = (await connection.execute(sa.select(keys).where(this))).mappings().first()
         return None if found is None else _decoded(found)
 
-    async def known(self) -> Known:
-        """Return what replicas remember. A database that does not answer is not waited for long."""
-        return await self._database.soon("keys", self._known)
-
-    async def _known(self) -> Known:
-        valid = sa.select(keys).where(keys.c.revoked_at.is_(None))
-        made = sa.select(keys.c.scope).distinct()
-        async with self._database.read() as connection:
-            found = tuple(_decoded(row) for row in (await connection.execute(valid)).mappings())
-            scopes = frozenset((await connection.execute(made)).scalars())
-        return Known(found, scopes)
+    async def read_soon(self) -> list[Key]:
+        """Return all keys. A database that does not answer is not waited for long."""
+        return await self._database.soon("keys", self.list_all)
 
 
 async def _one_at_a_time(connection: AsyncConnection) -> None:

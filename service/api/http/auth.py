@@ -54,7 +54,7 @@ async def score_scope(request: Request) -> None:
     request.state.owner = ""
     if keys.closed("score"):
         sent = _bearer(request)
-        if await keys.scope_of(sent) is None:
+        if await keys.scope_of(sent) not in ("score", "admin"):
             raise BadKey("The bearer key is not valid.")
         request.state.owner = _mark(sent)
     elif from_a_page(request):
@@ -77,7 +77,7 @@ async def admin_scope(request: Request) -> None:
     opened = await keys.scope_of(_bearer(request))
     if opened is None:
         raise BadKey("The bearer key is not valid.")
-    if opened == "score":
+    if opened != "admin":
         raise ScopeRequired("A score key does not open this route; it needs an admin key.")
 
 

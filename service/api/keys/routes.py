@@ -21,7 +21,7 @@ router = APIRouter(prefix="/keys", tags=["keys"], dependencies=[Depends(admin_sc
 CODES = (*ADMIN_CODES, "internal")
 BAD_BODY = ("invalid_request", "body_too_large", "unsupported_media_type")
 CLOSED = {
-    "score": "Scoring needs a key from now on, for good: callers without one get 401.",
+    "score": "Scoring, the drop-in and /metrics need a key from now on, for good: without one it is 401.",
     "admin": "The admin routes need an admin key from now on, for good, on this machine, too.",
 }
 _ID = re.compile(r"key_[0-9A-Z]{26}\Z")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from service.domain.errors import StoreUnavailable
 from service.domain.keys.model import Key, Scope, digest_of, may_be_ours, new_key, prefix_of
-from service.domain.keys.store import KeyStore, Known
+from service.domain.keys.store import KeyStore
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,8 @@ def utc_now() -> datetime:
 class KeyRing:
     """Made keys in memory, read anew every `poll_s` seconds.
 
-    A known key never waits for the store, and goes on being valid while the store is down. One that is not
+    A known key never waits for the store: a valid one goes on being so while the store is down, one that was
+    revoked or has expired is refused at once. One that is not
     known may have been made on another replica a moment ago: the store is asked, for all of them at once and
     not more often than every `gap_s` seconds, however many wrong keys come. `clock`: the time by which keys
     expire.
@@ -151,7 +152,7 @@ class KeyRing:
         """Take over what the store knows. Raises StoreUnavailable."""
         self._began = time.monotonic()
         try:
-            known = await self._store.known()
+            found = await self._store.read_soon()
         except StoreUnavailable:
             self._failing = True  # it was logged
             raise
@@ -161,15 +162,14 @@ class KeyRing:
             log.exception("the keys cannot be read")
             raise StoreUnavailable("The keys cannot be read.", retry_after_s=self._poll_s) from error
         self._failing = False
-        self._keep(known)
+        self._keep(found)
 
-    def _keep(self, known: Known) -> None:
+    def _keep(self, keys: list[Key]) -> None:
         found = defaultdict[str, list[Key]](list)
-        for key in known.keys:
+        for key in keys:
             found[key.prefix].append(key)
+            self._close(key.scope)
         self._by_prefix = dict(found)
-        for scope in known.scopes:
-            self._close(scope)
 
     def _close(self, scope: Scope) -> None:
         if scope not in self._closed:

@@ -1,24 +1,11 @@
 """The port of the keys' store. The real one and the fake pass the same tests."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from service.domain.keys.model import Key, Scope
+from service.domain.keys.model import Key
 
-MOST_KEYS = 500  # of each scope: all that are not revoked are in the memory of every replica
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a replica remembers of the store.
-
-    keys: those that are not revoked; some may have expired. scopes: of which a key was ever made, if all of
-    them are revoked by now, too.
-    """
-
-    keys: tuple[Key, ...] = ()
-    scopes: frozenset[Scope] = frozenset()
+MOST_KEYS = 500  # of each scope: all of them are in the memory of every replica
 
 
 class KeyStore(Protocol):
@@ -39,5 +26,5 @@ class KeyStore(Protocol):
         None when there is no such key.
         """
 
-    async def known(self) -> Known:
-        """Return what replicas remember; soon, or it raises."""
+    async def read_soon(self) -> list[Key]:
+        """Return all keys, in any order; raise StoreUnavailable when that takes more than seconds."""

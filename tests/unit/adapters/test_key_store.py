@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from service.adapters.store import Database
 from service.adapters.store.keys import SqlKeys
 from service.domain.errors import Conflict, StoreUnavailable
 from service.domain.keys.model import Key, Scope, digest_of, new_key
-from service.domain.keys.store import KeyStore, Known
+from service.domain.keys.store import KeyStore
 from tests.support.calibrations import NASTY
 from tests.support.keys import MemoryKeys
 from tests.support.postgres import Cluster
@@ -75,7 +74,7 @@ def key(
 class TestKeyStore:
     async def test_none_is_known_before_one_is_made(self, opened: Opened) -> None:
         async with opened() as store:
-            assert await store.known() == Known()
+            assert await store.read_soon() == []
             assert await store.list_all() == []
             assert await store.revoke("key_" + "0" * 26, NOON) is None
 
@@ -85,9 +84,7 @@ class TestKeyStore:
             await store.add(first)
             await store.add(second)
             assert await store.list_all() == [second, first]
-            known = await store.known()
-            assert set(known.keys) == {first, second}
-            assert known.scopes == {"score", "admin"}
+            assert set(await store.read_soon()) == {first, second}
 
     async def test_names_need_not_be_unique(self, opened: Opened) -> None:
         async with opened() as store:
@@ -95,7 +92,7 @@ class TestKeyStore:
             await store.add(key("same"))
             assert len(await store.list_all()) == 2
 
-    async def test_a_revoked_key_is_listed_and_not_known(self, opened: Opened) -> None:
+    async def test_a_revoked_key_is_listed(self, opened: Opened) -> None:
         async with opened() as store:
             made = key()
             await store.add(made)
@@ -103,7 +100,7 @@ class TestKeyStore:
             assert revoked is not None
             assert revoked.revoked_at == NOON + timedelta(seconds=5)
             assert await store.list_all() == [revoked]
-            assert await store.known() == Known((), frozenset({"score"}))
+            assert await store.read_soon() == [revoked]
 
     async def test_revoking_twice_keeps_the_first_time(self, opened: Opened) -> None:
         async with opened() as store:
@@ -134,6 +131,17 @@ class TestKeyStore:
             await store.add(fifth)
             assert await store.list_all() == [fifth, fourth, valid]
 
+    async def test_room_is_made_in_the_own_scope(self, opened: Opened) -> None:
+        """The other's last key, revoked, is what keeps that scope closed."""
+        async with opened() as store:
+            other, *full = key(scope="admin"), *(key(at_s=i) for i in range(1, MOST + 1))
+            for one in (other, *full):
+                await store.add(one)
+            await store.revoke(other.id, NOON)
+            with pytest.raises(Conflict):
+                await store.add(key(at_s=MOST + 1))
+            assert {one.id for one in await store.list_all()} == {one.id for one in (other, *full)}
+
     async def test_a_scope_once_made_stays_made(self, opened: Opened) -> None:
         """However many are made and revoked: what has no key left must not open."""
         async with opened() as store:
@@ -141,7 +149,7 @@ class TestKeyStore:
                 one = key(at_s=i)
                 await store.add(one)
                 await store.revoke(one.id, NOON)
-                assert (await store.known()).scopes == {"score"}
+                assert one.id in [kept.id for kept in await store.read_soon()]
             assert len(await store.list_all()) == MOST
 
     async def test_many_at_once_keep_the_bound(self, opened: Opened) -> None:
@@ -166,17 +174,6 @@ async def test_the_database_holds_no_key(tmp_path: Path) -> None:
 async def test_a_database_that_is_gone_is_told(tmp_path: Path) -> None:
     async with sql(f"sqlite:///{tmp_path / 'store.db'}") as store:
         (tmp_path / "store.db").unlink()
-        for call in (store.known(), store.list_all(), store.add(key()), store.revoke("key_0", NOON)):
+        for call in (store.read_soon(), store.list_all(), store.add(key()), store.revoke("key_0", NOON)):
             with pytest.raises(StoreUnavailable):
                 await call
-
-
-async def test_a_scope_of_a_later_version_does_not_hide_the_others(tmp_path: Path) -> None:
-    async with sql(f"sqlite:///{tmp_path / 'store.db'}") as store:
-        ours, theirs = key(), key(at_s=1)
-        await store.add(ours)
-        await store.add(theirs)
-        async with store._database.write() as connection:
-            change = sa.text("UPDATE keys SET scope = 'later' WHERE id = :id")
-            await connection.execute(change, {"id": theirs.id})
-        assert ours in (await store.known()).keys

@@ -1,0 +1,339 @@
+"""GET and POST /keys, DELETE /keys/{id}: keys that are made while the service runs, and what they open."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.app import create_app
+from service.domain.ids import new_id
+from service.settings import Settings
+from tests.api.conftest import Client
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.memory_store import MemoryStore
+
+pytestmark = pytest.mark.anyio
+PROMPT = {"prompt": "What is the capital of France?"}
+SHOWN = {"id", "name", "scope", "prefix", "created_at", "expires_at", "revoked_at", "state"}
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+async def make(http: httpx.AsyncClient, scope: str = "score", by: str = "", **more: Any) -> dict[str, Any]:
+    """Make a key and return what was answered."""
+    headers = bearer(by) if by else {}
+    answer = await http.post("/keys", json={"name": "a key", "scope": scope, **more}, headers=headers)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+async def scored(http: httpx.AsyncClient, key: str = "") -> tuple[int, str]:
+    """Return status and error code of a score."""
+    answer = await http.post("/score", json=PROMPT, headers=bearer(key) if key else {})
+    return answer.status_code, answer.json().get("code", "")
+
+
+async def test_a_key_is_shown_once(client: Client) -> None:
+    ends = datetime.now(UTC) + timedelta(days=1)
+    async with client() as http:
+        body = {"name": "nightly", "scope": "score", "expires_at": ends.isoformat()}
+        answer = await http.post("/keys", json=body)
+        made = answer.json()
+        listed = await http.get("/keys")
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/keys/{made['id']}"
+    assert answer.headers["cache-control"] == "no-store"
+    assert made.keys() == SHOWN | {"key", "warnings"}
+    assert made["key"].startswith(made["prefix"]) and len(made["key"]) > len(made["prefix"]) + 32
+    assert (made["name"], made["scope"], made["state"]) == ("nightly", "score", "valid")
+    assert datetime.fromisoformat(made["expires_at"]) == ends
+    assert listed.json() == [{name: made[name] for name in SHOWN}]
+
+
+async def test_every_key_is_another(client: Client) -> None:
+    async with client() as http:
+        made = [await make(http) for _ in range(20)]
+        assert len({one["key"] for one in made}) == len({one["id"] for one in made}) == 20
+        assert [one["id"] for one in (await http.get("/keys")).json()] == [one["id"] for one in made[::-1]]
+
+
+async def test_a_time_of_another_zone_is_told_in_utc(client: Client) -> None:
+    async with client() as http:
+        made = await make(http, expires_at="2999-01-31T12:00:00+02:00")
+    assert made["expires_at"] == "2999-01-31T10:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"scope": "score"}, "name"),
+        ({"name": "", "scope": "score"}, "name"),
+        ({"name": "x" * 201, "scope": "score"}, "name"),
+        ({"name": 1, "scope": "score"}, "name"),
+        ({"name": "x"}, "scope"),
+        ({"name": "x", "scope": "root"}, "scope"),
+        ({"name": "x", "scope": "score", "expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+        ({"name": "x", "scope": "score", "expires_at": "2999-01-01T00:00:00"}, "expires_at"),
+        ({"name": "x", "scope": "score", "expires_at": "2999-01-01"}, "expires_at"),
+        ({"name": "x", "scope": "score", "expires_at": "tomorrow"}, "expires_at"),
+        ({"name": "x", "scope": "score", "expires_at": 32_503_680_000}, "expires_at"),
+        ({"name": "x", "scope": "score", "expires_at": None}, "expires_at"),
+        ({"name": "x", "scope": "score", "expires_at": "9999-12-31T23:59:59-01:00"}, "expires_at"),
+        ({"name": "x", "scope": "score", "key": "mine"}, "key"),
+    ],
+    ids=str,
+)
+async def test_what_does_not_fit_is_named_and_makes_no_key(
+    client: Client, body: dict[str, Any], field: str
+) -> None:
+    async with client() as http:
+        answer = await http.post("/keys", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+        assert [error["loc"] for error in answer.json()["errors"]] == [["body", field]]
+        assert (await http.get("/keys")).json() == []
+        assert await scored(http) == (200, "")
+
+
+async def test_a_body_that_is_not_said_to_be_json_makes_no_key(client: Client) -> None:
+    """A page of any origin can make a browser send it."""
+    async with client() as http:
+        answer = await http.post("/keys", content=b'{"name":"x","scope":"admin"}')
+        assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+        assert (await http.get("/keys")).json() == []
+
+
+async def test_revoking(client: Client) -> None:
+    async with client() as http:
+        one, other = await make(http), await make(http)
+        assert [await scored(http, key["key"]) for key in (one, other)] == [(200, "")] * 2
+        gone = await http.delete(f"/keys/{one['id']}")
+        assert (gone.status_code, gone.content) == (204, b"")
+        assert await scored(http, one["key"]) == (401, "bad_key")
+        assert await scored(http, other["key"]) == (200, "")
+        first = next(key for key in (await http.get("/keys")).json() if key["id"] == one["id"])
+        assert first["state"] == "revoked" and first["revoked_at"]
+        assert (await http.delete(f"/keys/{one['id']}")).status_code == 204
+        assert first in (await http.get("/keys")).json()  # revoked when it was revoked first
+
+
+async def test_an_unknown_key_cannot_be_revoked(client: Client) -> None:
+    async with client() as http:
+        for id_ in (new_id("key"), "key_", new_id("cal"), "%00", "x" * 300):
+            answer = await http.delete(f"/keys/{id_}")
+            assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), id_
+
+
+class TestWhatIsClosed:
+    async def test_the_first_score_key_closes_scoring_and_says_so(
+        self, client: Client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with client() as http:
+            assert await scored(http) == (200, "")
+            first, second = await make(http), await make(http)
+            assert [[one["code"] for one in made["warnings"]] for made in (first, second)] == [
+                ["scope_closed"],
+                [],
+            ]
+            assert await scored(http) == (401, "missing_key")
+        assert sum("closed" in line.message for line in caplog.records if line.levelname == "WARNING") == 1
+
+    async def test_revoking_the_last_key_opens_nothing(self, client: Client) -> None:
+        async with client() as http:
+            made = await make(http)
+            await http.delete(f"/keys/{made['id']}")
+            assert await scored(http) == (401, "missing_key")
+
+    async def test_the_first_admin_key_closes_loopback_but_not_scoring(self, client: Client) -> None:
+        async with client() as http:
+            made = await make(http, "admin")
+            assert [one["code"] for one in made["warnings"]] == ["scope_closed"]
+            assert (await http.get("/keys")).status_code == 401
+            assert (await http.get("/jobs")).status_code == 401
+            assert (await http.get("/jobs", headers=bearer(made["key"]))).status_code == 200
+            assert await scored(http) == (200, "")
+
+    async def test_without_admin_key_the_routes_are_for_this_machine(self, world_app: Any) -> None:
+        transport = httpx.ASGITransport(world_app, client=("192.0.2.1", 50_000))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            answer = await http.post("/keys", json={"name": "x", "scope": "admin"})
+        assert (answer.status_code, answer.json()["code"]) == (403, "scope_required")
+
+    async def test_who_revoked_every_admin_key_is_warned_and_locked_out(
+        self, client: Client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with client() as http:
+            made = await make(http, "admin")
+            key = bearer(made["key"])
+            assert (await http.delete(f"/keys/{made['id']}", headers=key)).status_code == 204
+            assert "EIGENCAL_ADMIN_KEY" in caplog.text
+            assert (await http.get("/keys", headers=key)).json()["code"] == "bad_key"
+            assert (await http.get("/keys")).json()["code"] == "missing_key"
+
+    async def test_the_keys_of_the_settings_go_on(self, client: Client) -> None:
+        async with client(admin_key="of-admins", score_key="of-scores") as http:
+            made = await make(http, by="of-admins")
+            assert made["warnings"] == []
+            for key in ("of-scores", "of-admins", made["key"]):
+                assert await scored(http, key) == (200, "")
+            for key in ("of-scores", made["key"]):
+                refused = await http.get("/keys", headers=bearer(key))
+                assert (refused.status_code, refused.json()["code"]) == (403, "scope_required")
+            await http.delete(f"/keys/{made['id']}", headers=bearer("of-admins"))
+            assert await scored(http, "of-scores") == (200, "")
+            assert await scored(http, made["key"]) == (401, "bad_key")
+
+    async def test_with_a_made_key_any_name_will_do(self, client: Client) -> None:
+        """The rule for pages of other origins is for services without a key."""
+        async with client() as http:
+            foreign = {"Origin": "https://attacker.example", "Host": "service.example"}
+            refused = await http.post("/score", json=PROMPT, headers=foreign)
+            assert refused.json()["code"] == "scope_required"
+            made = await make(http)
+            passed = await http.post("/score", json=PROMPT, headers=foreign | bearer(made["key"]))
+            assert passed.status_code == 200
+            keyless = await http.post("/score", json=PROMPT, headers=foreign)
+            assert keyless.json()["code"] == "missing_key"
+
+
+@pytest.fixture
+def world_app(tmp_path: Path) -> Any:
+    return create_app(
+        Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore()
+    )
+
+
+class TestWhileRequestsRun:
+    @asynccontextmanager
+    async def held(self, tmp_path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, FakeLLM]]:
+        """A service whose LLM waits until its gate is opened."""
+        llm = FakeLLM(gate=asyncio.Event())
+        app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+                yield http, llm
+
+    async def begun(self, llm: FakeLLM) -> None:
+        async with asyncio.timeout(60):
+            while not llm.active:
+                await asyncio.sleep(0.001)
+
+    async def test_a_keyless_request_under_way_ends_well(self, tmp_path: Path) -> None:
+        async with self.held(tmp_path) as (http, llm):
+            running = asyncio.create_task(scored(http))
+            await self.begun(llm)
+            await make(http)
+            assert llm.gate is not None
+            llm.gate.set()
+            assert await running == (200, "")
+            assert await scored(http) == (401, "missing_key")
+
+    async def test_a_request_whose_key_is_revoked_ends_well(self, tmp_path: Path) -> None:
+        async with self.held(tmp_path) as (http, llm):
+            made = await make(http)
+            running = asyncio.create_task(http.post("/score", json=PROMPT, headers=bearer(made["key"])))
+            await self.begun(llm)
+            await http.delete(f"/keys/{made['id']}")
+            assert llm.gate is not None
+            llm.gate.set()
+            assert (await running).status_code == 200
+            assert await scored(http, made["key"]) == (401, "bad_key")
+
+
+async def test_a_score_belongs_to_the_made_key(client: Client) -> None:
+    async with client() as http:
+        before = (await http.post("/score", json=PROMPT)).json()["id"]
+        one, other = await make(http), await make(http)
+        id_ = (await http.post("/score", json=PROMPT, headers=bearer(one["key"]))).json()["id"]
+        found = [
+            (await http.get(f"/scores/{which}", headers=bearer(key["key"]))).status_code
+            for which, key in ((id_, one), (id_, other), (before, one))
+        ]
+    assert found == [200, 404, 404]
+
+
+async def test_while_the_store_is_down_a_known_key_scores(llm: FakeLLM, tmp_path: Path) -> None:
+    store = MemoryStore()
+    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(), store=store)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            made = await make(http)
+            store.keys.available = False
+            assert await scored(http, made["key"]) == (200, "")
+            assert await scored(http, "wrong") == (401, "bad_key")
+            unknown = await http.post(
+                "/score", json=PROMPT, headers=bearer("eigencal_" + "0" * 43)
+            )  # it may have been made on another replica
+            assert (unknown.status_code, unknown.json()["code"]) == (503, "store_unavailable")
+            assert unknown.json()["retryable"] and "retry-after" in unknown.headers
+            answer = await http.delete(f"/keys/{made['id']}")
+            assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+
+
+async def test_no_log_line_holds_a_key(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with client() as http:
+        made = await make(http)
+        await scored(http, made["key"])
+        await scored(http, made["key"][:-1] + "*")
+        await http.delete(f"/keys/{made['id']}")
+    assert made["id"] in caplog.text
+    assert made["key"][len(made["prefix"]) :] not in caplog.text
+
+
+ADMIN = ("/calibrate", "/calibrations", "/evaluate", "/evaluations", "/jobs", "/keys")
+
+
+def guarded() -> list[tuple[str, str]]:
+    """Return method and path of every operation of the contract that may need a key."""
+    committed = Path(__file__).parents[2] / "clients" / "openapi.json"
+    paths = json.loads(committed.read_text())["paths"]
+    return [(m, path) for path, each in paths.items() for m, op in each.items() if "security" in op]
+
+
+def code_of(answer: httpx.Response) -> str:
+    """Return the code of an error, in either shape; "" for what is no JSON."""
+    if "json" not in answer.headers.get("content-type", ""):
+        return ""
+    body = answer.json()
+    inner = body.get("error", body) if isinstance(body, dict) else {}
+    return str(inner.get("code", "")) if isinstance(inner, dict) else ""
+
+
+@pytest.mark.parametrize(("method", "path"), guarded())
+async def test_every_route_takes_made_keys(client: Client, method: str, path: str) -> None:
+    admins_only = f"/{path.split('/')[1]}" in ADMIN
+    async with client(llm_url="http://127.0.0.1:9/v1") as http:
+        score = await make(http)
+        admin = await make(http, "admin")
+        ended = await make(http, "admin", admin["key"])
+        await http.delete(f"/keys/{ended['id']}", headers=bearer(admin["key"]))
+
+        async def asked(**headers: str) -> str:
+            json_ = {"json": {}} if method == "post" else {}
+            answer = await http.request(
+                method, path.replace("{", "").replace("}", ""), headers=headers, **json_
+            )
+            if path.startswith("/v1/") and answer.status_code in (401, 403):
+                assert answer.json().keys() == {"error"}
+            return code_of(answer)
+
+        assert await asked() == "missing_key"
+        refused = {"bad_key", "missing_key", "scope_required"}
+        for sent in (bearer, lambda key: {"X-API-Key": key}):
+            assert await asked(**sent("wrong")) == "bad_key"
+            assert await asked(**sent(ended["key"])) == "bad_key"
+            assert await asked(**sent(admin["key"])) not in refused
+            by_score = await asked(**sent(score["key"]))
+            assert (by_score == "scope_required") if admins_only else (by_score not in refused)

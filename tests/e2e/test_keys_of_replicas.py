@@ -1,0 +1,148 @@
+"""Keys on two replicas of one store: made here, works there; revoked here, refused there within seconds."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.app import create_app
+from service.app.parts import serving_of
+from service.app.replica import build_replica
+from service.domain.jobs.setup import Setup
+from service.domain.serving import LiveLoad
+from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.live import served
+from tests.support.postgres import Cluster
+from tests.support.replica_apps import INTERVALS
+from tests.support.task_engine import TaskEngine
+
+pytestmark = pytest.mark.anyio
+PROMPT = {"prompt": "What is the capital of France?"}
+PATIENCE_S = 60.0  # nothing but a guard: a machine may be busy
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of a new database, of each kind that the store runs on."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    running: Cluster = request.getfixturevalue("postgres")
+    return running.database()
+
+
+@asynccontextmanager
+async def replica(url: str, name: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """Serve one replica on a socket of its own; yield a client of it."""
+    asked = Settings(data_dir=folder, database_url=url, replica_id=name)
+    llm, embedder = FakeLLM(), FakeEmbedder()
+    store = build_replica(
+        url,
+        replica_id=name,
+        llm=llm,
+        embedder=embedder,
+        serving=serving_of(asked),
+        setup=Setup(),
+        slots=1,
+        live=LiveLoad(),
+        engine=TaskEngine(),
+        intervals=INTERVALS,
+    )
+    app = create_app(asked, llm=llm, embedder=embedder, store=store)
+    async with served(app) as port:
+        base = f"http://127.0.0.1:{port}"
+        async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=PATIENCE_S) as http:
+            yield http
+
+
+async def made(http: httpx.AsyncClient, scope: str = "score", **headers: str) -> dict[str, Any]:
+    answer = await http.post("/keys", json={"name": "a key", "scope": scope}, headers=headers)
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def scored(http: httpx.AsyncClient, key: str = "") -> tuple[int, str]:
+    """Return status and error code of a score."""
+    answer = await http.post("/score", json=PROMPT, headers={"X-API-Key": key} if key else {})
+    return answer.status_code, answer.json().get("code", "")
+
+
+async def until(http: httpx.AsyncClient, key: str, expected: tuple[int, str]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await scored(http, key) != expected:
+            await asyncio.sleep(0.02)
+
+
+async def test_made_here_works_there_revoked_here_is_refused_there(url: str, tmp_path: Path) -> None:
+    async with replica(url, "a", tmp_path) as here, replica(url, "b", tmp_path) as there:
+        assert await scored(there) == (200, "")
+        first = await made(here)
+        await until(there, "", (401, "missing_key"))  # closed there, too, soon
+        later = [await made(here) for _ in range(3)]
+        for key in (first, *later):
+            assert await scored(there, key["key"]) == (200, "")  # at once
+        assert (await here.delete(f"/keys/{first['id']}")).status_code == 204
+        assert await scored(here, first["key"]) == (401, "bad_key")  # at once
+        await until(there, first["key"], (401, "bad_key"))
+        assert await scored(there, later[0]["key"]) == (200, "")
+        for unknown in ("%00", "key_" + "0" * 26):
+            assert (await there.delete(f"/keys/{unknown}")).status_code == 404
+        listed = (await there.get("/keys")).json()
+        assert [(key["id"], key["state"]) for key in listed] == [
+            (key["id"], "revoked" if key is first else "valid") for key in (*later[::-1], first)
+        ]
+
+
+async def test_revoked_while_many_score(url: str, tmp_path: Path) -> None:
+    """Every answer is a score or 401, and after the first 401 of a replica none is a score again."""
+    async with replica(url, "a", tmp_path) as here, replica(url, "b", tmp_path) as there:
+        key = await made(here)
+
+        async def series(http: httpx.AsyncClient) -> list[tuple[int, str]]:
+            answers = [await scored(http, key["key"])]
+            async with asyncio.timeout(PATIENCE_S):
+                while answers[-1][0] == 200:
+                    answers.append(await scored(http, key["key"]))
+            return [*answers, *[await scored(http, key["key"]) for _ in range(3)]]
+
+        running = [asyncio.create_task(series(http)) for http in (here, there) for _ in range(4)]
+        assert await scored(here, key["key"]) == (200, "")
+        await here.delete(f"/keys/{key['id']}")
+        for answers in await asyncio.gather(*running):
+            good = answers.count((200, ""))
+            assert answers == [(200, "")] * good + [(401, "bad_key")] * 4
+
+
+async def test_all_replicas_started_anew_know_the_keys(url: str, tmp_path: Path) -> None:
+    async with replica(url, "a", tmp_path) as http:
+        admin = await made(http, "admin")
+        score = await made(http, **{"X-API-Key": admin["key"]})
+        await http.delete(f"/keys/{score['id']}", headers={"X-API-Key": admin["key"]})
+    async with replica(url, "a", tmp_path) as http:
+        assert await scored(http, admin["key"]) == (200, "")
+        assert await scored(http) == (401, "missing_key")
+        assert await scored(http, score["key"]) == (401, "bad_key")
+        assert (await http.get("/keys")).status_code == 401
+
+
+@pytest.mark.postgres
+async def test_a_frozen_database_holds_no_known_key_up(postgres: Cluster, tmp_path: Path) -> None:
+    async with replica(postgres.database(), "a", tmp_path) as http:
+        key = await made(http)
+        with postgres.frozen():
+            assert await scored(http, key["key"]) == (200, "")
+            assert await scored(http, "eigencal_" + "0" * 43) == (503, "store_unavailable")
+            assert await scored(http, key["key"]) == (200, "")
+        async with asyncio.timeout(PATIENCE_S):
+            while await scored(http, "eigencal_" + "0" * 43) != (401, "bad_key"):
+                await asyncio.sleep(0.05)

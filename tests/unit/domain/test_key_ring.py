@@ -1,0 +1,309 @@
+"""The keys in a replica's memory: known ones wait for nothing, unknown ones are worth a bounded look."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from service.domain.errors import StoreUnavailable
+from service.domain.keys.model import START, Key, new_key
+from service.domain.keys.ring import KeyRing
+from tests.support.keys import MemoryKeys
+
+pytestmark = pytest.mark.anyio
+NEVER_S = 3600.0
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@asynccontextmanager
+async def ring(store: MemoryKeys, **options: Any) -> AsyncIterator[KeyRing]:
+    """A replica's keys, which are not read again by themselves unless the test says how often."""
+    made = KeyRing(store, **{"poll_s": NEVER_S, "gap_s": 0.0, **options})
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+def wrong(number: int = 0) -> str:
+    """Return a key that nobody made, of the form of those that are made."""
+    return new_key("nobody's", "admin", None, NOON)[1] if number == 0 else f"{START}{number:043d}"
+
+
+async def until_read(store: MemoryKeys, readings: int) -> None:
+    async with asyncio.timeout(60):
+        while store.readings < readings:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_key_opens_what_it_was_made_for() -> None:
+    async with ring(MemoryKeys()) as keys:
+        _, score = await keys.make("a", "score", None)
+        _, admin = await keys.make("b", "admin", None)
+        assert await keys.scope_of(score) == "score"
+        assert await keys.scope_of(admin) == "admin"
+        assert await keys.scope_of(wrong()) is None
+        assert await keys.scope_of(score[:-1] + ("A" if score[-1] != "A" else "B")) is None
+
+
+async def test_a_known_key_never_waits_for_the_store() -> None:
+    store = MemoryKeys()
+    async with ring(store) as keys:
+        _, secret = await keys.make("a", "score", None)
+        store.gate = asyncio.Event()  # from now on every reading hangs
+        before = store.readings
+        hanging = asyncio.create_task(keys.scope_of(wrong()))
+        await until_read(store, before + 1)
+        async with asyncio.timeout(60):
+            assert await keys.scope_of(secret) == "score"
+        assert not hanging.done()
+        store.gate.set()
+        assert await hanging is None
+        assert store.readings == before + 1
+
+
+async def test_a_key_made_elsewhere_works_at_once() -> None:
+    store = MemoryKeys()
+    async with ring(store) as here, ring(store) as there:
+        assert not here.closed("score")
+        _, secret = await there.make("a", "score", None)
+        assert await here.scope_of(secret) == "score"
+        assert here.closed("score")
+
+
+async def test_a_reading_under_way_is_not_taken_for_news() -> None:
+    """It may have begun before the key was made."""
+    store = MemoryKeys()
+    async with ring(store) as here:
+        store.gate = asyncio.Event()
+        early = asyncio.create_task(here.scope_of(wrong()))
+        await until_read(store, 2)
+        made, secret = new_key("a", "score", None, NOON)
+        await store.add(made)
+        late = asyncio.create_task(here.scope_of(secret))
+        await asyncio.sleep(0)
+        store.gate.set()
+        assert (await early, await late) == (None, "score")
+
+
+async def test_a_reading_that_began_before_brings_no_revoked_key_back() -> None:
+    store = MemoryKeys()
+    async with ring(store) as keys:
+        made, secret = await keys.make("a", "score", None)
+        store.gate = asyncio.Event()
+        reading = asyncio.create_task(keys.scope_of(wrong()))
+        await until_read(store, 2)
+        await keys.revoke(made.id)
+        assert await asyncio.wait_for(_refused(keys, secret), 60)
+        store.gate.set()
+        await reading
+        assert await keys.scope_of(secret) is None
+
+
+async def _refused(keys: KeyRing, secret: str) -> bool:
+    return await keys.scope_of(secret) is None
+
+
+async def test_a_revocation_elsewhere_is_followed() -> None:
+    store = MemoryKeys()
+    async with ring(store) as there, ring(store, poll_s=0.01) as here:
+        made, secret = await there.make("a", "score", None)
+        assert await here.scope_of(secret) == "score"
+        await there.revoke(made.id)
+        async with asyncio.timeout(60):
+            while await here.scope_of(secret) is not None:
+                await asyncio.sleep(0.001)
+        assert here.closed("score")
+
+
+async def test_a_flood_of_wrong_keys_is_one_query(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    store = MemoryKeys()
+    async with ring(store, gap_s=0.2) as keys:
+        before = store.readings
+        assert set(await asyncio.gather(*(keys.scope_of(wrong(i)) for i in range(1, 2000)))) == {None}
+        assert store.readings == before + 1
+    assert "service" not in {record.name.partition(".")[0] for record in caplog.records}
+
+
+async def test_readings_keep_a_distance() -> None:
+    store = MemoryKeys()
+    async with ring(store, gap_s=NEVER_S) as keys:
+        waiting = [asyncio.create_task(keys.scope_of(wrong(i))) for i in range(1, 100)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert store.readings == 1  # that of the start
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+
+
+@pytest.mark.parametrize("sent", ["", "of-scores", START, START + "x" * 42, "schlüssel", "x" * 52])
+async def test_what_no_made_key_looks_like_is_no_query(sent: str) -> None:
+    store = MemoryKeys()
+    async with ring(store) as keys:
+        assert await keys.scope_of(sent) is None
+        assert store.readings == 1
+
+
+async def test_while_the_store_is_down_known_keys_are_valid_and_no_key_is_a_query() -> None:
+    store, clock = MemoryKeys(), Clock()
+    async with ring(store, clock=clock) as keys:
+        _, lasting = await keys.make("a", "score", None)
+        _, ending = await keys.make("b", "score", NOON + timedelta(seconds=60))
+        store.available = False
+        for _ in range(100):
+            with pytest.raises(StoreUnavailable):
+                await keys.scope_of(wrong())
+        assert store.readings == 2  # that of the start, and the first that failed
+        assert [await keys.scope_of(one) for one in (lasting, ending)] == ["score", "score"]
+        clock.now += timedelta(seconds=60)
+        assert [await keys.scope_of(one) for one in (lasting, ending)] == ["score", None]
+        with pytest.raises(StoreUnavailable):
+            await keys.make("c", "score", None)
+
+
+async def test_the_store_comes_back() -> None:
+    store = MemoryKeys()
+    async with ring(store, poll_s=0.01) as keys:
+        made, secret = new_key("made elsewhere", "score", None, NOON)
+        store.available = False
+        await until_read(store, 3)
+        with pytest.raises(StoreUnavailable) as refused:
+            await keys.scope_of(secret)
+        assert refused.value.retry_after_s is not None
+        store.available = True
+        await store.add(made)
+        async with asyncio.timeout(60):
+            while not keys.closed("score"):
+                await asyncio.sleep(0.001)
+        assert await keys.scope_of(secret) == "score"
+
+
+async def test_what_cannot_be_read_is_told_and_followed_again(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd(MemoryKeys):
+        odd = False
+
+        async def read_soon(self) -> list[Key]:
+            if self.odd:
+                self.readings += 1
+                raise KeyError("a column of a later version")
+            return await super().read_soon()
+
+    store = Odd()
+    async with ring(store, poll_s=0.01) as keys:
+        _, secret = await keys.make("a", "score", None)
+        store.odd = True
+        await until_read(store, 3)
+        assert await keys.scope_of(secret) == "score"
+        with pytest.raises(StoreUnavailable):
+            await keys.scope_of(wrong())
+        store.odd = False
+        await until_read(store, store.readings + 2)
+        assert await keys.scope_of(wrong()) is None
+    assert "the keys cannot be read" in caplog.text
+
+
+async def test_without_a_store_nothing_starts() -> None:
+    store = MemoryKeys()
+    store.available = False
+    keys = KeyRing(store)
+    with pytest.raises(StoreUnavailable):
+        await keys.start()
+    await keys.stop()
+
+
+async def test_a_key_ends_by_the_clock() -> None:
+    clock = Clock()
+    async with ring(MemoryKeys(), clock=clock) as keys:
+        made, secret = await keys.make("a", "admin", NOON + timedelta(seconds=60))
+        clock.now += timedelta(seconds=59.999)
+        assert await keys.scope_of(secret) == "admin"
+        assert keys.any_valid("admin") and not keys.any_valid("score")
+        clock.now = NOON + timedelta(seconds=60)
+        assert await keys.scope_of(secret) is None
+        assert not keys.any_valid("admin")
+        assert [key.state(keys.now()) for key in await keys.list_all()] == ["expired"]
+        await keys.revoke(made.id)
+        assert [key.state(keys.now()) for key in await keys.list_all()] == ["revoked"]
+
+
+async def test_a_key_that_ended_is_no_query() -> None:
+    store, clock = MemoryKeys(), Clock()
+    async with ring(store) as other:
+        _, expired = await other.make("a", "score", NOON + timedelta(seconds=1))
+        made, revoked = await other.make("b", "score", None)
+        await other.revoke(made.id)
+    clock.now += timedelta(days=1)
+    async with ring(store, clock=clock) as keys:
+        before = store.readings
+        assert [await keys.scope_of(one) for one in (expired, revoked)] == [None, None]
+        assert store.readings == before
+
+
+async def test_a_scope_stays_closed_when_its_keys_are_gone() -> None:
+    """Revoked, or lost with a database that another took the place of."""
+    store = MemoryKeys()
+    async with ring(store) as keys:
+        made, secret = await keys.make("a", "score", None)
+        await keys.revoke(made.id)
+        assert keys.closed("score") and not keys.closed("admin")
+        store._keys.clear()
+        assert await keys.scope_of(secret) is None
+        assert keys.closed("score")
+    async with ring(MemoryKeys()) as fresh:
+        assert not fresh.closed("score")
+
+
+async def test_a_scope_is_closed_from_the_start_on_when_its_last_key_was_revoked() -> None:
+    store = MemoryKeys()
+    async with ring(store) as keys:
+        made, _ = await keys.make("a", "score", None)
+        await keys.revoke(made.id)
+    async with ring(store) as restarted:
+        assert restarted.closed("score")
+
+
+async def test_a_caller_that_hangs_up_ends_no_look_for_the_others() -> None:
+    store = MemoryKeys()
+    async with ring(store) as keys:
+        store.gate = asyncio.Event()
+        leaving, staying = (asyncio.create_task(keys.scope_of(wrong())) for _ in range(2))
+        await until_read(store, 2)
+        leaving.cancel()
+        await asyncio.wait({leaving})
+        store.gate.set()
+        assert await staying is None
+
+
+async def test_the_log_tells_who_not_what(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with ring(MemoryKeys()) as keys:
+        made, secret = await keys.make("two\nlines", "admin", None)
+        await keys.revoke(made.id)
+        assert await keys.revoke("key_" + "0" * 26) is None
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    told = [line for line in said if made.id in line]
+    assert [("made" in line, "revoked" in line) for line in told] == [(True, False), (False, True)]
+    assert all("'two\\nlines'" in line for line in told)
+    assert secret[len(made.prefix) :] not in caplog.text and made.digest not in caplog.text
