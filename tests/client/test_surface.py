@@ -18,7 +18,8 @@ JOBS = {"AsyncCalibrationJob", "AsyncEvaluationJob", "CalibrationJob", "Evaluati
 RESULTS = {
     "BatchItem", "Calibration", "CalibrationUsed", "Candidate", "ChatChunk", "ChatCompletion", "Choice",
     "ChunkChoice", "Decision", "Evidence", "EvidenceParameters", "GuardrailVerdict", "Health", "KeptScore",
-    "Key", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem", "ProblemItem", "Ready", "Report", "Result",
+    "Key", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem", "ProblemItem", "Ready", "Report",
+    "Result",
     "Root", "Score", "ScoreWarning", "Spectrum", "SpectrumValues", "TextChoice", "TextCompletion", "Timings",
     "Usage", "Verified",
 }  # fmt: skip
@@ -29,7 +30,8 @@ REQUESTS = {
 ERRORS = {
     "ApiError", "BadGateway", "BadKey", "BadRequest", "BodyTooLarge", "Conflict", "ConnectionFailed",
     "ConnectionLost", "DeadlineExceeded", "EigencalError", "EmbedderUnavailable", "Forbidden",
-    "GatewayTimeout", "HeaderTooLarge", "InternalError", "InvalidDevData", "InvalidRequest", "InvalidSetup", "JobCancelled",
+    "GatewayTimeout", "HeaderTooLarge", "InternalError", "InvalidDevData", "InvalidRequest", "InvalidSetup",
+    "JobCancelled",
     "JobEnded", "JobFailed", "LLMBadResponse", "LLMError", "LLMUnavailable", "MethodNotAllowed", "MissingKey",
     "ModelNotFound", "NoAnswer", "NoProbability", "NotFound", "Overloaded", "RateLimited", "RequestRefused",
     "RequestTimeout", "ScopeRequired", "ServiceError", "StoreUnavailable", "TimedOut", "TooFewSamples",
