@@ -11,14 +11,8 @@ import eigencal
 from eigencal._calls.repeat import Repeat
 from eigencal._sending.attempts import DEADLINE_GRACE_S, Attempts
 from tests.support.both_clients import Driver
+from tests.support.scripted_batches import SCORE
 
-SCORE = {
-    "id": "scr_1", "answer": "Eight", "lambda_max": 0.9, "entropy": 0.1, "entropy_normalized": 0.1,
-    "calibrated": False, "uncalibrated": {"lambda_max": 0.9, "entropy": 0.1}, "calibration": None,
-    "evidence": None, "candidate": None, "probability_correct": None, "decision": None, "warnings": [],
-    "model": None, "embedder": "e", "num_samples": 2, "num_distinct": 1, "num_truncated": 0, "num_empty": 0,
-    "usage": None, "timings_ms": {"queue": 0, "embed": 0, "spectrum": 0, "total": 0},
-}  # fmt: skip
 GOOD = httpx.Response(200, json=SCORE)
 QUICK = {"retries": 3, "longest_wait_s": 0.01}
 
