@@ -2,7 +2,7 @@
 #   make run    install, start the service on this machine, score two prompts, calibrate, score again
 #   make test   install, run the tests
 # The others: stop, check, check-docker, bench, examples, record-devset, openapi, test-vllm, test-postgres, test-browser,
-#   test-clients, clean.
+#   test-clients, openapi-types, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -12,13 +12,14 @@ PIP := $(PY) -m pip --disable-pip-version-check
 VLLM_VENV := .venv-vllm
 CLIENTS_VENV := .venv-clients
 NODE_CLIENTS := tests/clients/node
+TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 HEAVY := vllm or postgres or browser or mpnet or clients
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test check bench examples record-devset openapi test-vllm test-postgres test-browser test-clients \
-  clean help
+.PHONY: run stop test check bench examples record-devset openapi openapi-types chromium test-vllm test-postgres \
+  test-browser test-clients clean help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
@@ -84,9 +85,11 @@ test-postgres: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	  { echo "PostgreSQL's initdb is needed: install your system's postgresql package"; exit 1; }
 	$(PY) -m pytest -m postgres -v $(ARGS)
 
-test-browser: $(VENV)/.installed-dev
+chromium:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
+
+test-browser: $(VENV)/.installed-dev chromium
 	$(PY) -m pytest -m browser -v $(ARGS)
 
 # Client packages pin one another: they have an environment of their own, and every version is written down.
@@ -96,13 +99,20 @@ $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
 	$(CLIENTS_VENV)/bin/pip check
 	@touch $@
 
-$(NODE_CLIENTS)/node_modules/.installed: $(NODE_CLIENTS)/package-lock.json
+%/node_modules/.installed: %/package-lock.json
 	@command -v npm >/dev/null || { echo "Node 20 or newer is needed, with npm"; exit 1; }
-	npm ci --prefix $(NODE_CLIENTS) --ignore-scripts --no-audit --no-fund
+	npm ci --prefix $* --ignore-scripts --no-audit --no-fund
 	@touch $@
 
+$(TYPESCRIPT)/dist/index.js: $(TYPESCRIPT)/node_modules/.installed $(wildcard $(TYPESCRIPT)/src/*.ts $(TYPESCRIPT)/*.json)
+	npm run build --prefix $(TYPESCRIPT)
+
+# The TypeScript client's types, from the contract.
+openapi-types: $(TYPESCRIPT)/node_modules/.installed
+	npm run generate --prefix $(TYPESCRIPT)
+
 test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installed \
-  $(NODE_CLIENTS)/node_modules/.installed $(VLLM_VENV)/.installed
+  $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/dist/index.js $(VLLM_VENV)/.installed chromium
 	$(PY) -m pytest -m clients -v $(ARGS)
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
@@ -112,4 +122,5 @@ bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.
 include docker.mk
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules \
+	  $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist data .pytest_cache .mypy_cache .ruff_cache .hypothesis
