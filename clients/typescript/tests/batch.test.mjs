@@ -64,6 +64,20 @@ for (const [how, ending] of [["breaks off", { breakOff: true }], ["ends early", 
   });
 }
 
+test("a line that is cut off is asked for again", async (t) => {
+  const whole = line(0, { prompt: "question 0" }) + line(1, { prompt: "question 1" });
+  const served = await batches(t, stream([whole.slice(0, -9)]), scored());
+  assert.deepEqual((await all(served.client.scoreBatch(prompts(2)))).map((item) => item.index), [0, 1]);
+  assert.deepEqual(sizes(served), [2, 1]);
+});
+
+test("a line about an item that is not open is no answer", async (t) => {
+  for (const index of [0, 7]) {
+    const served = await scripted(t, stream([line(0, { prompt: "a" }), line(index, { prompt: "a" })]));
+    await assert.rejects(all(served.client.scoreBatch(["a", "b"])), { code: "bad_response" });
+  }
+});
+
 test("without a single line, or told not to, it is not asked again", async (t) => {
   const none = await batches(t, scored(() => false, {}));
   await assert.rejects(all(none.client.scoreBatch(prompts(3))), { name: "ConnectionError" });

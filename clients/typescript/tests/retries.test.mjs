@@ -67,6 +67,16 @@ test("a timeout is told and not asked again", async (t) => {
   assert.equal(requests.length, 1);
 });
 
+test("so is one of the platform's own", async () => {
+  let calls = 0;
+  const fetch = async () => {
+    calls += 1;
+    throw new TypeError("fetch failed", { cause: { code: "UND_ERR_HEADERS_TIMEOUT" } });
+  };
+  await assert.rejects(new Eigencal({ fetch }).score("x"), { name: "TimeoutError" });
+  assert.equal(calls, 1);
+});
+
 test("the time runs on while a body comes", async (t) => {
   const { client } = await scripted(t, (response) => response.writeHead(200).write("{"));
   await assert.rejects(client.score("x", { timeoutMs: 50 }), { name: "TimeoutError" });
