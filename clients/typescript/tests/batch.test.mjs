@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { linesOf } from "../dist/lines.js";
 import { all, drop, scripted, stream } from "./scripted.mjs";
 
 /** Answer a batch, last item first; each result tells the prompt that it is of. */
@@ -136,9 +137,10 @@ test("a size that no call can have is refused", async (t) => {
   }
 });
 
-test("a line may come in pieces, cut within a character", async (t) => {
-  const whole = Buffer.from(line(0, { prompt: "北京 \u2028 🦉" }));
-  const pieces = [...whole].map((byte) => Buffer.of(byte));
-  const [item] = await all((await scripted(t, stream(pieces))).client.scoreBatch(["a"]));
-  assert.equal(item.result.answer, "北京 \u2028 🦉");
+test("a line may come in pieces, cut within a character", async () => {
+  const text = "北京 \u2028 🦉\r\n\nunfinished é";
+  async function* bytes() {
+    for (const byte of Buffer.from(text)) yield Uint8Array.of(byte);
+  }
+  assert.deepEqual(await all(linesOf(bytes())), ["北京 \u2028 🦉", "", "unfinished é"]);
 });

@@ -16,6 +16,12 @@ for (const [status, code] of [[429, "rate_limited"], [502, "llm_error"], [503, "
   });
 }
 
+test("429 always may pass", async (t) => {
+  const { client, requests } = await scripted(t, problem(429, "rate_limited", { retryable: false, headers: NOW }), OK);
+  await client.score("x");
+  assert.equal(requests.length, 2);
+});
+
 for (const [status, code, retryable] of [[502, "llm_error", false], [503, "no_probability", false], [500, "internal", true], [422, "invalid_request", false]]) {
   test(`${status} ${code} (retryable: ${retryable}) is not`, async (t) => {
     const { client, requests } = await scripted(t, problem(status, code, { retryable, headers: NOW }));
