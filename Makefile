@@ -2,7 +2,7 @@
 #   make run    install, start the service on this machine, score two prompts, calibrate, score again
 #   make test   install, run the tests
 # The others: stop, check, check-docker, bench, examples, record-devset, openapi, test-vllm, test-postgres, test-browser,
-#   test-clients, docs, test-docs, figures, dist, test-dist, clean.
+#   test-clients, openapi-types, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -12,6 +12,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 VLLM_VENV := .venv-vllm
 CLIENTS_VENV := .venv-clients
 NODE_CLIENTS := tests/clients/node
+TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 HEAVY := vllm or postgres or browser or mpnet or clients or site
 # Processes that run the tests; auto: as many as cores and memory allow (tests/conftest.py), 0: this one alone.
@@ -19,8 +20,8 @@ WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test check bench examples record-devset openapi test-vllm test-postgres test-browser test-clients \
-  docs test-docs figures clean help
+.PHONY: run stop test check bench examples record-devset openapi openapi-types chromium test-vllm test-postgres \
+  test-browser test-clients docs test-docs figures clean help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
@@ -86,9 +87,11 @@ test-postgres: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	  { echo "PostgreSQL's initdb is needed: install your system's postgresql package"; exit 1; }
 	$(PY) -m pytest -m postgres -v $(ARGS)
 
-test-browser: $(VENV)/.installed-docs
+chromium:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
+
+test-browser: $(VENV)/.installed-docs chromium
 	$(PY) -m pytest -m browser -v $(ARGS)
 
 # Client packages pin one another: they have an environment of their own, and every version is written down.
@@ -98,13 +101,20 @@ $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
 	$(CLIENTS_VENV)/bin/pip check
 	@touch $@
 
-$(NODE_CLIENTS)/node_modules/.installed: $(NODE_CLIENTS)/package-lock.json
+%/node_modules/.installed: %/package-lock.json
 	@command -v npm >/dev/null || { echo "Node 20 or newer is needed, with npm"; exit 1; }
-	npm ci --prefix $(NODE_CLIENTS) --ignore-scripts --no-audit --no-fund
+	npm ci --prefix $* --ignore-scripts --no-audit --no-fund
 	@touch $@
 
+$(TYPESCRIPT)/dist/index.js: $(TYPESCRIPT)/node_modules/.installed $(wildcard $(TYPESCRIPT)/src/*.ts $(TYPESCRIPT)/*.json)
+	npm run build --prefix $(TYPESCRIPT)
+
+# The TypeScript client's types, from the contract.
+openapi-types: $(TYPESCRIPT)/node_modules/.installed
+	npm run generate --prefix $(TYPESCRIPT)
+
 test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installed \
-  $(NODE_CLIENTS)/node_modules/.installed $(VLLM_VENV)/.installed
+  $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/dist/index.js $(VLLM_VENV)/.installed chromium
 	$(PY) -m pytest -m clients -v $(ARGS)
 
 # Material for MkDocs says at each start when its support ends (docs/decisions/0031); this is its own switch for that.
@@ -133,4 +143,5 @@ include docker.mk
 include release.mk
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules data site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules $(TYPESCRIPT)/node_modules \
+	  $(TYPESCRIPT)/dist data site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -25,7 +25,7 @@ const client = new eigencal.Eigencal({ baseUrl: "/eigencal" });
 const across = new eigencal.Eigencal({ baseUrl: "SERVICE", key: "KEY", maxRetries: 0 });
 const told = {};
 try { await across.score("question"); } catch (error) { told.across = [error.name, error.code]; }
-try { await client.score({ samples: [] }); } catch (error) { told.bad = [error.name, Boolean(error.requestId)]; }
+try { await client.score({ samples: [] }); } catch (error) { told.bad = [error.name, error.status]; }
 told.batch = [];
 for await (const item of client.scoreBatch(["one", "two"])) told.batch.push(item.result.answer);
 told.chunks = "";
@@ -37,7 +37,7 @@ document.body.textContent = JSON.stringify(told);
 
 
 class Proxy(BaseHTTPRequestHandler):
-    """Serves the pages and the client's files, and passes a path of its own on to the service with the key."""
+    """Serves the pages and the client's files, and passes a path on to the service, with the key."""
 
     service: httpx.URL
     pages: dict[str, bytes]
@@ -111,7 +111,7 @@ def test_a_page_behind_one_origin_with_the_service(ours: str, tmp_path: Path) ->
         page.until(lambda: bool(page.evaluate("document.body.textContent")))
         assert page.evaluate("JSON.parse(document.body.textContent)") == {
             "across": ["ConnectionError", "connection_failed"],
-            "bad": ["TooFewSamplesError", True],
+            "bad": ["TooFewSamplesError", 422],
             "batch": ["Berlin", "Berlin"],
             "chunks": "Berlin",
         }

@@ -5,7 +5,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,21 +25,33 @@ OFFLINE = ("--offline", "--no-audit", "--no-fund", "--no-update-notifier")
 
 def run(*command: object, cwd: Path, env: Mapping[str, str] | None = None) -> str:
     """Return what a command prints; it fails the test where the command fails."""
+    with started(*command, cwd=cwd, env=env) as process:
+        told, complaints = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, told + complaints
+    return told
+
+
+@contextmanager
+def started(
+    *command: object, cwd: Path, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a command until the block ends; of this process's environment it has what programs need."""
     if not (PACKAGES.exists() and DIST.exists()):
         pytest.fail("the TypeScript client is not built: make test-clients")
     kept = {name: os.environ[name] for name in FROM_HERE if name in os.environ}
-    done = subprocess.run(
+    with subprocess.Popen(
         [str(part) for part in command],
         cwd=cwd,
         env={**kept, **(env or {})},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def readme_blocks() -> dict[str, str]:

@@ -1,13 +1,12 @@
-import { ConnectionError, TimeoutError } from "./errors.js";
-import { linesOf } from "./lines.js";
+import { ConnectionError, EigencalError, TimeoutError } from "./errors.js";
+import { recordsOf } from "./lines.js";
+import { LONG_MS } from "./patience.js";
 import { errorFrom } from "./problems.js";
 import type { Transport } from "./transport.js";
 import type { BatchItem, CallOptions, Problem, Score, ScoreRequest } from "./types.js";
 
 /** As many requests as the service takes in one call. */
 export const MOST_AT_ONCE = 256;
-// An item waits for its turn for up to 300 s, but Node's own fetch gives up a stream that is silent for so long.
-const SILENCE_MS = 290_000;
 
 /** Settings of a batch. */
 export interface BatchOptions extends CallOptions {
@@ -17,6 +16,8 @@ export interface BatchOptions extends CallOptions {
 
 /** A prompt, or a whole request. */
 export type Scorable = string | ScoreRequest;
+
+const NO_SUCH_ITEM = { code: "bad_response", detail: "a line of the answer is about no item that was open" };
 
 interface Line {
   index: number;
@@ -65,8 +66,8 @@ async function* scoreSome(
     const places = [...open.keys()];
     try {
       for await (const line of linesFor(transport, [...open.values()], options)) {
-        const index = places[line.index] ?? -1;
-        open.delete(index);
+        const index = places[line.index];
+        if (index === undefined || !open.delete(index)) throw new EigencalError(NO_SUCH_ITEM);
         yield line.result ? { index, result: line.result } : { index, error: errorFrom(line.error) };
       }
       if (open.size) throw new ConnectionError(`${open.size} items of a batch have no line`);
@@ -83,6 +84,6 @@ async function* linesFor(
   items: ScoreRequest[],
   options: BatchOptions,
 ): AsyncGenerator<Line> {
-  const call = { timeoutMs: SILENCE_MS, ...options, json: { items } };
-  for await (const line of linesOf(transport.pieces("POST /score/batch", call))) yield JSON.parse(line) as Line;
+  const call = { ...options, timeoutMs: options.timeoutMs ?? LONG_MS, json: { items } };
+  for await (const line of recordsOf(transport.pieces("POST /score/batch", call))) yield line as Line;
 }

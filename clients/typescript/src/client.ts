@@ -2,7 +2,7 @@ import { type BatchOptions, requestOf, type Scorable, scoreBatch } from "./batch
 import { complete } from "./completions.js";
 import type { Answer } from "./contract.js";
 import { type Job, jobEvents, jobFrom } from "./jobs.js";
-import { linesOf } from "./lines.js";
+import { recordsOf } from "./lines.js";
 import { type EigencalOptions, settingsOf } from "./options.js";
 import { Transport } from "./transport.js";
 import type * as types from "./types.js";
@@ -156,7 +156,7 @@ export class Eigencal {
   async *calibrationRows(id: string, options: CallOptions = {}): AsyncGenerator<types.Row, void, undefined> {
     const call = { ...options, ids: [id] };
     const pieces = this.#transport.pieces("GET /calibrations/{calibration_id}/data", call);
-    for await (const line of linesOf(pieces)) yield JSON.parse(line) as types.Row;
+    for await (const row of recordsOf(pieces)) yield row as types.Row;
   }
 
   /** Forget the rows of a calibration; the calibration itself stays. */

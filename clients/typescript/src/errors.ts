@@ -107,8 +107,8 @@ export class ConnectionError extends EigencalError {
 
 /** Nothing came for `timeoutMs`. */
 export class TimeoutError extends ConnectionError {
-  constructor(timeoutMs: number) {
-    super(`nothing came for ${timeoutMs} ms`, undefined, "timed_out");
+  constructor(detail: string, cause?: unknown) {
+    super(detail, cause, "timed_out");
   }
 }
 

@@ -1,4 +1,5 @@
 // Streams of text, as they come.
+import { ConnectionError } from "./errors.js";
 
 /** Yield the lines of UTF-8 pieces, without their ends. */
 export async function* linesOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
@@ -14,6 +15,19 @@ export async function* linesOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerato
   }
   const rest = parts.join("") + decoder.decode();
   if (rest) yield rest;
+}
+
+/** Yield the JSON of each line. Raises ConnectionError where one is cut off. */
+export async function* recordsOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<unknown> {
+  for await (const line of linesOf(pieces)) if (line) yield recordOf(line);
+}
+
+function recordOf(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch (cause) {
+    throw new ConnectionError("a line of the answer is cut off", cause);
+  }
 }
 
 /** Yield the data of server-sent events; comments and names of events are passed over. */

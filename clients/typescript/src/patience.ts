@@ -1,5 +1,12 @@
 import { ConnectionError, TimeoutError } from "./errors.js";
 
+/**
+ * For what takes long by nature: an item of a batch may wait for its turn for 300 s, an upload is silent until its
+ * last byte is checked. Node's own fetch gives up after 300 s of silence.
+ */
+export const LONG_MS = 290_000;
+const GIVEN_UP_BY_NODE = /^UND_ERR_(HEADERS|BODY)_TIMEOUT$/;
+
 /** How long one attempt may be silent, and whether its caller still wants it. */
 export class Patience {
   readonly #controller = new AbortController();
@@ -22,7 +29,7 @@ export class Patience {
   /** Something came: begin to wait anew. */
   renew(): void {
     this.rest();
-    this.#timer = setTimeout(() => this.#controller.abort(new TimeoutError(this.#timeoutMs)), this.#timeoutMs);
+    this.#timer = setTimeout(() => this.#controller.abort(new TimeoutError(`nothing came for ${this.#timeoutMs} ms`)), this.#timeoutMs);
   }
 
   /** Wait for nothing until `renew`. */
@@ -43,11 +50,17 @@ export class Patience {
       return await work;
     } catch (error) {
       if (this.signal.aborted) throw this.signal.reason;
+      if (isGivenUp(error)) throw new TimeoutError("nothing came for as long as the platform waits", error);
       throw new ConnectionError("the service cannot be reached, or ended the connection", error);
     }
   }
 
   readonly #stop = (): void => this.#controller.abort(this.#caller?.reason);
+}
+
+function isGivenUp(error: unknown): boolean {
+  const { code } = Object(Object(error).cause) as { code?: unknown };
+  return GIVEN_UP_BY_NODE.test(String(code));
 }
 
 /** Wait so long, or until the signal ends it; then it rejects with the signal's reason. */

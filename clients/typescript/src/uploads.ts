@@ -1,3 +1,4 @@
+import { LONG_MS } from "./patience.js";
 import type { Call } from "./transport.js";
 import type { CallOptions, Row } from "./types.js";
 
@@ -18,7 +19,7 @@ const OURS: ReadonlySet<string> = new Set(["signal", "timeoutMs", "maxRetries", 
  * The options of the call and those of the service come in one object; the latter are told in the body.
  */
 export function upload(files: Record<string, Blob>, rows: Record<string, readonly Row[]>, options: SubmitOptions): Call {
-  const { signal, timeoutMs, maxRetries, idempotencyKey } = options;
+  const { signal, timeoutMs = LONG_MS, maxRetries, idempotencyKey } = options;
   const headers = { "idempotency-key": idempotencyKey ?? freshKey(), ...options.headers };
   const told = Object.entries(options).filter(([name, value]) => !OURS.has(name) && value !== undefined);
   const call = { signal, timeoutMs, maxRetries, headers };

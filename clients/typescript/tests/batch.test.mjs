@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { linesOf } from "../dist/lines.js";
 import { all, drop, scripted, stream } from "./scripted.mjs";
 
 /** Answer a batch, last item first; each result tells the prompt that it is of. */
@@ -64,6 +65,20 @@ for (const [how, ending] of [["breaks off", { breakOff: true }], ["ends early", 
   });
 }
 
+test("a line that is cut off is asked for again", async (t) => {
+  const whole = line(0, { prompt: "question 0" }) + line(1, { prompt: "question 1" });
+  const served = await batches(t, stream([whole.slice(0, -9)]), scored());
+  assert.deepEqual((await all(served.client.scoreBatch(prompts(2)))).map((item) => item.index), [0, 1]);
+  assert.deepEqual(sizes(served), [2, 1]);
+});
+
+test("a line about an item that is not open is no answer", async (t) => {
+  for (const index of [0, 7]) {
+    const served = await scripted(t, stream([line(0, { prompt: "a" }), line(index, { prompt: "a" })]));
+    await assert.rejects(all(served.client.scoreBatch(["a", "b"])), { code: "bad_response" });
+  }
+});
+
 test("without a single line, or told not to, it is not asked again", async (t) => {
   const none = await batches(t, scored(() => false, {}));
   await assert.rejects(all(none.client.scoreBatch(prompts(3))), { name: "ConnectionError" });
@@ -122,9 +137,10 @@ test("a size that no call can have is refused", async (t) => {
   }
 });
 
-test("a line may come in pieces, cut within a character", async (t) => {
-  const whole = Buffer.from(line(0, { prompt: "北京 \u2028 🦉" }));
-  const pieces = [...whole].map((byte) => Buffer.of(byte));
-  const [item] = await all((await scripted(t, stream(pieces))).client.scoreBatch(["a"]));
-  assert.equal(item.result.answer, "北京 \u2028 🦉");
+test("a line may come in pieces, cut within a character", async () => {
+  const text = "北京 \u2028 🦉\r\n\nunfinished é";
+  async function* bytes() {
+    for (const byte of Buffer.from(text)) yield Uint8Array.of(byte);
+  }
+  assert.deepEqual(await all(linesOf(bytes())), ["北京 \u2028 🦉", "", "unfinished é"]);
 });

@@ -16,6 +16,12 @@ for (const [status, code] of [[429, "rate_limited"], [502, "llm_error"], [503, "
   });
 }
 
+test("429 always may pass", async (t) => {
+  const { client, requests } = await scripted(t, problem(429, "rate_limited", { retryable: false, headers: NOW }), OK);
+  await client.score("x");
+  assert.equal(requests.length, 2);
+});
+
 for (const [status, code, retryable] of [[502, "llm_error", false], [503, "no_probability", false], [500, "internal", true], [422, "invalid_request", false]]) {
   test(`${status} ${code} (retryable: ${retryable}) is not`, async (t) => {
     const { client, requests } = await scripted(t, problem(status, code, { retryable, headers: NOW }));
@@ -65,6 +71,16 @@ test("a timeout is told and not asked again", async (t) => {
   const { client, requests } = await scripted(t, hang);
   await assert.rejects(client.score("x", { timeoutMs: 50 }), { name: "TimeoutError", code: "timed_out" });
   assert.equal(requests.length, 1);
+});
+
+test("so is one of the platform's own", async () => {
+  let calls = 0;
+  const fetch = async () => {
+    calls += 1;
+    throw new TypeError("fetch failed", { cause: { code: "UND_ERR_HEADERS_TIMEOUT" } });
+  };
+  await assert.rejects(new Eigencal({ fetch }).score("x"), { name: "TimeoutError" });
+  assert.equal(calls, 1);
 });
 
 test("the time runs on while a body comes", async (t) => {
