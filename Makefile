@@ -113,7 +113,7 @@ $(VENV)/.installed-docs: $(VENV)/.installed-dev
 	@touch $@
 
 docs: $(VENV)/.installed-docs
-	$(PY) -m mkdocs build --strict --quiet
+	$(PY) -m mkdocs build --strict
 	@echo "The site is in site/: open site/index.html"
 
 test-docs: $(VENV)/.installed-docs

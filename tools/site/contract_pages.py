@@ -47,7 +47,7 @@ class ContractPages:
     def sent(self) -> set[str]:
         """Return the names of the schemas that callers send; the others are answers."""
         bodies = [operation.get("requestBody") for _, _, operation in self._operations]
-        return self._reachable(bodies)
+        return set(self._reachable(bodies))
 
     def _homes(self) -> dict[str, str]:
         """Return the page of each schema: that of the only tag that needs it, else the shared one."""
@@ -57,12 +57,13 @@ class ContractPages:
                 users[name].add(tag_of(operation))
         return {name: found.pop() if len(found) == 1 else SHARED for name, found in users.items()}
 
-    def _reachable(self, node: object) -> set[str]:
-        found: set[str] = set()
+    def _reachable(self, node: object) -> dict[str, None]:
+        """Return the names of all schemas that a part of the document needs, in a reader's order."""
+        found: dict[str, None] = {}
         waiting = list(named_schemas(node))
         while waiting:
-            if (name := waiting.pop()) not in found:
-                found.add(name)
+            if (name := waiting.pop(0)) not in found:
+                found[name] = None
                 waiting += named_schemas(self._schemas[name])
         return found
 
@@ -119,8 +120,9 @@ class ContractPages:
             yield f"**Errors**: {told}.\n"
 
     def _shapes(self, home: str) -> Iterator[str]:
-        for name, schema in self._schemas.items():
+        for name in self._reachable([operation for _, _, operation in self._operations]):
             if self._home[name] == home:
+                schema = self._schemas[name]
                 yield f"## {name}\n"
                 yield schema.get("description", "") + "\n"
                 yield field_table(schema, self._link, is_answer=name not in self._sent)
