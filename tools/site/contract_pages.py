@@ -9,7 +9,7 @@ from typing import Any
 
 from tools.site.schema_words import REF, cell, field_table, type_words
 
-# Tag -> title of its page; a tag that is new has its own name until it gets a better one here.
+# Tag -> title of its page, in the order of the pages; a tag that is new has its own name until it gets a better one here.
 TITLES = {
     "score": "Scores",
     "jobs": "Calibrating, and jobs",
@@ -17,8 +17,8 @@ TITLES = {
     "evaluations": "Evaluations",
     "drop-in": "The drop-in",
     "gateways": "Gateways",
-    "health": "Health and metrics",
     "keys": "Keys",
+    "health": "Health and metrics",
 }
 SHARED, ERRORS = "shapes", "errors"
 PROBLEM = "application/problem+json"
@@ -38,7 +38,8 @@ class ContractPages:
 
     def pages(self) -> dict[str, str]:
         """Return Markdown by name of page (without a folder or an ending)."""
-        tags = dict.fromkeys(tag_of(operation) for _, _, operation in self._operations)
+        used = dict.fromkeys(tag_of(operation) for _, _, operation in self._operations)
+        tags = [tag for tag in TITLES if tag in used] + [tag for tag in used if tag not in TITLES]
         pages = {tag: self._tag_page(tag) for tag in tags}
         pages[SHARED] = self._shared_page()
         pages[ERRORS] = self._errors_page()

@@ -71,7 +71,7 @@ def filled_in(nav: list[Any], paths: list[str], named: set[str]) -> list[Any]:
             title, inside = next(iter(one.items()))
             filled.append({title: filled_in(inside, paths, named) if isinstance(inside, list) else inside})
         elif one.endswith("/"):
-            filled += sorted(path for path in paths if path.startswith(one) and path not in named)
+            filled += [path for path in paths if path.startswith(one) and path not in named]
         else:
             filled.append(one)
     return filled
