@@ -9,7 +9,7 @@ from typing import Any
 
 from tools.site.schema_words import REF, cell, field_table, type_words
 
-# Tag -> title of its page, in order. A tag that is new comes last, by its own name, until it has a better one.
+# Tag -> title of its page, in order. A new tag comes last, by its own name, until it has a better one here.
 TITLES = {
     "score": "Scores",
     "jobs": "Calibrating, and jobs",
