@@ -21,7 +21,7 @@ WORKERS ?= auto
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: run stop test check bench examples record-devset openapi openapi-types chromium test-vllm test-postgres \
-  test-browser test-clients docs test-docs figures clean help
+  test-browser test-clients clean help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
@@ -117,30 +117,13 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
   $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/dist/index.js $(VLLM_VENV)/.installed chromium
 	$(PY) -m pytest -m clients -v $(ARGS)
 
-# Material for MkDocs says at each start when its support ends (docs/decisions/0031); this is its own switch for that.
-export NO_MKDOCS_2_WARNING := 1
-
-$(VENV)/.installed-docs: $(VENV)/.installed-dev
-	$(PIP) install -c constraints.txt -e ".[embedded,dev,docs]"
-	@touch $@
-
-docs: $(VENV)/.installed-docs
-	$(PY) -m mkdocs build --strict --quiet
-	@echo "The site is in site/: open site/index.html"
-
-test-docs: $(VENV)/.installed-docs
-	$(PY) -m pytest -m "site and not browser" -v $(ARGS)
-
-# The figures of docs/, from the service that `make run` has left.
-figures: $(VENV)/.installed-dev
-	$(PY) -m tools.site.figures http://127.0.0.1:8000
-
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
 	for b in spectral_core fit_speed algorithm1_speed rows_needed service_load overload start_up \
 	  overhead early_embedding calibrate_while_scoring nulls evidence dropin; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 include docker.mk
 include release.mk
+include docs.mk
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules $(TYPESCRIPT)/node_modules \

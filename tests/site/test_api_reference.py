@@ -73,6 +73,12 @@ def test_every_error_has_its_example(pages: dict[str, str]) -> None:
         )
 
 
+def test_no_row_is_lost_on_the_way_to_the_site(pages: dict[str, str], site: Site) -> None:
+    for name, text in pages.items():
+        rows = sum(line.startswith("| ") and not line.startswith("| ---") for line in text.splitlines())
+        assert site.pages[f"api/{name}.html"].tags.count("tr") == rows, name
+
+
 def test_examples_are_shown_whole(pages: dict[str, str]) -> None:
     body = CONTRACT["paths"]["/score"]["post"]["requestBody"]["content"]["application/json"]
     text = section(pages["score"], "`POST /score`")

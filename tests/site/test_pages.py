@@ -8,8 +8,12 @@ pytestmark = pytest.mark.site
 DOCS = ROOT / "docs"
 
 
-def test_the_build_says_nothing(site: Site) -> None:
-    assert site.printed == ""
+def test_the_build_says_nothing_but_what_it_does(site: Site) -> None:
+    lines = [line.partition("-")[2].strip() for line in site.printed.splitlines()]
+    begins = ("Cleaning site directory", "Building documentation to directory", "Documentation built in")
+    assert len(lines) == len(begins), site.printed
+    for line, begin in zip(lines, begins, strict=True):
+        assert line.startswith(begin), site.printed
 
 
 def test_every_page_of_the_folder_is_on_the_site(site: Site) -> None:

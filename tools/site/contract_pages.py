@@ -9,7 +9,7 @@ from typing import Any
 
 from tools.site.schema_words import REF, cell, field_table, type_words
 
-# Tag -> title of its page; a tag that is new has its own name until it gets a better one here.
+# Tag -> title of its page, in order. A new tag comes last, by its own name, until it has a better one here.
 TITLES = {
     "score": "Scores",
     "jobs": "Calibrating, and jobs",
@@ -17,8 +17,8 @@ TITLES = {
     "evaluations": "Evaluations",
     "drop-in": "The drop-in",
     "gateways": "Gateways",
-    "health": "Health and metrics",
     "keys": "Keys",
+    "health": "Health and metrics",
 }
 SHARED, ERRORS = "shapes", "errors"
 PROBLEM = "application/problem+json"
@@ -38,7 +38,8 @@ class ContractPages:
 
     def pages(self) -> dict[str, str]:
         """Return Markdown by name of page (without a folder or an ending)."""
-        tags = dict.fromkeys(tag_of(operation) for _, _, operation in self._operations)
+        used = dict.fromkeys(tag_of(operation) for _, _, operation in self._operations)
+        tags = [tag for tag in TITLES if tag in used] + [tag for tag in used if tag not in TITLES]
         pages = {tag: self._tag_page(tag) for tag in tags}
         pages[SHARED] = self._shared_page()
         pages[ERRORS] = self._errors_page()
@@ -47,7 +48,7 @@ class ContractPages:
     def sent(self) -> set[str]:
         """Return the names of the schemas that callers send; the others are answers."""
         bodies = [operation.get("requestBody") for _, _, operation in self._operations]
-        return self._reachable(bodies)
+        return set(self._reachable(bodies))
 
     def _homes(self) -> dict[str, str]:
         """Return the page of each schema: that of the only tag that needs it, else the shared one."""
@@ -57,12 +58,13 @@ class ContractPages:
                 users[name].add(tag_of(operation))
         return {name: found.pop() if len(found) == 1 else SHARED for name, found in users.items()}
 
-    def _reachable(self, node: object) -> set[str]:
-        found: set[str] = set()
+    def _reachable(self, node: object) -> dict[str, None]:
+        """Return the names of all schemas that a part of the document needs, in a reader's order."""
+        found: dict[str, None] = {}
         waiting = list(named_schemas(node))
         while waiting:
-            if (name := waiting.pop()) not in found:
-                found.add(name)
+            if (name := waiting.pop(0)) not in found:
+                found[name] = None
                 waiting += named_schemas(self._schemas[name])
         return found
 
@@ -119,8 +121,9 @@ class ContractPages:
             yield f"**Errors**: {told}.\n"
 
     def _shapes(self, home: str) -> Iterator[str]:
-        for name, schema in self._schemas.items():
+        for name in self._reachable([operation for _, _, operation in self._operations]):
             if self._home[name] == home:
+                schema = self._schemas[name]
                 yield f"## {name}\n"
                 yield schema.get("description", "") + "\n"
                 yield field_table(schema, self._link, is_answer=name not in self._sent)

@@ -12,6 +12,15 @@ from mkdocs.structure.files import File
 from tools.site.contract_pages import ContractPages
 
 ROOT = Path(__file__).parents[2]
+# The client first: it is what a reader looks for, and the names of its results stand in its signatures.
+REFERENCE = """# Python client: reference
+
+::: eigencal.Client
+
+::: eigencal
+    options:
+      filters: ["!^_", "!^Client$"]
+"""
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -28,7 +37,23 @@ def made_pages() -> dict[str, str]:
     document = json.loads((ROOT / "clients" / "openapi.json").read_text("utf-8"))
     pages = {f"api/{name}.md": text for name, text in ContractPages(document).pages().items()}
     pages["changelog.md"] = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    return pages | client_pages(ROOT / "clients")
+
+
+def client_pages(folder: Path) -> dict[str, str]:
+    """Return the README of each client, and the reference of the Python one, by its docstrings."""
+    pages = {
+        f"clients/{readme.parent.name}.md": for_site(readme.read_text("utf-8"))
+        for readme in sorted(folder.glob("*/README.md"))
+    }
+    if (folder / "python").is_dir():
+        pages["clients/reference.md"] = REFERENCE
     return pages
+
+
+def for_site(readme: str) -> str:
+    """Return a client's README with its links into docs/ as they are on the site."""
+    return readme.replace("](../../docs/", "](../")
 
 
 def named_in(nav: Any) -> list[str]:
@@ -46,7 +71,7 @@ def filled_in(nav: list[Any], paths: list[str], named: set[str]) -> list[Any]:
             title, inside = next(iter(one.items()))
             filled.append({title: filled_in(inside, paths, named) if isinstance(inside, list) else inside})
         elif one.endswith("/"):
-            filled += sorted(path for path in paths if path.startswith(one) and path not in named)
+            filled += [path for path in paths if path.startswith(one) and path not in named]
         else:
             filled.append(one)
     return filled
