@@ -72,6 +72,16 @@ def test_the_numbers_of_the_picture_are_those_of_the_demonstration(demo: Demo) -
         assert f"{panel['ece']:.3f}" in demo.said
 
 
+@pytest.mark.weights
+def test_a_chat_with_the_demonstration_is_scored_in_time(demo: Demo) -> None:
+    """README's drop-in prints a number: a newcomer has no other server than this one."""
+    asked = [{"role": "user", "content": "What is the capital of Germany?"}]
+    with httpx.Client(base_url=demo.url, trust_env=False, timeout=120) as http:
+        body = {"model": http.get("/v1/models").json()["data"][0]["id"], "messages": asked}
+        told = http.post("/v1/chat/completions", json=body).raise_for_status().json()["uncertainty"]
+    assert told["status"] == "scored", told
+
+
 def numbers(shown: Figures) -> list[float]:
     return [one for panel in (shown["raw"], shown["calibrated"]) for one in numbers_of(panel)]
 
