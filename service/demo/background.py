@@ -14,8 +14,8 @@ import httpx
 
 START_TIMEOUT_S = 600.0  # the first start converts the embedded model's weights
 STOP_TIMEOUT_S = 35.0  # requests under way get 30 s
-# Where the environment says nothing else: the smaller embedder, which is quicker to start; and beside a chat few
-# answers and a long wait for them: the embedded LLM takes seconds for what a server draws at once.
+# Where the environment says nothing else: the smaller embedder, which is quicker to start; and beside a chat
+# few answers and a long wait for them: the embedded LLM takes seconds for what a server draws at once.
 DEFAULTS = {
     "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2",
     "EIGENCAL_CHAT_EFFORT": "low",
