@@ -21,7 +21,7 @@ ROWS = [
     {
         "prompt": f"question {i}",
         "reference": ["Paris", "Lyon", "Rome"][i % 3],
-        "samples": [*"abc", *SAID[: i % 5]],
+        "samples": ["Rome", "Metz", "Rome", *SAID[: i % 5]],
     }
     for i in range(60)
 ]
@@ -145,14 +145,14 @@ def test_keys(drive: Driver) -> None:
             return httpx.Response(201, json={**made, "key": "ek_1secret"})
         return httpx.Response(200, json=[made]) if request.method == "GET" else httpx.Response(204)
 
+    until = "2027-01-01T00:00:00Z"
     with drive("http://host", answer=answer) as client:
-        assert (
-            client.create_key(name="n", scope="score", expires_at="2027-01-01T00:00:00Z").key == "ek_1secret"
-        )
-        assert [key.name for key in client.keys()] == ["n"]
+        assert client.create_key(name="n", scope="score", expires_at=until).key == "ek_1secret"
+        listed = client.keys()
+        assert [key.name for key in listed] == ["n"]
         assert client.revoke_key("key_1") is None
     assert seen == [
-        ("POST", "/keys", {"name": "n", "scope": "score", "expires_at": "2027-01-01T00:00:00Z"}),
+        ("POST", "/keys", {"name": "n", "scope": "score", "expires_at": until}),
         ("GET", "/keys", None),
         ("DELETE", "/keys/key_1", None),
     ]
