@@ -14,7 +14,13 @@ import httpx
 
 START_TIMEOUT_S = 600.0  # the first start converts the embedded model's weights
 STOP_TIMEOUT_S = 35.0  # requests under way get 30 s
-EMBEDDER = "all-MiniLM-L6-v2"
+# Where the environment says nothing else: the smaller embedder, which is quicker to start; and beside a chat
+# few answers and a long wait for them: the embedded LLM takes seconds for what a server draws at once.
+DEFAULTS = {
+    "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2",
+    "EIGENCAL_CHAT_EFFORT": "low",
+    "EIGENCAL_CHAT_DEADLINE_S": "60",
+}
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where such a service is reached from here
 
 
@@ -71,8 +77,7 @@ class BackgroundService:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # The smaller embedder, which is quicker to start, unless the environment names one.
-                env={"EIGENCAL_EMBEDDER": EMBEDDER, **os.environ},
+                env={**DEFAULTS, **os.environ},
                 start_new_session=True,
             )
 

@@ -80,11 +80,12 @@ def base_environment(vllm: VllmServer) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def service_url(base_environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
-    """A running service of ours in a process of its own."""
-    log = tmp_path / "service.log"
-    env = {**base_environment, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(tmp_path)}
+@pytest.fixture(scope="module")
+def service_url(base_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A running service of ours in a process of its own: one, for its embedder takes long to load."""
+    folder = tmp_path_factory.mktemp("service")
+    log = folder / "service.log"
+    env = {**base_environment, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(folder)}
     with running([PYTHON, "-m", "service"], env=env, log=log) as process:
         url = address(process, log)
         wait_for(f"{url}/readyz", process, PATIENCE_S)

@@ -12,7 +12,7 @@ from service import __version__
 
 ROOT = Path(__file__).parents[2]
 RELEASE = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - (unreleased|\d{4}-\d\d-\d\d)$", re.MULTILINE)
-CLIENTS = sorted(ROOT.glob("clients/*/pyproject.toml")) + sorted(ROOT.glob("clients/*/package.json"))
+CLIENTS = sorted(ROOT.glob("clients/*/pyproject.toml"))
 
 
 def newest(changelog: Path) -> str:
@@ -23,9 +23,7 @@ def newest(changelog: Path) -> str:
 
 
 def version_of(described: Path) -> str:
-    """Return the version of a client: package.json tells it, pyproject.toml where it stands."""
-    if described.suffix == ".json":
-        return str(json.loads(described.read_text())["version"])
+    """Return the version of a Python project, from where its pyproject.toml says that it stands."""
     table: dict[str, Any] = tomllib.loads(described.read_text())
     assert table["project"]["dynamic"] == ["version"]
     module, _, name = table["tool"]["setuptools"]["dynamic"]["version"]["attr"].rpartition(".")

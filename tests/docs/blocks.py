@@ -1,0 +1,125 @@
+"""Every code block of the documentation, fenced or indented, and what its page says about running it.
+
+A block is run, or checked, or excused by a comment right before it, which does not show on the page:
+
+    <!-- not run: it needs Docker -->                  excused, with the reason
+    <!-- run by: tests/clients/test_recipes.py -->     run or checked there, where the page is named
+    <!-- before: JOB=$(latest job) -->                 shell that goes first: what the page takes for granted
+    <!-- goes on -->                                   Python that continues the page's Python block above
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from benchmarks.processes import ROOT
+
+MARKER = re.compile(r"<!--\s*(not run|run by|before|goes on)(?::\s*(.*?))?\s*-->", re.DOTALL)
+NESTED = re.compile(r"\s*(```|~~~)")
+# What parts a block from the comment, or block, above it; a list that opens around it does not.
+TEXT = ("paragraph_open", "heading_open", "table_open", "hr")
+SHELL = ("bash", "sh", "shell")
+RECIPES = "docs/recipes/"
+DATA = ("json", "jsonl", "csv", "yaml", "toml")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block. page: path from the root; line: of its first line of code, from 1.
+
+    language: "" where none is told; name: what follows it, as recipes have it. follows: whether nothing but
+    white space stands between it and the block above, whose output it then is.
+    """
+
+    page: str
+    line: int
+    language: str
+    code: str
+    name: str = ""
+    markers: dict[str, str] = field(default_factory=dict)
+    follows: bool = False
+
+    @property
+    def where(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def pages() -> list[str]:
+    """Return the pages whose blocks are accounted for, by their paths from the root."""
+    found = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("clients/*/README.md")]
+    return sorted(path.relative_to(ROOT).as_posix() for path in found)
+
+
+def blocks(page: str) -> list[Block]:
+    """Return the blocks of a page in their order."""
+    return list(blocks_in(page, (ROOT / page).read_text(encoding="utf-8")))
+
+
+def blocks_in(page: str, text: str, first_line: int = 0) -> Iterator[Block]:
+    """Yield the blocks of Markdown; a fence in an indented block (a tab of the site) counts as a fence."""
+    markers: dict[str, str] = {}
+    just_before = False
+    for token in MarkdownIt("commonmark").parse(text):
+        if token.type == "html_block":
+            markers |= {kind: said or "" for kind, said in MARKER.findall(token.content)}
+        elif token.type in ("fence", "code_block"):
+            yield from _found(page, token, markers, first_line, follows=just_before)
+            markers, just_before = {}, True
+        elif token.type in TEXT:
+            markers, just_before = {}, False
+
+
+def _found(
+    page: str, token: Token, markers: dict[str, str], first_line: int, *, follows: bool
+) -> Iterator[Block]:
+    assert token.map
+    line = first_line + token.map[0] + 1
+    if token.type == "code_block" and NESTED.match(token.content):
+        yield from blocks_in(page, token.content, line - 1)
+        return
+    fenced = token.type == "fence"
+    language, _, name = token.info.strip().partition(" ") if fenced else ("", "", "")
+    yield Block(page, line + fenced, language, token.content, name, markers, follows)
+
+
+def verdict(block: Block) -> str:
+    """Return "run", "checked", "excused", or what is wanting."""
+    if "not run" in block.markers:
+        return "excused" if block.markers["not run"] else f"{block.where}: `not run` gives no reason"
+    if "run by" in block.markers:
+        return _elsewhere(block)
+    if block.language in (*SHELL, "python") or by_recipes(block):
+        return "run"
+    if block.language in DATA:
+        return "checked"
+    kind = f"a block in {block.language!r}" if block.language else "a block that names no language"
+    return (
+        f"{block.where}: {kind} is neither run nor checked. Name its language after ``` (bash, python: run; "
+        f"{', '.join(DATA)}: checked), or say why not in a comment before it: <!-- not run: why -->"
+    )
+
+
+def by_recipes(block: Block) -> bool:
+    """Tell whether tests/clients/test_recipes.py has it: it sees to it that every block with a name is."""
+    return block.page.startswith(RECIPES) and bool(block.name)
+
+
+def runs_here(block: Block) -> bool:
+    """Tell whether a block is played with its page."""
+    mine = block.language in (*SHELL, "python") and not by_recipes(block)
+    return mine and not {"not run", "run by"} & block.markers.keys()
+
+
+def _elsewhere(block: Block) -> str:
+    """Return "run" where the test that is named exists and speaks of the page."""
+    test = ROOT / block.markers["run by"]
+    known = test.is_file() and _names(test, block.page)
+    return "run" if known else f"{block.where}: {block.markers['run by']} does not name {block.page}"
+
+
+def _names(test: Path, page: str) -> bool:
+    return Path(page).name in test.read_text(encoding="utf-8")

@@ -1,0 +1,45 @@
+"""The service that `make run` leaves, once a session."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.processes import ROOT, free_port
+
+
+@dataclass(frozen=True)
+class Demo:
+    """url: where its service listens; said: what the demonstration printed."""
+
+    url: str
+    said: str
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """Do what `make run` does once all is installed, with a folder and a port of its own."""
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "weights").symlink_to(ROOT / "data" / "weights")
+    port = free_port()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("EIGENCAL_")}
+    env = kept | {"EIGENCAL_PORT": str(port), "EIGENCAL_DATA_DIR": str(folder)}
+    try:
+        said = _demo(env, folder)
+        yield Demo(f"http://127.0.0.1:{port}", said)
+    finally:
+        _demo(env, folder, "--stop")
+
+
+def _demo(env: dict[str, str], folder: Path, *options: str) -> str:
+    command = [sys.executable, "-m", "service", "demo", *options]
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    log = folder / "service.log"
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}{log.read_text() if log.exists() else ''}"
+    return done.stdout

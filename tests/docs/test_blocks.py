@@ -1,0 +1,203 @@
+"""Every code block of the documentation is run, or checked, or says why not."""
+
+import io
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks.processes import ROOT
+from service.domain.devdata.bytes import UploadLimits
+from service.domain.devdata.reader import read_file
+from tests.clients.environments import BIN
+from tests.docs import shown
+from tests.docs.blocks import SHELL, Block, blocks, blocks_in, pages, runs_here, verdict
+from tests.docs.conftest import Demo
+from tests.docs.count import COUNTS, counted, total
+from tests.docs.playing import CLIENT, needs_others_packages, play, prepared
+
+BLOCKS = {page: blocks(page) for page in pages()}
+HERE = {
+    page: [b for b in found if runs_here(b) and not needs_others_packages(b)]
+    for page, found in BLOCKS.items()
+}
+OTHERS = {
+    page: [b for b in found if runs_here(b) and needs_others_packages(b)] for page, found in BLOCKS.items()
+}
+EVERY = [block for found in BLOCKS.values() for block in found]
+DATA = [block for block in EVERY if verdict(block) == "checked"]
+EXCUSED = [block for block in EVERY if verdict(block) == "excused"]
+OF_CLIENT = "eigencal"
+
+
+def test_every_block_is_run_checked_or_excused() -> None:
+    wanting = [told for told in map(verdict, EVERY) if told not in ("run", "checked", "excused")]
+    assert not wanting, "\n".join(wanting)
+
+
+def test_the_counts_are_those_committed() -> None:
+    """So that an excuse more is seen: python -m tests.docs.count writes them anew."""
+    committed, found = json.loads(COUNTS.read_text(encoding="utf-8")), counted()
+    print(total(found))
+    assert found == committed, f"now {total(found)}: python -m tests.docs.count, and look at what has changed"
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("page", [page for page, found in HERE.items() if found])
+def test_a_pages_commands_and_programs_do_what_it_says(page: str, demo: Demo, tmp_path: Path) -> None:
+    here = HERE[page]
+    if any(OF_CLIENT in block.code for block in here) and not CLIENT.exists():
+        here = [block for block in here if OF_CLIENT not in block.code]
+    done = play(here, demo.url, prepared(tmp_path, demo.url))
+    assert done.returncode == 0, f"{here[done.last].where}\n{done.printed[done.last]}\n{done.errors}"
+    assert len(done.printed) == len(here)
+    for number, block in enumerate(here):
+        for said in outputs(block):
+            told = shown.missing(shown.parsed(said.code), real(done.printed[number]))
+            assert not told, (
+                f"{said.where} shows what {block.where} did not print: {told}\n{done.printed[number]}"
+            )
+
+
+def outputs(block: Block) -> list[Block]:
+    """Return the block of JSON that stands right below a command: what it printed."""
+    found = BLOCKS[block.page]
+    below = found[found.index(block) + 1 :][:1]
+    return [one for one in below if one.follows and one.language == "json" and block.language in SHELL]
+
+
+def real(printed: str) -> Any:
+    """Return the JSON that a command printed, in its last line where there are several."""
+    try:
+        return json.loads(printed)
+    except ValueError:
+        return json.loads(printed.splitlines()[-1])
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("page", [page for page, found in OTHERS.items() if found])
+def test_programs_with_the_packages_of_others_run(page: str, demo: Demo, tmp_path: Path) -> None:
+    if not BIN.exists():
+        pytest.fail("the clients' environment is missing: make test-clients")
+    done = play(OTHERS[page], demo.url, prepared(tmp_path, demo.url), BIN / "python")
+    assert done.returncode == 0, f"{OTHERS[page][done.last].where}\n{done.printed[done.last]}\n{done.errors}"
+
+
+@pytest.mark.parametrize("block", [b for b in DATA if b.language == "json"], ids=lambda block: block.where)
+def test_json_has_fields_of_the_contract(block: Block) -> None:
+    names = shown.keys_below(shown.parsed(block.code))
+    assert names
+    assert names <= shown.contract_names(), names - shown.contract_names()
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in DATA if b.language in ("jsonl", "csv")], ids=lambda block: block.where
+)
+def test_rows_are_taken(block: Block) -> None:
+    rows = list(read_file(io.BytesIO(block.code.encode()), UploadLimits(min_rows=1)).rows())
+    assert len(rows) == len(block.code.splitlines()) - (block.language == "csv")
+
+
+@pytest.mark.parametrize("block", [b for b in DATA if b.language == "yaml"], ids=lambda block: block.where)
+def test_yaml_is_a_mapping(block: Block) -> None:
+    assert isinstance(yaml.safe_load(block.code), dict)
+
+
+@pytest.mark.parametrize("block", [b for b in EXCUSED if b.language in SHELL], ids=lambda block: block.where)
+def test_what_is_not_run_is_shell_all_the_same(block: Block) -> None:
+    done = subprocess.run(["bash", "-n"], input=block.code, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+SAMPLE = """
+Text.
+
+```bash
+echo 1
+```
+
+```json
+{"a": 1}
+```
+
+Text.
+
+```json
+{"a": 1}
+```
+
+    indented
+
+<!-- not run: why -->
+
+```text
+a
+```
+
+<!-- not run: it does not reach over text -->
+
+Text.
+
+```text
+b
+```
+
+=== "Tab"
+
+    ```python
+    print(1)
+    ```
+"""
+
+
+def test_blocks_are_found_with_what_is_said_of_them() -> None:
+    found = list(blocks_in("page.md", SAMPLE))
+    assert [(b.language, b.line, b.follows) for b in found] == [
+        ("bash", 5, False),
+        ("json", 9, True),
+        ("json", 15, False),
+        ("", 18, True),
+        ("text", 23, True),
+        ("text", 31, False),
+        ("python", 37, False),
+    ]
+    told = [verdict(b) for b in found]
+    assert told[:3] + told[4:5] + told[6:] == ["run", "checked", "checked", "excused", "run"]
+    assert "names no language" in told[3]
+    assert "neither run nor checked" in told[5]
+
+
+def test_an_excuse_needs_a_reason_and_another_test_must_know_the_page() -> None:
+    def told(comment: str) -> str:
+        [block] = blocks_in("docs/no-such-page.md", f"<!-- {comment} -->\n\n```bash\nmake run\n```\n")
+        return verdict(block)
+
+    assert told("not run: CI does") == "excused"
+    assert "no reason" in told("not run:")
+    assert "does not name" in told("run by: tests/clients/test_recipes.py")
+    assert "does not name" in told("run by: tests/nothing.py")
+
+
+def test_shortened_json_is_read() -> None:
+    said = '{..., "a": [{"b": 1, ...}, ...],\n ... "c": "x, ...", "d": {..., "e": [...]}, ...}'
+    assert shown.parsed(said) == {"a": [{"b": 1}], "c": "x, ...", "d": {"e": []}}
+    with pytest.raises(ValueError, match="Expecting"):
+        shown.parsed('{"a": }')
+
+
+def test_what_is_shown_and_not_there_is_told() -> None:
+    there = {"a": [{"b": 1.5}], "c": None, "d": "x"}
+    assert shown.missing({"a": [{"b": 2}], "c": 1, "d": "y"}, there) == []
+    assert shown.missing({"a": [{"x": 2}], "e": 1, "d": 1}, there) == [
+        "$.e is not there",
+        "$.a[].x is not there",
+        "$.d is shown as 1 and is 'x'",
+    ]
+
+
+def test_pages_are_those_of_the_tree() -> None:
+    assert {"README.md", "docs/calibrating.md", "docs/recipes/litellm.md"} <= set(BLOCKS)
+    assert all((ROOT / page).is_file() for page in BLOCKS)
