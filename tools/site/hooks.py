@@ -42,13 +42,11 @@ def made_pages() -> dict[str, str]:
 
 def client_pages(folder: Path) -> dict[str, str]:
     """Return the README of each client, and the reference of the Python one, by its docstrings."""
-    pages = {
+    readmes = {
         f"clients/{readme.parent.name}.md": for_site(readme.read_text("utf-8"))
         for readme in sorted(folder.glob("*/README.md"))
     }
-    if (folder / "python").is_dir():
-        pages["clients/reference.md"] = REFERENCE
-    return pages
+    return readmes | {"clients/reference.md": REFERENCE}
 
 
 def for_site(readme: str) -> str:
