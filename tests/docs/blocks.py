@@ -23,7 +23,7 @@ NESTED = re.compile(r"\s*(```|~~~)")
 # What parts a block from the comment, or block, above it; a list that opens around it does not.
 TEXT = ("paragraph_open", "heading_open", "table_open", "hr")
 SHELL = ("bash", "sh", "shell")
-# Where blocks have names, as files would, these tests run each of them, and fail for one that they do not know.
+# Where blocks have names, as files would, these tests run each, and fail for one that they do not know.
 BY_NAME = {
     "docs/recipes/": "tests/clients/test_recipes.py",
     "clients/typescript/README.md": "tests/clients/test_typescript_package.py",

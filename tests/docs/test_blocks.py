@@ -3,6 +3,7 @@
 import io
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from service.domain.devdata.reader import read_file
 from tests.docs import shown
 from tests.docs.blocks import SHELL, Block, blocks, blocks_in, pages, verdict
 from tests.docs.count import COUNTS, counted, total
+from tests.docs.playing import Played, play, prepared
 
 BLOCKS = {page: blocks(page) for page in pages()}
 EVERY = [block for found in BLOCKS.values() for block in found]
@@ -125,6 +127,60 @@ def test_an_excuse_needs_a_reason_and_another_test_must_know_the_page() -> None:
     assert "no reason" in told("not run:")
     assert "does not name" in told("run by: tests/clients/test_recipes.py")
     assert "does not name" in told("run by: tests/nothing.py")
+
+
+PLAYED = """
+<!-- before: WHO=reader -->
+
+```bash
+echo "Hello $WHO, http://127.0.0.1:8000"
+```
+
+```python
+number = 6
+print(number)
+```
+
+<!-- goes on -->
+
+```python
+print(number * 7)
+```
+
+```bash
+{last}
+```
+
+```bash
+echo never
+```
+"""
+
+
+def played(last: str, folder: Path) -> Played:
+    url = "http://127.0.0.1:9"  # nobody listens on the discard port, and nobody is asked
+    return play(list(blocks_in("page.md", PLAYED.replace("{last}", last))), url, prepared(folder, url))
+
+
+def test_a_page_is_played_in_its_order_in_one_shell(tmp_path: Path) -> None:
+    done = played("echo $WHO | tr a-z A-Z", tmp_path)
+    assert done.returncode == 0, done.errors
+    assert done.printed == {
+        0: "Hello reader, http://127.0.0.1:9",
+        1: "6",
+        2: "6\n42",
+        3: "READER",
+        4: "never",
+    }
+
+
+@pytest.mark.parametrize(
+    "last", ["false", "curl -s http://127.0.0.1:9/", "false | cat", "python -c 'raise OSError'"]
+)
+def test_a_page_ends_at_the_block_that_fails(last: str, tmp_path: Path) -> None:
+    done = played(last, tmp_path)
+    assert done.returncode != 0
+    assert done.last == 3
 
 
 def test_shortened_json_is_read() -> None:
