@@ -1,4 +1,4 @@
-"""Batches of any length: every item has one line, whatever breaks off, and no more is under way than was asked."""
+"""Batches of any length: every item has one line, whatever breaks off, and little is under way."""
 
 import itertools
 from collections.abc import Iterator

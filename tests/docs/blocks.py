@@ -23,7 +23,11 @@ NESTED = re.compile(r"\s*(```|~~~)")
 # What parts a block from the comment, or block, above it; a list that opens around it does not.
 TEXT = ("paragraph_open", "heading_open", "table_open", "hr")
 SHELL = ("bash", "sh", "shell")
-RECIPES = "docs/recipes/"
+# Where blocks have names, as files would, these tests run each, and fail for one that they do not know.
+BY_NAME = {
+    "docs/recipes/": "tests/clients/test_recipes.py",
+    "clients/typescript/README.md": "tests/clients/test_typescript_package.py",
+}
 DATA = ("json", "jsonl", "csv", "yaml", "toml")
 
 
@@ -92,7 +96,7 @@ def verdict(block: Block) -> str:
         return "excused" if block.markers["not run"] else f"{block.where}: `not run` gives no reason"
     if "run by" in block.markers:
         return _elsewhere(block)
-    if block.language in (*SHELL, "python") or by_recipes(block):
+    if block.language in (*SHELL, "python") or by_name(block):
         return "run"
     if block.language in DATA:
         return "checked"
@@ -103,14 +107,15 @@ def verdict(block: Block) -> str:
     )
 
 
-def by_recipes(block: Block) -> bool:
-    """Tell whether tests/clients/test_recipes.py has it: it sees to it that every block with a name is."""
-    return block.page.startswith(RECIPES) and bool(block.name)
+def by_name(block: Block) -> bool:
+    """Tell whether a test that runs all blocks with names, on pages like this, has it."""
+    tests = [test for page, test in BY_NAME.items() if block.page.startswith(page)]
+    return bool(block.name) and any((ROOT / test).is_file() for test in tests)
 
 
 def runs_here(block: Block) -> bool:
     """Tell whether a block is played with its page."""
-    mine = block.language in (*SHELL, "python") and not by_recipes(block)
+    mine = block.language in (*SHELL, "python") and not by_name(block)
     return mine and not {"not run", "run by"} & block.markers.keys()
 
 

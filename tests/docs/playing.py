@@ -64,7 +64,7 @@ def prepared(folder: Path, url: str) -> Path:
     for name in FROM_TREE:
         (folder / name).symlink_to(ROOT / name)
     rows = RECORDED.read_text(encoding="utf-8").splitlines(keepends=True)
-    for name, part in {"questions": rows[:64], "dev": rows[:75], "test": rows[75:]}.items():
+    for name, part in {"questions": rows[:64], "dev": rows[:50], "test": rows[50:100]}.items():
         (folder / f"{name}.jsonl").write_text("".join(part), encoding="utf-8")
     bare = [{"prompt": row["prompt"]} for row in map(json.loads, rows[:3])]
     (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bare))

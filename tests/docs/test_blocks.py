@@ -4,7 +4,6 @@ import io
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -12,25 +11,15 @@ import yaml
 from benchmarks.processes import ROOT
 from service.domain.devdata.bytes import UploadLimits
 from service.domain.devdata.reader import read_file
-from tests.clients.environments import BIN
 from tests.docs import shown
-from tests.docs.blocks import SHELL, Block, blocks, blocks_in, pages, runs_here, verdict
-from tests.docs.conftest import Demo
+from tests.docs.blocks import SHELL, Block, blocks, blocks_in, pages, verdict
 from tests.docs.count import COUNTS, counted, total
-from tests.docs.playing import CLIENT, needs_others_packages, play, prepared
+from tests.docs.playing import Played, play, prepared
 
 BLOCKS = {page: blocks(page) for page in pages()}
-HERE = {
-    page: [b for b in found if runs_here(b) and not needs_others_packages(b)]
-    for page, found in BLOCKS.items()
-}
-OTHERS = {
-    page: [b for b in found if runs_here(b) and needs_others_packages(b)] for page, found in BLOCKS.items()
-}
 EVERY = [block for found in BLOCKS.values() for block in found]
 DATA = [block for block in EVERY if verdict(block) == "checked"]
 EXCUSED = [block for block in EVERY if verdict(block) == "excused"]
-OF_CLIENT = "eigencal"
 
 
 def test_every_block_is_run_checked_or_excused() -> None:
@@ -43,47 +32,6 @@ def test_the_counts_are_those_committed() -> None:
     committed, found = json.loads(COUNTS.read_text(encoding="utf-8")), counted()
     print(total(found))
     assert found == committed, f"now {total(found)}: python -m tests.docs.count, and look at what has changed"
-
-
-@pytest.mark.weights
-@pytest.mark.parametrize("page", [page for page, found in HERE.items() if found])
-def test_a_pages_commands_and_programs_do_what_it_says(page: str, demo: Demo, tmp_path: Path) -> None:
-    here = HERE[page]
-    if any(OF_CLIENT in block.code for block in here) and not CLIENT.exists():
-        here = [block for block in here if OF_CLIENT not in block.code]
-    done = play(here, demo.url, prepared(tmp_path, demo.url))
-    assert done.returncode == 0, f"{here[done.last].where}\n{done.printed[done.last]}\n{done.errors}"
-    assert len(done.printed) == len(here)
-    for number, block in enumerate(here):
-        for said in outputs(block):
-            told = shown.missing(shown.parsed(said.code), real(done.printed[number]))
-            assert not told, (
-                f"{said.where} shows what {block.where} did not print: {told}\n{done.printed[number]}"
-            )
-
-
-def outputs(block: Block) -> list[Block]:
-    """Return the block of JSON that stands right below a command: what it printed."""
-    found = BLOCKS[block.page]
-    below = found[found.index(block) + 1 :][:1]
-    return [one for one in below if one.follows and one.language == "json" and block.language in SHELL]
-
-
-def real(printed: str) -> Any:
-    """Return the JSON that a command printed, in its last line where there are several."""
-    try:
-        return json.loads(printed)
-    except ValueError:
-        return json.loads(printed.splitlines()[-1])
-
-
-@pytest.mark.clients
-@pytest.mark.parametrize("page", [page for page, found in OTHERS.items() if found])
-def test_programs_with_the_packages_of_others_run(page: str, demo: Demo, tmp_path: Path) -> None:
-    if not BIN.exists():
-        pytest.fail("the clients' environment is missing: make test-clients")
-    done = play(OTHERS[page], demo.url, prepared(tmp_path, demo.url), BIN / "python")
-    assert done.returncode == 0, f"{OTHERS[page][done.last].where}\n{done.printed[done.last]}\n{done.errors}"
 
 
 @pytest.mark.parametrize("block", [b for b in DATA if b.language == "json"], ids=lambda block: block.where)
@@ -179,6 +127,60 @@ def test_an_excuse_needs_a_reason_and_another_test_must_know_the_page() -> None:
     assert "no reason" in told("not run:")
     assert "does not name" in told("run by: tests/clients/test_recipes.py")
     assert "does not name" in told("run by: tests/nothing.py")
+
+
+PLAYED = """
+<!-- before: WHO=reader -->
+
+```bash
+echo "Hello $WHO, http://127.0.0.1:8000"
+```
+
+```python
+number = 6
+print(number)
+```
+
+<!-- goes on -->
+
+```python
+print(number * 7)
+```
+
+```bash
+{last}
+```
+
+```bash
+echo never
+```
+"""
+
+
+def played(last: str, folder: Path) -> Played:
+    url = "http://127.0.0.1:9"  # nobody listens on the discard port, and nobody is asked
+    return play(list(blocks_in("page.md", PLAYED.replace("{last}", last))), url, prepared(folder, url))
+
+
+def test_a_page_is_played_in_its_order_in_one_shell(tmp_path: Path) -> None:
+    done = played("echo $WHO | tr a-z A-Z", tmp_path)
+    assert done.returncode == 0, done.errors
+    assert done.printed == {
+        0: "Hello reader, http://127.0.0.1:9",
+        1: "6",
+        2: "6\n42",
+        3: "READER",
+        4: "never",
+    }
+
+
+@pytest.mark.parametrize(
+    "last", ["false", "curl -s http://127.0.0.1:9/", "false | cat", "python -c 'raise OSError'"]
+)
+def test_a_page_ends_at_the_block_that_fails(last: str, tmp_path: Path) -> None:
+    done = played(last, tmp_path)
+    assert done.returncode != 0
+    assert done.last == 3
 
 
 def test_shortened_json_is_read() -> None:

@@ -1,4 +1,4 @@
-"""POST /score/batch from a script: every item's line tells its own prompt. As a process, for measuring callers.
+"""POST /score/batch from a script: an item's line tells its own prompt. A process, for measuring callers.
 
 python -m tests.support.scripted_batches    prints its port, and serves until it is ended
 """

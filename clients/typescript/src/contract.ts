@@ -13,7 +13,7 @@ type Entry<O extends Operation> = O extends `${infer M} ${infer P extends keyof 
   ? paths[P][Lowercase<M> & keyof paths[P]]
   : never;
 type Success<O extends Operation> =
-  Entry<O> extends { responses: infer R } ? R[keyof R & (200 | 202)] : never;
+  Entry<O> extends { responses: infer R } ? R[keyof R & (200 | 201 | 202)] : never;
 
 /** The JSON that an operation answers with. */
 export type Answer<O extends Operation> =

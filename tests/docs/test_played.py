@@ -1,0 +1,107 @@
+"""What the documentation says happens with the service that `make run` leaves: commands, programs, figures.
+
+All of it is in one file, so that processes which share the tests start that service once.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.clients.environments import BIN
+from tests.docs import shown
+from tests.docs.blocks import SHELL, Block, blocks, pages, runs_here
+from tests.docs.conftest import Demo
+from tests.docs.playing import CLIENT, needs_others_packages, play, prepared
+from tools.readme_picture import PICTURE, Figures, Panel, figures, numbers_in, report_of
+
+BLOCKS = {page: blocks(page) for page in pages()}
+HERE = {
+    page: [b for b in found if runs_here(b) and not needs_others_packages(b)]
+    for page, found in BLOCKS.items()
+}
+OTHERS = {
+    page: [b for b in found if runs_here(b) and needs_others_packages(b)] for page, found in BLOCKS.items()
+}
+OF_CLIENT = "eigencal"
+# Bins and counts are exact; figures may move in the third digit with the BLAS in use.
+CLOSE = 0.005
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("page", [page for page, found in HERE.items() if found])
+def test_a_pages_commands_and_programs_do_what_it_says(page: str, demo: Demo, tmp_path: Path) -> None:
+    here = HERE[page]
+    if any(OF_CLIENT in block.code for block in here) and not CLIENT.exists():
+        here = [block for block in here if OF_CLIENT not in block.code]
+    done = play(here, demo.url, prepared(tmp_path, demo.url))
+    assert done.returncode == 0, f"{here[done.last].where}\n{done.printed[done.last]}\n{done.errors}"
+    assert len(done.printed) == len(here)
+    for number, block in enumerate(here):
+        for said in outputs(block):
+            told = shown.missing(shown.parsed(said.code), real(done.printed[number]))
+            assert not told, (
+                f"{said.where} shows what {block.where} did not print: {told}\n{done.printed[number]}"
+            )
+
+
+def outputs(block: Block) -> list[Block]:
+    """Return the block of JSON that stands right below a command: what it printed."""
+    found = BLOCKS[block.page]
+    below = found[found.index(block) + 1 :][:1]
+    return [one for one in below if one.follows and one.language == "json" and block.language in SHELL]
+
+
+def real(printed: str) -> Any:
+    """Return the JSON that a command printed, in its last line where there are several."""
+    try:
+        return json.loads(printed)
+    except ValueError:
+        return json.loads(printed.splitlines()[-1])
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("page", [page for page, found in OTHERS.items() if found])
+def test_programs_with_the_packages_of_others_run(page: str, demo: Demo, tmp_path: Path) -> None:
+    if not BIN.exists():
+        pytest.fail("the clients' environment is missing: make test-clients")
+    done = play(OTHERS[page], demo.url, prepared(tmp_path, demo.url), BIN / "python")
+    assert done.returncode == 0, f"{OTHERS[page][done.last].where}\n{done.printed[done.last]}\n{done.errors}"
+
+
+@pytest.mark.weights
+def test_the_numbers_of_the_picture_are_those_of_the_demonstration(demo: Demo) -> None:
+    with httpx.Client(base_url=demo.url, trust_env=False, timeout=60) as http:
+        made = figures(report_of(http))
+    kept = numbers_in(PICTURE.read_text(encoding="utf-8"))
+    assert (made["rows"], made["method"]) == (kept["rows"], kept["method"])
+    assert [one["count"] for one in made["raw"]["dots"]] == [one["count"] for one in kept["raw"]["dots"]]
+    assert numbers(made) == pytest.approx(numbers(kept), abs=CLOSE)
+    # The demonstration itself prints the two figures that the picture tells.
+    for panel in (kept["raw"], kept["calibrated"]):
+        assert f"{panel['ece']:.3f}" in demo.said
+
+
+@pytest.mark.weights
+def test_a_chat_with_the_demonstration_is_scored_in_time(demo: Demo) -> None:
+    """README's drop-in prints a number: a newcomer has no other server than this one."""
+    asked = [{"role": "user", "content": "What is the capital of Germany?"}]
+    with httpx.Client(base_url=demo.url, trust_env=False, timeout=120) as http:
+        body = {"model": http.get("/v1/models").json()["data"][0]["id"], "messages": asked}
+        told = http.post("/v1/chat/completions", json=body).raise_for_status().json()["uncertainty"]
+    assert told["status"] == "scored", told
+
+
+def numbers(shown: Figures) -> list[float]:
+    return [one for panel in (shown["raw"], shown["calibrated"]) for one in numbers_of(panel)]
+
+
+def numbers_of(panel: Panel) -> list[float]:
+    dots = [
+        value
+        for dot in panel["dots"]
+        for value in (dot["predicted"], dot["observed"], dot["low"], dot["high"])
+    ]
+    return [panel["ece"], panel["predicted"], panel["observed"], *dots]
