@@ -1,0 +1,61 @@
+"""Calls about calibrations and reports."""
+
+from eigencal._calls.call import Call, nothing, path, reader, text
+from eigencal._models.calibrations import Calibration
+from eigencal._models.report import Report
+
+_ONE = reader(Calibration)
+_ALL = reader(tuple[Calibration, ...])
+_REPORT = reader(Report)
+_PAGE = {"Accept": "text/html"}
+_JSON = {"Accept": "application/json"}
+
+
+def calibrations() -> Call[tuple[Calibration, ...]]:
+    """GET /calibrations."""
+    return Call("GET", "/calibrations", _ALL, headers=_JSON)
+
+
+def active_calibrations() -> Call[tuple[Calibration, ...]]:
+    """GET /calibrations/active."""
+    return Call("GET", "/calibrations/active", _ALL)
+
+
+def calibration(calibration_id: str) -> Call[Calibration]:
+    """GET /calibrations/{calibration_id}."""
+    return Call("GET", path("/calibrations/{id}", id=calibration_id), _ONE)
+
+
+def activate(calibration_id: str) -> Call[Calibration]:
+    """POST /calibrations/{calibration_id}/activate."""
+    return Call("POST", path("/calibrations/{id}/activate", id=calibration_id), _ONE)
+
+
+def data(calibration_id: str) -> Call[str]:
+    """GET /calibrations/{calibration_id}/data: a stream."""
+    return Call("GET", path("/calibrations/{id}/data", id=calibration_id), text)
+
+
+def delete_data(calibration_id: str) -> Call[None]:
+    """DELETE /calibrations/{calibration_id}/data."""
+    return Call("DELETE", path("/calibrations/{id}/data", id=calibration_id), nothing)
+
+
+def report(calibration_id: str) -> Call[Report]:
+    """GET /calibrations/{calibration_id}/report as JSON."""
+    return Call("GET", path("/calibrations/{id}/report", id=calibration_id), _REPORT, headers=_JSON)
+
+
+def report_page(calibration_id: str) -> Call[str]:
+    """GET /calibrations/{calibration_id}/report as a page."""
+    return Call("GET", path("/calibrations/{id}/report", id=calibration_id), text, headers=_PAGE)
+
+
+def evaluation_report(job_id: str) -> Call[Report]:
+    """GET /evaluations/{job_id}/report as JSON."""
+    return Call("GET", path("/evaluations/{id}/report", id=job_id), _REPORT, headers=_JSON)
+
+
+def evaluation_page(job_id: str) -> Call[str]:
+    """GET /evaluations/{job_id}/report as a page."""
+    return Call("GET", path("/evaluations/{id}/report", id=job_id), text, headers=_PAGE)

@@ -1,0 +1,119 @@
+"""From what came, or did not come, to the error of that name."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+from eigencal import _errors as errors
+from eigencal._models.service import Problem
+
+MOST_SHOWN = 200  # characters of a body that is no problem
+LONGEST_RETRY_AFTER_S = 3600.0  # whatever a server asks for
+
+
+def _descendants(kind: type[errors.ApiError]) -> Iterator[type[errors.ApiError]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _descendants(one)
+
+
+_KINDS = tuple(_descendants(errors.ApiError))
+BY_CODE = {kind.code: kind for kind in _KINDS if "code" in vars(kind)}
+BY_STATUS = {kind.http_status: kind for kind in _KINDS if "http_status" in vars(kind)}
+
+
+def kind_of(code: str | None, status: int) -> type[errors.ApiError]:
+    """Return the class of an error: by its code, else by its status."""
+    if code in BY_CODE:
+        return BY_CODE[code]
+    family = {4: errors.RequestRefused, 5: errors.ServiceError}.get(status // 100, errors.ApiError)
+    return BY_STATUS.get(status, family)
+
+
+def error_of(response: httpx.Response) -> errors.ApiError:
+    """Return the error that a response tells, whose body has been read."""
+    said = _said(response)
+    status, code = response.status_code, said.get("code")
+    code = code if isinstance(code, str) else None
+    detail = said.get("detail")
+    return kind_of(code, status)(
+        detail if isinstance(detail, str) else _page(response),
+        status=status,
+        code=code,
+        retryable=bool(said.get("retryable", status in (429, 503))),
+        request_id=said.get("request_id") or response.headers.get("x-request-id"),
+        retry_after_s=retry_after_s(response.headers),
+        problem=said,
+    )
+
+
+def error_of_problem(problem: Problem | None) -> errors.ApiError:
+    """Return the error of a problem that came in a line of a batch."""
+    if problem is None:
+        return errors.ApiError("The line has neither a result nor an error.", status=200)
+    return kind_of(problem.code, problem.status)(
+        problem.detail,
+        status=problem.status,
+        code=problem.code,
+        retryable=problem.retryable,
+        request_id=problem.request_id,
+        problem=problem.model_dump(mode="json"),
+    )
+
+
+def _said(response: httpx.Response) -> dict[str, Any]:
+    """Return the members of a problem, also of one in OpenAI's shape; empty for any other body."""
+    try:
+        said = json.loads(response.content)
+    except ValueError:
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    inner = said.get("error")
+    if isinstance(inner, dict):  # the drop-in's routes
+        return {"detail": inner.get("message"), "code": inner.get("code"), "error": inner}
+    return said
+
+
+def _page(response: httpx.Response) -> str:
+    """Return what is said of a body that is no problem, such as a proxy's page."""
+    kind = response.headers.get("content-type", "no media type")
+    shown = " ".join(response.text.split())[:MOST_SHOWN]
+    where = f"{response.request.method} {response.request.url.copy_with(query=None, userinfo=b'')}"
+    told = f": {shown}" if shown else ""
+    return f"{where} was answered {response.status_code} with {kind}, not with an error of Eigencal{told}"
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header, given in seconds or as a date; None: there is none."""
+    said = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = _until(said)
+    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_S) if math.isfinite(seconds) else None
+
+
+def _until(date: str) -> float:
+    try:
+        then = parsedate_to_datetime(date)
+    except ValueError:
+        return math.nan
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    return (then - datetime.now(UTC)).total_seconds()
+
+
+def no_answer(failure: httpx.TransportError | httpx.StreamError, request: httpx.Request) -> errors.NoAnswer:
+    """Return the error for a request that was not answered."""
+    where = f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace').rpartition('@')[2]}"
+    why = str(failure) or type(failure).__name__
+    if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError):
+        return errors.ConnectionFailed(f"Nothing answers at {where}: {why}")
+    if isinstance(failure, httpx.TimeoutException):
+        return errors.TimedOut(f"{where} did not answer in time to {request.method} {request.url.path}.")
+    return errors.ConnectionLost(f"The connection to {where} broke off: {why}")

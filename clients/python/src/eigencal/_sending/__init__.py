@@ -1,0 +1,1 @@
+"""What both clients share of sending: set-up, attempts, uploads, batches. No sockets here."""
