@@ -25,9 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-key_app = typer.Typer(
-    help="Keys that open the service (with the admin key).", no_args_is_help=True, rich_markup_mode=None
-)
+key_app = typer.Typer(help="Keys that open the service (with the admin key).", rich_markup_mode=None)
 
 command(app, "score")(score.score)
 command(app, "chat")(chat.chat)
@@ -60,6 +58,13 @@ def root(
         typer.echo(context.get_help())
 
 
+@key_app.callback(invoke_without_command=True)
+def key_root(context: typer.Context) -> None:
+    """Tell the help where no command is named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code; never raises."""
     prepare()
@@ -71,7 +76,9 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         code = built.main(list(arguments), prog_name="eigencal", standalone_mode=False)
     except typer.TyperException as wrong:  # a misspelt option, a missing argument
-        tell(Output(json=False, verbose=False), InvalidSetup(f"{wrong.format_message()} ({_help(arguments)})"))
+        tell(
+            Output(json=False, verbose=False), InvalidSetup(f"{wrong.format_message()} ({_help(arguments)})")
+        )
         return ExitCode.USAGE
     except typer.Abort:
         return ExitCode.INTERRUPTED

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from eigencal import Calibration, CalibrateOptions, Client, InvalidSetup, Report
+from eigencal import CalibrateOptions, Calibration, Client, Report
 from eigencal.cli.command import Invocation
 from eigencal.cli.jobs import given, started
 from eigencal.cli.output import shown, table

@@ -1,7 +1,7 @@
 """`eigencal chat`: a chat in the terminal, through the drop-in; every answer says how uncertain it is."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, cast
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from eigencal import ChatOptions, Client, EigencalError, KeptScore
 from eigencal.cli.command import Invocation, tell
-from eigencal.cli.exit_codes import ExitCode
+from eigencal.cli.exit_codes import code_of
 from eigencal.cli.jobs import given
 from eigencal.cli.output import Output, colours, harmless, plain, shown
 
@@ -29,7 +29,7 @@ class Turns:
     system: str | None
     said: list[dict[str, str]] = field(default_factory=list)
 
-    def ask(self, text: str, write: "Any") -> tuple[str, KeptScore | None]:
+    def ask(self, text: str, write: Callable[[str], object]) -> tuple[str, KeptScore | None]:
         """Return the answer and its score; `write` is told the text as it comes.
 
         A turn that is broken off, by an error or by Ctrl-C, is not remembered.
@@ -62,7 +62,10 @@ def chat(
         float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")
     ] = None,
 ) -> int | None:
-    """Chat with the LLM; every answer says how uncertain it is. /quit or Ctrl-D leaves, Ctrl-C stops an answer."""
+    """Chat with the LLM; every answer says how uncertain it is.
+
+    /quit or Ctrl-D leaves, Ctrl-C stops an answer, /new forgets what was said.
+    """
     options = given(effort=effort, target_error=target_error)
     with invocation.client() as client:
         named = model or client.models()[0].id
@@ -118,8 +121,6 @@ class _Loop:
                 raise
             self._out.note("(stopped; this turn is forgotten)")
         except EigencalError as error:
-            from eigencal.cli.exit_codes import code_of
-
             self._failed = code_of(error)
             tell(self._out, error)
         else:

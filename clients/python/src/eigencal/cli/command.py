@@ -93,23 +93,23 @@ def guarded(out: Output, work: Callable[[], object]) -> int:
         code = work()
         sys.stdout.flush()
     except typer.Exit as ended:
-        return ended.exit_code
+        code = ended.exit_code
     except KeyboardInterrupt:
         out.note("eigencal: stopped")
-        return ExitCode.INTERRUPTED
+        code = ExitCode.INTERRUPTED
     except BrokenPipeError:
-        return pipe_closed()
+        code = pipe_closed()
     except EigencalError as error:
         tell(out, error)
-        return code_of(error)
+        code = code_of(error)
     except OSError as error:
         out.note(f"eigencal: {error.filename or 'the output'}: {error.strerror or error}")
         _trace(out)
-        return ExitCode.FAILED
+        code = ExitCode.FAILED
     except Exception as error:
         out.note(f"eigencal: a fault of the command: {type(error).__name__}: {error} (--verbose says where)")
         _trace(out)
-        return ExitCode.FAILED
+        code = ExitCode.FAILED
     return code if isinstance(code, int) else ExitCode.DONE
 
 

@@ -52,7 +52,10 @@ def evaluate(
     num_samples: Annotated[int | None, typer.Option(help="Answers to draw per question.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of folds, draws and bootstrap.")] = None,
 ) -> None:
-    """See whether calibrating helps: fit on one file, judge on the other; eigencal report ID has the figures."""
+    """See whether calibrating helps: fit on one file, judge on the other.
+
+    `eigencal report ID`, with the id of the job, has the figures.
+    """
     options = given(name=name, num_samples=num_samples, seed=seed)
     with invocation.client() as client:
         job = client.evaluate(dev, test, **cast(EvaluateOptions, options))

@@ -3,6 +3,7 @@
 import getpass
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -66,7 +67,7 @@ def profile(
     )
 
 
-def _path(invocation: Invocation) -> "profiles.Path":
+def _path(invocation: Invocation) -> Path:
     name = invocation.profile or os.environ.get("EIGENCAL_PROFILE") or profiles.DEFAULT_NAME
     return profiles.path_of(name)
 

@@ -11,7 +11,9 @@ from rich.console import Console
 from eigencal import Result
 
 # A text of a model may hold sequences that move the cursor, or worse; tabs and line ends are harmless.
-_CONTROL = {code: "\N{REPLACEMENT CHARACTER}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n"}
+_CONTROL = {
+    code: "\N{REPLACEMENT CHARACTER}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n"
+}
 
 
 def prepare() -> None:

@@ -35,7 +35,7 @@ class Profile:
 
 
 def folder() -> Path:
-    """Return where profiles are, by the platform's custom (`~/.config/eigencal`, `%APPDATA%\\eigencal` ...)."""
+    """Return where profiles are, by the platform's custom: `~/.config/eigencal` on Linux."""
     return Path(typer.get_app_dir("eigencal"))
 
 
@@ -54,7 +54,11 @@ def names() -> list[str]:
 
 
 def read(path: Path) -> Profile:
-    """Return what a profile holds. Raises InvalidSetup for one that is not there, not private or no profile."""
+    """Return what a profile holds.
+
+    Raises:
+        InvalidSetup: it is not there, others can read its key, or it is no profile.
+    """
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -77,7 +81,9 @@ def _place(error: ValueError) -> str:
 
 def _checked(held: dict[str, object], path: Path) -> Profile:
     if unknown := held.keys() - FIELDS:
-        raise InvalidSetup(f"The profile {path} holds {', '.join(sorted(unknown))}: only url and key are known.")
+        raise InvalidSetup(
+            f"The profile {path} holds {', '.join(sorted(unknown))}: only url and key are known."
+        )
     wrong = [name for name, value in held.items() if not isinstance(value, str)]
     if wrong:
         raise InvalidSetup(f"The profile {path}: {', '.join(wrong)} must be a text.")
@@ -94,7 +100,7 @@ def write(path: Path, profile: Profile) -> None:
         # mkstemp's mode is 600: at no time can others read it.
         descriptor, made = tempfile.mkstemp(dir=path.parent, suffix=".part")
         try:
-            with open(descriptor, "w", encoding="utf-8") as file:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
             Path(made).replace(path)
         except BaseException:

@@ -40,9 +40,7 @@ def score(
     format_: Annotated[
         str, typer.Option("--format", help="How the file is written: auto (by its name), lines or jsonl.")
     ] = "auto",
-    effort: Annotated[
-        str | None, typer.Option(help="How many answers to draw: low, medium or high.")
-    ] = None,
+    effort: Annotated[str | None, typer.Option(help="How many answers to draw: low, medium or high.")] = None,
     num_samples: Annotated[int | None, typer.Option(help="How many answers to draw, by number.")] = None,
     candidate: Annotated[str | None, typer.Option(help="A text of yours to judge by the answers.")] = None,
     target_error: Annotated[
@@ -79,7 +77,8 @@ def score(
     if file is None:
         if out is not None or retry_errors:
             raise InvalidSetup("--out and --retry-errors go with --file.")
-        return _one(invocation, cast(str, prompt), given)
+        _one(invocation, cast(str, prompt), given)
+        return None
     if format_ not in get_args(Format):
         raise InvalidSetup(f"--format is {', '.join(get_args(Format))}; not {format_}.")
     with _opened(file) as questions:

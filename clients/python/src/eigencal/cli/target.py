@@ -26,8 +26,8 @@ def target(url: str | None, profile: str | None) -> Target:
 
     Args:
         url: The option `--url`.
-        profile: The option `--profile`. A profile that is named like this goes before the environment; the one
-            of EIGENCAL_PROFILE, or `default`, after it.
+        profile: The option `--profile`. A profile that is named like this goes before the environment; the
+            one of EIGENCAL_PROFILE, or `default`, after it.
 
     Raises:
         InvalidSetup: a profile that was named is not there, or one cannot be read.
@@ -51,7 +51,8 @@ def _url(option: str | None, profile: str | None, held: Profile) -> tuple[str, s
     from_profile = (held.url, "the profile")
     order = [from_profile, environment] if profile else [environment, from_profile]
     return next(
-        ((value, where) for value, where in [(option, "--url"), *order] if value), (DEFAULT_URL, "the default")
+        ((value, where) for value, where in [(option, "--url"), *order] if value),
+        (DEFAULT_URL, "the default"),
     )
 
 

@@ -1,1 +1,1 @@
-"""Scoring a file of questions: each has one line of the results, however often the command is killed and run again."""
+"""Scoring a file of questions: one line each, however often the command is killed and run again."""

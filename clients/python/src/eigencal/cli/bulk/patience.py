@@ -17,7 +17,7 @@ class Ends(Exception):
 
 
 def is_of_the_service(error: eigencal.EigencalError) -> bool:
-    """Tell whether every question fares so for now: nobody answers, no room, a part is down, a proxy is alone."""
+    """Tell whether every question fares so for now: nobody answers, no room, a part is down, a proxy."""
     if isinstance(error, eigencal.ApiError) and not error.problem and error.status in (502, 503, 504):
         return True
     gone = eigencal.ConnectionFailed | eigencal.ConnectionLost | eigencal.RateLimited | eigencal.Unavailable
@@ -41,7 +41,7 @@ class Patience:
     _away_since: float | None = field(default=None, init=False)
 
     def heard(self) -> None:
-        """The service is there: it answered a question."""
+        """Note that the service is there: it answered a question."""
         if self._away_since is not None:
             self.say(f"eigencal: the service is back after {self.clock() - self._away_since:.0f} s")
         self._away_since = None

@@ -1,7 +1,7 @@
 """The file of results: one line for each question, whole lines only, whatever ends the command.
 
-A line is `{"line", "id", "request", "result"}` or `{"line", "id", "request", "error"}`; `request` is the mark of
-what was asked, by which a changed question is noticed.
+A line is `{"line", "id", "request", "result"}`, or has an `error` in place of the result; `request` is the
+mark of what was asked, by which a changed question is noticed.
 """
 
 import json
@@ -94,7 +94,7 @@ class Results:
         """Take the lines out that are errors, so that their questions are asked again."""
         if self._file is None or self._path is None or not self.num_failed:
             return
-        # A file beside it takes its place in one step: whenever this is killed, there is one of the two, whole.
+        # A file beside it takes its place in one step: whenever this is killed, one of the two is whole.
         beside = Path(f"{self._path}.part")
         with beside.open("wb") as kept:
             for number, raw in _lines_of(self._file):
@@ -128,7 +128,7 @@ class Results:
 def _lines_of(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     file.seek(0)
     # Through a buffer: the file itself has none.
-    with open(os.dup(file.fileno()), "rb") as buffered:
+    with os.fdopen(os.dup(file.fileno()), "rb") as buffered:
         yield from enumerate(buffered, 1)
 
 
