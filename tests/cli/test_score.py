@@ -88,8 +88,6 @@ def test_verbose_tells_everything_but_the_key(here: Here) -> None:
     assert ADMIN_KEY not in done.err
 
 
-def test_a_service_in_trouble_is_another_code_than_one_that_is_gone(
-    here: Here, llm: OpenAIServer
-) -> None:
+def test_a_service_in_trouble_is_another_code_than_one_that_is_gone(here: Here, llm: OpenAIServer) -> None:
     done = here("score", "question 1", "--model", "no number", "--deadline-ms", "1")
     assert done.code == 7, done.err

@@ -153,7 +153,9 @@ def _many(
             missing = total - len(results.done)
             again = "; run the same command again to go on" if missing and out else ""
             scored = len(results.done) - results.num_failed
-            invocation.out.note(f"{scored} scored, {results.num_failed} errors, {missing} left{where}{again}")
+            invocation.out.note(
+                f"scored: {scored}, errors: {results.num_failed}, left: {missing}{where}{again}"
+            )
         return ExitCode.SOME_FAILED if results.num_failed else ExitCode.DONE
 
 

@@ -14,6 +14,7 @@ Format = Literal["auto", "lines", "jsonl"]
 JSONL = {".jsonl", ".ndjson"}
 ASKS = ("prompt", "messages", "samples")
 # `return` is the field's own name; Python needs `return_`.
+HOW_MANY = {"effort", "num_samples"}
 FIELDS = {"id", "prompt", "return", *ScoreOptions.__annotations__} - {"return_"}
 MOST_TOLD = 5  # bad lines
 
@@ -93,7 +94,12 @@ class Questions:
             return Question(number, None, {**self._options, "prompt": text})
         given = _request(text)
         fields = {name: value for name, value in given.items() if name != "id"}
-        return Question(number, given.get("id"), {**self._options, **fields})
+        return Question(number, given.get("id"), {**self._filled(fields), **fields})
+
+    def _filled(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options that a request takes: how many answers is one choice, made by `samples`, too."""
+        chosen = HOW_MANY if fields.keys() & {*HOW_MANY, "samples"} else set[str]()
+        return {name: value for name, value in self._options.items() if name not in chosen}
 
 
 def _is_request(text: str) -> bool:
