@@ -106,10 +106,19 @@ def _temporary(report_id: str) -> Path:
 
 
 def _summary(found: Report) -> Iterator[str]:
-    """Yield the fields of a report that are one value each; --json has all of them."""
-    for name, value in found.fields.items():
-        if isinstance(value, str | int | float | bool):
-            yield f"{name}: {shown(value)}"
+    """Yield what a report comes to, in lines; those of earlier releases may lack some."""
+    fields = found.fields
+    if fitted := fields.get("calibration"):
+        values = f"T = {shown(fitted.get('temperature'))}, g = {shown(fitted.get('depolarization'))}"
+        yield f"{fitted.get('id')} {fitted.get('name') or ''}: {fitted.get('method')}, {values}"
+    if rows := fields.get("data"):
+        yield f"{shown(rows.get('usable'))} of {shown(rows.get('rows'))} rows were usable"
+    if decided := fields.get("decision"):
+        became = "activated" if decided.get("activated") else "not activated"
+        yield f"{became}: {shown(decided.get('reason'))}"
+    yield from fields.get("verdict", [])
+    for warning in fields.get("warnings", []):
+        yield f"note: {warning.get('text', warning) if isinstance(warning, dict) else warning}"
     yield "(--json has everything, --open the page)"
 
 

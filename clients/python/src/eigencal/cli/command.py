@@ -135,6 +135,11 @@ def _code(error: EigencalError) -> str:
 
 def _place(wrong: dict[str, Any]) -> str:
     """Return one thing that is wrong with a request, or with a row of dev data."""
+    if wrong.get("line") is not None:
+        file, *_ = map(str, wrong.get("loc", ["file"]))
+        named = "" if file == "file" else f"{file}, "  # an evaluation has two files
+        field = f", {wrong['field']}" if wrong.get("field") else ""
+        return one_line(f"{named}line {wrong['line']}{field}: {wrong.get('msg', '')}")
     where = ".".join(map(str, wrong.get("loc", ())))
     return one_line(f"{where}: {wrong.get('msg', '')}" if where else str(wrong.get("msg", wrong)))
 

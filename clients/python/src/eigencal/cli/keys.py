@@ -7,9 +7,9 @@ import typer
 
 from eigencal import InvalidSetup, Key
 from eigencal.cli.command import Invocation
-from eigencal.cli.output import table
+from eigencal.cli.output import plain, table
 
-HEAD = ("id", "name", "scope", "begins", "created", "expires", "revoked")
+HEAD = ("id", "name", "scope", "begins", "created", "expires", "revoked", "state")
 SCOPES = ("score", "admin")
 
 
@@ -41,6 +41,8 @@ def create(
         made = client.create_key(name, cast(Literal["score", "admin"], scope), expires_at=until)
     invocation.out.show(made, [made.key])
     invocation.out.note(f"key {made.id} ({made.scope}) for {made.name}: it is not shown again")
+    for warning in plain(made).get("warnings", []):
+        invocation.out.note(f"note: {warning.get('message')}")
 
 
 def revoke(
@@ -54,4 +56,13 @@ def revoke(
 
 
 def _row(key: Key) -> tuple[object, ...]:
-    return (key.id, key.name, key.scope, key.prefix, key.created_at, key.expires_at, key.revoked_at)
+    return (
+        key.id,
+        key.name,
+        key.scope,
+        key.prefix,
+        key.created_at,
+        key.expires_at,
+        key.revoked_at,
+        plain(key).get("state"),
+    )
