@@ -107,7 +107,7 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
 	for b in spectral_core fit_speed algorithm1_speed rows_needed service_load overload start_up \
-	  overhead early_embedding calibrate_while_scoring nulls evidence dropin; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
+	  overhead early_embedding calibrate_while_scoring nulls evidence dropin client; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 include docker.mk
 

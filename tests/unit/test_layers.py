@@ -41,6 +41,8 @@ ALLOWED = {
 }
 MOST_FILES = 14  # in one folder, but for the mathematics
 FILES = sorted(SERVICE.rglob("*.py"))
+CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
+CLIENT_FILES = sorted(CLIENT.rglob("*.py"))
 
 
 def imported(path: Path) -> set[str]:
@@ -73,11 +75,18 @@ def test_dependencies_point_one_way(path: Path) -> None:
     assert targets <= ALLOWED[layer_of(path)], f"may not import {targets - ALLOWED[layer_of(path)]}"
 
 
+@pytest.mark.parametrize("path", CLIENT_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_client_never_imports_the_service(path: Path) -> None:
+    assert {name.split(".")[0] for name in imported(path)} <= {"eigencal"}
+
+
 def test_every_package_is_known() -> None:
     assert {layer_of(path) for path in FILES} == set(ALLOWED)
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for path in FILES}), ids=lambda path: str(path.name))
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in [*FILES, *CLIENT_FILES]}), ids=lambda path: str(path.name)
+)
 def test_a_room_shows_what_it_holds(folder: Path) -> None:
     if folder != SERVICE / "spectral":
         assert len(list(folder.glob("*.py"))) <= MOST_FILES

@@ -50,6 +50,8 @@ class AsyncScoring(AsyncSender):
                 done += 1
                 tell(done, total, "scored")
                 yield item
+        if total is None:
+            tell(done, done, "scored")  # now it is known
 
     async def _part(self, part: Part, silence_s: float) -> AsyncGenerator[BatchItem, None]:
         """Yield the lines of a part; after a break, of the items that have none yet."""

@@ -1,5 +1,6 @@
 """Calls that score."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,17 @@ from eigencal._models.score import Score
 
 _SCORE = reader(Score)
 _KEPT = reader(KeptScore)
+# An option for all items is none for an item with one of these: the service would refuse the two together.
+_EXCLUDED_BY = defaultdict(
+    frozenset[str],
+    {
+        "num_samples": frozenset({"samples", "effort"}),
+        "effort": frozenset({"samples", "num_samples"}),
+        "sampling": frozenset({"samples"}),
+        "model": frozenset({"samples"}),
+        "deadline_ms": frozenset({"samples"}),
+    },
+)
 
 
 def score_body(prompt: str | None, options: ScoreOptions) -> dict[str, Any]:
@@ -30,12 +42,13 @@ def item_of(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def batch_item(item: object, options: ScoreOptions) -> object:
-    """Return an item of a batch as it is sent: with the options that it does not set itself."""
+    """Return an item of a batch as it is sent: with the options that it leaves open."""
     if isinstance(item, str):
         item = {"prompt": item}
     if not isinstance(item, Mapping):
         return item  # the service says in its line what is wrong with it
-    return item_of({**options, **item})
+    common = {name: value for name, value in options.items() if not _EXCLUDED_BY[name] & item.keys()}
+    return item_of({**common, **item})
 
 
 def score(prompt: str | None, options: ScoreOptions) -> Call[Score]:

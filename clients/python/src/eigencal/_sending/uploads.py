@@ -34,42 +34,40 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class OpenUpload:
-    """An upload whose files are open: name to file name, file, and where in it the data begin."""
+    """An upload whose files are open: name to file name and file."""
 
-    files: Mapping[str, tuple[str, BinaryIO, int]]
+    files: Mapping[str, tuple[str, BinaryIO]]
     fields: Mapping[str, str]
 
     def parts(self) -> dict[str, Any]:
         """Return httpx's arguments for one attempt: every file from its beginning."""
-        for _, file, begin in self.files.values():
-            file.seek(begin)
-        files = {part: (name, file) for part, (name, file, _) in self.files.items()}
-        return {"files": files, "data": dict(self.fields)}
+        for _, file in self.files.values():
+            file.seek(0)
+        return {"files": dict(self.files), "data": dict(self.fields)}
 
 
-def _opened(data: Rows, name: str, stack: ExitStack) -> tuple[str, BinaryIO, int]:
+def _opened(data: Rows, name: str, stack: ExitStack) -> tuple[str, BinaryIO]:
     if isinstance(data, str | os.PathLike):
         return _of_path(Path(data), stack)
     if hasattr(data, "read"):
         return _of_file(cast("IO[bytes] | IO[str]", data), name, stack)
-    return f"{name}.jsonl", stack.enter_context(_spooled(_line(row) for row in data)), 0
+    return f"{name}.jsonl", stack.enter_context(_spooled(_line(row) for row in data))
 
 
-def _of_path(path: Path, stack: ExitStack) -> tuple[str, BinaryIO, int]:
+def _of_path(path: Path, stack: ExitStack) -> tuple[str, BinaryIO]:
     try:
-        return path.name, stack.enter_context(path.open("rb")), 0
+        return path.name, stack.enter_context(path.open("rb"))
     except OSError as error:
         raise InvalidSetup(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _of_file(file: IO[bytes] | IO[str], name: str, stack: ExitStack) -> tuple[str, BinaryIO, int]:
+def _of_file(file: IO[bytes] | IO[str], name: str, stack: ExitStack) -> tuple[str, BinaryIO]:
     told = getattr(file, "name", None)
     shown = Path(told).name if isinstance(told, str) else f"{name}.jsonl"
-    if not isinstance(file, io.TextIOBase) and file.seekable():
-        binary = cast(BinaryIO, file)
-        return shown, binary, binary.tell()
-    # A pipe can be read once, and text is not what is sent: both are kept for a second attempt.
-    return shown, stack.enter_context(_spooled(_bytes(piece) for piece in file)), 0
+    if not isinstance(file, io.TextIOBase) and file.seekable() and file.tell() == 0:
+        return shown, cast(BinaryIO, file)
+    # A pipe can be read once, text is not what is sent, and httpx rewinds a file to its very beginning.
+    return shown, stack.enter_context(_spooled(_bytes(piece) for piece in file))
 
 
 @contextmanager

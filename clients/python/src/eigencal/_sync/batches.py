@@ -60,9 +60,13 @@ class Merged:
             self._put(None)
         except Exception as error:
             self._put(error)
+        finally:
+            self._open.pop(threading.get_ident(), None)
 
     def _opened(self, response: httpx.Response) -> None:
         self._open[threading.get_ident()] = response
+        if self._stop.is_set():  # it came after the caller had gone
+            _hang_up(response)
 
     def _put(self, came: BatchItem | BaseException | None) -> None:
         """Hand over to the caller, as soon as there is room; nothing any more once it has gone."""

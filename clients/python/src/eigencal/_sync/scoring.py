@@ -71,7 +71,7 @@ class Scoring(Sender):
             requests: Requests under way at a time.
             items_per_request: Items of one request, 1..256. Fewer come sooner from a slow source.
             timeout_s: Seconds without a line after which to give up; None: those of the client.
-            **options: For every item that does not set them itself, see `ScoreOptions`.
+            **options: For every item that leaves them open, see `ScoreOptions`.
 
         Yields:
             A line for each item; `index` says which, counted over all.
@@ -88,9 +88,12 @@ class Scoring(Sender):
             return self._part(part, silence_s, stop, opened)
 
         merged = Merged(parts(items, options, items_per_request), reads, max(1, requests))
+        done = 0
         for done, item in enumerate(merged.lines(), 1):
             tell(done, total, "scored")
             yield item
+        if total is None:
+            tell(done, done, "scored")  # now it is known
 
     def _part(
         self,

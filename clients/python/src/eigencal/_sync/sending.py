@@ -2,6 +2,7 @@
 
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,9 @@ class Sender:
         self._setup = Setup.of(url, key, timeout_s, retries, longest_wait_s)
         self._owned = http_client is None
         self._http = http_client or httpx.Client(transport=transport)
+        if self._owned:
+            # A client that nobody closes lets go of its sockets when it is forgotten.
+            weakref.finalize(self, self._http.close)
 
     @property
     def url(self) -> str:

@@ -1,0 +1,30 @@
+"""Both clients behind one face, and the real application on a real socket for them to call."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.both_clients import Driver, awaited, waiting
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.in_thread import serving_app
+from tests.support.memory_store import MemoryStore
+
+
+@pytest.fixture(params=[waiting, awaited], ids=["Client", "AsyncClient"])
+def drive(request: pytest.FixtureRequest) -> Driver:
+    """Return what makes a client of either kind, driven alike."""
+    found: Driver = request.param
+    return found
+
+
+@pytest.fixture
+def llm() -> FakeLLM:
+    return FakeLLM()
+
+
+@pytest.fixture
+def url(llm: FakeLLM, tmp_path: Path) -> Iterator[str]:
+    """The real application, with an LLM and an embedder in memory, on a socket."""
+    with serving_app(tmp_path, llm=llm, embedder=FakeEmbedder(64), store=MemoryStore()) as found:
+        yield found

@@ -1,0 +1,140 @@
+"""What the package shows: exact names, both clients alike, and nothing of the key."""
+
+import ast
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eigencal
+from eigencal import AsyncClient, Client
+from eigencal._errors import EigencalError
+
+SOURCE = Path(eigencal.__file__).parent
+CLIENTS = {"AsyncClient", "Client"}
+JOBS = {"AsyncCalibrationJob", "AsyncEvaluationJob", "CalibrationJob", "EvaluationJob", "Job", "JobError"}
+RESULTS = {
+    "BatchItem", "Calibration", "CalibrationUsed", "Candidate", "ChatChunk", "ChatCompletion", "Choice",
+    "ChunkChoice", "Decision", "Evidence", "EvidenceParameters", "GuardrailVerdict", "Health", "KeptScore",
+    "Key", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem", "ProblemItem", "Ready", "Report",
+    "Result",
+    "Root", "Score", "ScoreWarning", "Spectrum", "SpectrumValues", "TextChoice", "TextCompletion", "Timings",
+    "Usage", "Verified",
+}  # fmt: skip
+REQUESTS = {
+    "CalibrateOptions", "ChatMessage", "ChatOptions", "EvaluateOptions", "Progress", "ProgressCallback",
+    "Rows", "SamplingOptions", "ScoreOptions",
+}  # fmt: skip
+ERRORS = {
+    "ApiError", "BadGateway", "BadKey", "BadRequest", "BodyTooLarge", "Conflict", "ConnectionFailed",
+    "ConnectionLost", "DeadlineExceeded", "EigencalError", "EmbedderUnavailable", "Forbidden",
+    "GatewayTimeout", "HeaderTooLarge", "InternalError", "InvalidDevData", "InvalidRequest", "InvalidSetup",
+    "JobCancelled",
+    "JobEnded", "JobFailed", "LLMBadResponse", "LLMError", "LLMUnavailable", "MethodNotAllowed", "MissingKey",
+    "ModelNotFound", "NoAnswer", "NoProbability", "NotFound", "Overloaded", "RateLimited", "RequestRefused",
+    "RequestTimeout", "ScopeRequired", "ServiceError", "StoreUnavailable", "TimedOut", "TooFewSamples",
+    "Unauthorized", "Unavailable", "UnexpectedAnswer", "UnsupportedMediaType",
+}  # fmt: skip
+
+
+def test_the_names_are_exactly_these() -> None:
+    assert set(eigencal.__all__) == CLIENTS | JOBS | RESULTS | REQUESTS | ERRORS | {"__version__"}
+    assert len(set(eigencal.__all__)) == len(eigencal.__all__)
+    assert all(hasattr(eigencal, name) for name in eigencal.__all__)
+
+
+def test_every_error_is_public_and_stands_in_the_tree_of_the_docstring() -> None:
+    def below(kind: type[EigencalError]) -> set[str]:
+        return {kind.__name__}.union(*(below(one) for one in kind.__subclasses__()))
+
+    assert below(EigencalError) == ERRORS
+    drawn = ast.get_docstring(ast.parse((SOURCE / "_errors.py").read_text())) or ""
+    assert {name for name in ERRORS if name not in drawn.split("Each code")[0]} == set()
+
+
+def public(kind: type[Any]) -> dict[str, Any]:
+    return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+
+
+PAIRS = [
+    (Client, AsyncClient),
+    (eigencal.CalibrationJob, eigencal.AsyncCalibrationJob),
+    (eigencal.EvaluationJob, eigencal.AsyncEvaluationJob),
+]
+
+
+@pytest.mark.parametrize(("waits", "awaits"), PAIRS, ids=lambda kind: kind.__name__)
+def test_both_have_the_same_names_parameters_and_defaults(waits: type[Any], awaits: type[Any]) -> None:
+    assert set(public(awaits)) - {"aclose"} == set(public(waits)) - {"close"}
+    for name, method in public(waits).items():
+        own = inspect.isfunction(method) and method.__module__.startswith("eigencal")  # not pydantic's
+        if not own or name == "close":
+            continue
+        other = public(awaits)[name]
+        ours, theirs = (
+            [(one.name, one.kind, one.default) for one in inspect.signature(found).parameters.values()]
+            for found in (method, other)
+        )
+        assert ours == theirs, name
+        yields = inspect.isgeneratorfunction(method)
+        assert inspect.isasyncgenfunction(other) if yields else inspect.iscoroutinefunction(other), name
+
+
+def test_everything_public_says_what_it_is() -> None:
+    things = [getattr(eigencal, name) for name in eigencal.__all__]
+    classes = [thing for thing in things if inspect.isclass(thing)]
+    methods = [
+        method for kind in classes if kind.__module__.startswith("eigencal")
+        for name, method in vars(kind).items() if inspect.isfunction(method) and not name.startswith("_")
+    ]  # fmt: skip
+    assert len(methods) > 0
+    assert [thing for thing in [*classes, *methods] if not inspect.getdoc(thing)] == []
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_the_key_is_nowhere_to_be_seen(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EIGENCAL_KEY", "secret-of-environment")
+    for client in (kind("http://127.0.0.1:1", key="secret-of-mine"), kind("http://127.0.0.1:1")):
+        assert "secret" not in repr(client) + repr(vars(client)) + str(client)
+    made = eigencal.NewKey.model_validate(
+        {"id": "k", "name": "n", "scope": "score", "prefix": "ek", "created_at": "2026-01-01T00:00:00Z",
+         "expires_at": None, "revoked_at": None, "key": "secret"}
+    )  # fmt: skip
+    assert made.key == "secret" and "secret" not in repr(made) + str(made)
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [("127.0.0.1:8000", None), ("ftp://host", None), ("http://", None), (None, "a b"), (None, "é")],
+)
+def test_a_set_up_that_cannot_be_is_refused(url: str | None, key: str | None) -> None:
+    with pytest.raises(eigencal.InvalidSetup):
+        Client(url, key=key)
+
+
+def test_where_and_by_which_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EIGENCAL_URL", raising=False)
+    assert Client().url == "http://127.0.0.1:8000"
+    monkeypatch.setenv("EIGENCAL_URL", "https://eigencal.example/base/")
+    assert Client().url == "https://eigencal.example/base"
+
+
+FILES = sorted(path for path in SOURCE.rglob("*.py") if "cli" not in path.relative_to(SOURCE).parts)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_it_needs_httpx_and_pydantic_alone(path: Path) -> None:
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names | {
+        "eigencal",
+        "httpx",
+        "pydantic",
+    }
+
+
+def test_it_tells_type_checkers_that_it_is_typed() -> None:
+    assert (SOURCE / "py.typed").exists()
