@@ -45,11 +45,18 @@ def test_what_is_sent(drive: Driver) -> None:
     assert sent == {"prompt": "é?", "samples": ["a", "b"], "return": ["modes"], "logprobs": [-1.0, -2.0]}
 
 
-def test_what_is_no_json_is_not_sent(drive: Driver) -> None:
+@pytest.mark.parametrize("value", [object(), float("nan")])
+def test_what_is_no_json_is_not_sent(drive: Driver, value: object) -> None:
     script = Script(GOOD)
     with drive("http://host", answer=script) as client, pytest.raises(eigencal.InvalidSetup, match="JSON"):
-        client.score("What?", model=object())
+        client.score("What?", target_error=value)
     assert script.seen == []
+
+
+def test_a_call_may_take_for_ever(drive: Driver, url: str) -> None:
+    """A socket takes no limit that is endless."""
+    with drive(url, timeout_s=float("inf")) as client:
+        assert client.score("What?").answer
 
 
 def test_ones_own_httpx_client_is_used_and_stays_open() -> None:
