@@ -174,6 +174,22 @@ export class Eigencal {
     return this.#transport.text("GET /evaluations/{job_id}/report", { ...options, ...PAGE, ids: [jobId] });
   }
 
+  /** Return all keys, but for the keys themselves. */
+  async keys(options: CallOptions = {}): Promise<types.Key[]> {
+    return this.#transport.json("GET /keys", options);
+  }
+
+  /** Make a key. The answer is the only one that holds it. */
+  async createKey(request: types.KeyRequest, options: CallOptions = {}): Promise<types.MadeKey> {
+    // Made again, it would leave a key that nobody knows.
+    return this.#transport.json("POST /keys", { ...options, json: request, once: true });
+  }
+
+  /** Revoke a key: at once on the replica that is asked, within two seconds on others. Raises NotFoundError. */
+  async revokeKey(id: string, options: CallOptions = {}): Promise<void> {
+    await this.#transport.text("DELETE /keys/{key_id}", { ...options, ids: [id] });
+  }
+
   /** Tell that the process is up, and its version. */
   async health(options: CallOptions = {}): Promise<Answer<"GET /healthz">> {
     return this.#transport.json("GET /healthz", options);

@@ -362,6 +362,55 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All keys that were made
+         * @description Return keys, latest first, revoked and expired ones, too; never a key itself.
+         */
+        get: operations["get_keys_keys_get"];
+        put?: never;
+        /**
+         * Make a key
+         * @description Make a key that works at once on every replica, and show it this once.
+         *
+         *     The first key of a scope closes its routes to callers without one, also when it is revoked later. An admin
+         *     key opens scoring, but does not close it.
+         */
+        post: operations["post_key_keys_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/keys/{key_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a key
+         * @description Revoke a key for good: here at once, on other replicas within seconds. Requests under way go on.
+         *
+         *     One that was revoked before is 204, too.
+         */
+        delete: operations["delete_key_keys__key_id__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/metrics": {
         parameters: {
             query?: never;
@@ -1272,6 +1321,153 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * KeyOut
+         * @description A key, but for the key itself.
+         */
+        KeyOut: {
+            /**
+             * Created At
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at: string;
+            /**
+             * Expires At
+             * @description When it ends; null: when it is revoked.
+             */
+            expires_at: string | null;
+            /**
+             * Id
+             * @description Id of the key.
+             */
+            id: string;
+            /**
+             * Name
+             * @description The name given to it.
+             */
+            name: string;
+            /**
+             * Prefix
+             * @description Its first characters, by which to know it.
+             */
+            prefix: string;
+            /**
+             * Revoked At
+             * @description When it was revoked.
+             */
+            revoked_at: string | null;
+            /**
+             * Scope
+             * @description What it opens.
+             * @enum {string}
+             */
+            scope: "score" | "admin";
+            /**
+             * State
+             * @description Whether it opens anything: only a valid one does.
+             * @enum {string}
+             */
+            state: "valid" | "expired" | "revoked";
+        };
+        /**
+         * KeyRequest
+         * @description A key to be made.
+         */
+        KeyRequest: {
+            /**
+             * Expires At
+             * Format: date-time
+             * @description When it ends: a time to come, with its zone. Without, when it is revoked.
+             */
+            expires_at?: string;
+            /**
+             * Name
+             * @description Who uses it, for people; need not be unique.
+             */
+            name: string;
+            /**
+             * Scope
+             * @description score: the scoring routes. admin: these and all others.
+             * @enum {string}
+             */
+            scope: "score" | "admin";
+        };
+        /**
+         * KeyWarning
+         * @description What to know about having made a key.
+         */
+        KeyWarning: {
+            /**
+             * Code
+             * @description scope_closed: it is the first key, and callers without one are now refused.
+             */
+            code: string;
+            /**
+             * Message
+             * @description The same in words.
+             */
+            message: string;
+        };
+        /**
+         * MadeKey
+         * @description A key that was made now: the only answer that holds the key itself.
+         */
+        MadeKey: {
+            /**
+             * Created At
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at: string;
+            /**
+             * Expires At
+             * @description When it ends; null: when it is revoked.
+             */
+            expires_at: string | null;
+            /**
+             * Id
+             * @description Id of the key.
+             */
+            id: string;
+            /**
+             * Key
+             * @description The key. It is shown this once and stored nowhere.
+             */
+            key: string;
+            /**
+             * Name
+             * @description The name given to it.
+             */
+            name: string;
+            /**
+             * Prefix
+             * @description Its first characters, by which to know it.
+             */
+            prefix: string;
+            /**
+             * Revoked At
+             * @description When it was revoked.
+             */
+            revoked_at: string | null;
+            /**
+             * Scope
+             * @description What it opens.
+             * @enum {string}
+             */
+            scope: "score" | "admin";
+            /**
+             * State
+             * @description Whether it opens anything: only a valid one does.
+             * @enum {string}
+             */
+            state: "valid" | "expired" | "revoked";
+            /**
+             * Warnings
+             * @description What to know about having made it.
+             */
+            warnings: components["schemas"]["KeyWarning"][];
+        };
+        /**
          * MessageIn
          * @description One turn of a conversation.
          */
@@ -1935,6 +2131,15 @@ export interface operations {
             };
             /** @description Internal Server Error */
             500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3490,6 +3695,257 @@ export interface operations {
             };
         };
     };
+    get_keys_keys_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "created_at": "2026-11-22T07:35:20.026694Z",
+                     *         "expires_at": "2027-11-22T00:00:00Z",
+                     *         "id": "key_01M812WMPTKXCAR8GS80VGQ6Y5",
+                     *         "name": "nightly evaluation",
+                     *         "prefix": "eigencal_UIrBIy",
+                     *         "scope": "score",
+                     *         "state": "valid"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["KeyOut"][];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_key_keys_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    /** @description Path of the key. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-11-22T07:35:20.026694Z",
+                     *       "expires_at": "2027-11-22T00:00:00Z",
+                     *       "id": "key_01M812WMPTKXCAR8GS80VGQ6Y5",
+                     *       "key": "eigencal_UIrBIy7Ax9c5tAVwfIcNWyLHqPSlFxseKSJU4EIELjU",
+                     *       "name": "nightly evaluation",
+                     *       "prefix": "eigencal_UIrBIy",
+                     *       "scope": "score",
+                     *       "state": "valid",
+                     *       "warnings": [
+                     *         {
+                     *           "code": "scope_closed",
+                     *           "message": "Scoring, the drop-in and /metrics need a key from now on, for good: without one it is 401."
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MadeKey"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_key_keys__key_id__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a key. */
+                key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     metrics_metrics_get: {
         parameters: {
             query?: never;
@@ -3519,6 +3975,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3750,6 +4215,15 @@ export interface operations {
             };
             /** @description Internal Server Error */
             500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -22,6 +22,13 @@ export type EvaluateOptions = Omit<Schema<"EvaluateRequest">, "dev" | "test">;
 export type VerifyRequest = Schema<"VerifyRequest">;
 export type Verified = Schema<"Verified">;
 
+/** A key, but for the key itself. */
+export type Key = Schema<"KeyOut">;
+/** A key to be made. */
+export type KeyRequest = Schema<"KeyRequest">;
+/** A key that was made now: `key` is shown this once. */
+export type MadeKey = Schema<"MadeKey">;
+
 type Status = Schema<"KeptScore">["status"];
 
 /** A score found by its id: whole once `status` is `scored`; of what was not or could not be, a `warning`. */

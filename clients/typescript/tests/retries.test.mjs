@@ -51,6 +51,12 @@ test("what must not be done twice is not asked again where it may have been done
   assert.equal(requests.length, 1);
 });
 
+test("nor is a key made twice", async (t) => {
+  const { client, requests } = await scripted(t, drop);
+  await assert.rejects(client.createKey({ name: "n", scope: "score" }), { name: "ConnectionError" });
+  assert.equal(requests.length, 1);
+});
+
 test("... but where it was turned away it is", async (t) => {
   const { client, requests } = await scripted(t, problem(503, "store_unavailable", { headers: NOW }), json({ id: "job_1" }, 202));
   assert.equal((await client.retryJob("job_1")).id, "job_1");

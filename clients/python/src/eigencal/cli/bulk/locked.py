@@ -1,0 +1,43 @@
+"""A file that one process at a time may write: two commands on one file would ask every question twice."""
+
+import sys
+from pathlib import Path
+from typing import IO
+
+from eigencal import InvalidSetup
+
+FAR = 1 << 40  # a byte that no results reach: Windows lets nobody read what is locked
+
+
+def locked(path: Path) -> IO[bytes]:
+    """Open a file to read it and to write at its end, and lock it until it is closed or the process ends.
+
+    It is unbuffered: what is written is the system's at once, and outlives this process.
+
+    Raises:
+        InvalidSetup: it cannot be opened, or another process has it.
+    """
+    try:
+        file = path.open("a+b", buffering=0)
+    except OSError as error:
+        raise InvalidSetup(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        _lock(file)
+    except OSError:
+        file.close()
+        raise InvalidSetup(f"{path} is being written by another command.") from None
+    return file
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: IO[bytes]) -> None:
+        file.seek(FAR)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(file: IO[bytes]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,137 @@
+"""`eigencal calibrate`, `calibrations`, `activate`, `report`."""
+
+import os
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from eigencal import CalibrateOptions, Calibration, Client, Report
+from eigencal.cli.command import Invocation
+from eigencal.cli.jobs import given, started
+from eigencal.cli.output import shown, table
+
+HEAD = ("id", "name", "active", "method", "T", "g", "answers", "rows", "decides", "created")
+
+
+def calibrate(
+    invocation: Invocation,
+    file: Annotated[Path, typer.Argument(help="Labelled questions: JSONL, JSONL.gz or CSV.")],
+    *,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")] = False,
+    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="auto, depolarized, temperature, evidence or both.")
+    ] = None,
+    num_samples: Annotated[int | None, typer.Option(help="Answers to draw per question.")] = None,
+    activate: Annotated[str | None, typer.Option(help="if_better, always or never.")] = None,
+    drawn_by: Annotated[
+        str | None, typer.Option(help="Who drew the samples of the rows: caller or service.")
+    ] = None,
+    source_label: Annotated[str | None, typer.Option(help="Names the set-up that drew them.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of folds, subsets and bootstrap.")] = None,
+) -> None:
+    """Fit a calibration on labelled questions of your own; the service serves it if it is better."""
+    options = given(
+        name=name,
+        method=method,
+        num_samples=num_samples,
+        activate=activate,
+        drawn_by=drawn_by,
+        source_label=source_label,
+        seed=seed,
+    )
+    with invocation.client() as client:
+        job = client.calibrate(file, **cast(CalibrateOptions, options))
+        started(invocation, client, job, watch=watch)
+
+
+def calibrations(
+    invocation: Invocation,
+    *,
+    active: Annotated[bool, typer.Option("--active", help="Only those in force.")] = False,
+) -> None:
+    """List the calibrations, latest first."""
+    with invocation.client() as client:
+        found = client.active_calibrations() if active else client.calibrations()
+    none = "no calibration is active" if active else "there is no calibration: eigencal calibrate fits one"
+    invocation.out.show(found, table(HEAD, map(_row, found)) if found else [none])
+
+
+def activate(
+    invocation: Invocation,
+    calibration_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the calibration.")],
+) -> None:
+    """Serve with this calibration from now on; also the way back to an older one."""
+    with invocation.client() as client:
+        found = client.activate(calibration_id)
+    invocation.out.show(found, [f"{found.id} is active"])
+
+
+def report(
+    invocation: Invocation,
+    report_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of a calibration, or of the job of an evaluation.")
+    ],
+    *,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the page (HTML) here.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+) -> None:
+    """Show the report of a calibration or of an evaluation: a page to read, or its numbers."""
+    with invocation.client() as client:
+        if out is None and not open_:
+            found = _report(client, report_id, None)
+            invocation.out.show(found, _summary(cast(Report, found)))
+            return
+        page = cast(Path, _report(client, report_id, out or _temporary(report_id))).resolve()
+    if open_ and not webbrowser.open(page.as_uri()):
+        invocation.out.note("eigencal: no browser could be started")
+    invocation.out.show({"page": str(page)}, [str(page)])
+
+
+def _report(client: Client, report_id: str, path: Path | None) -> Report | Path:
+    asked = client.evaluation_report if report_id.startswith("job_") else client.report
+    return asked(report_id) if path is None else asked(report_id, path=path)
+
+
+def _temporary(report_id: str) -> Path:
+    """Return a new file that the browser may still read when the command has ended."""
+    safe = "".join(each for each in report_id if each.isalnum() or each in "_-")
+    descriptor, path = tempfile.mkstemp(prefix=f"eigencal-{safe}-", suffix=".html")
+    os.close(descriptor)
+    return Path(path)
+
+
+def _summary(found: Report) -> Iterator[str]:
+    """Yield what a report comes to, in lines; those of earlier releases may lack some."""
+    fields = found.fields
+    if fitted := fields.get("calibration"):
+        values = f"T = {shown(fitted.get('temperature'))}, g = {shown(fitted.get('depolarization'))}"
+        yield f"{fitted.get('id')} {fitted.get('name') or ''}: {fitted.get('method')}, {values}"
+    if rows := fields.get("data"):
+        yield f"{shown(rows.get('usable'))} of {shown(rows.get('rows'))} rows were usable"
+    if decided := fields.get("decision"):
+        became = "activated" if decided.get("activated") else "not activated"
+        yield f"{became}: {shown(decided.get('reason'))}"
+    yield from fields.get("verdict", [])
+    for warning in fields.get("warnings", []):
+        yield f"note: {warning.get('text', warning) if isinstance(warning, dict) else warning}"
+    yield "(--json has everything, --open the page)"
+
+
+def _row(found: Calibration) -> tuple[Any, ...]:
+    return (
+        found.id,
+        found.name,
+        found.active,
+        found.method,
+        found.temperature,
+        found.depolarization,
+        found.num_samples,
+        found.num_rows,
+        bool(found.decides),
+        found.created_at,
+    )

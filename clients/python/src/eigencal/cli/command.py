@@ -1,0 +1,155 @@
+"""What all commands have in common: their options, and what becomes of errors."""
+
+import functools
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from eigencal import ApiError, AsyncClient, Client, EigencalError, JobEnded
+from eigencal.cli.exit_codes import ExitCode, code_of
+from eigencal.cli.output import Output, as_json, one_line
+from eigencal.cli.target import Target, target
+
+MOST_SHOWN = 20  # of the things that are wrong with one request
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One run of the command: where it writes, and which service it asks."""
+
+    out: Output
+    url: str | None
+    profile: str | None
+
+    @property
+    def target(self) -> Target:
+        """The service to ask. Raises InvalidSetup."""
+        return target(self.url, self.profile)
+
+    def client(self, **setup: Any) -> Client:
+        """Return a client of that service."""
+        to = self.target
+        return Client(to.url, key=to.key or "", **setup)
+
+    def async_client(self, **setup: Any) -> AsyncClient:
+        """Return a client of that service that is awaited."""
+        to = self.target
+        return AsyncClient(to.url, key=to.key or "", **setup)
+
+
+# A type is told to typer apart from what it holds, for a decorator adds these to every command.
+_SHARED: dict[str, Any] = {
+    "url": Annotated[
+        str | None, typer.Option("--url", help="Where the service is.  [EIGENCAL_URL, or the profile]")
+    ],
+    "profile": Annotated[
+        str | None,
+        typer.Option("--profile", help="Profile to use: a name, or a file.  [EIGENCAL_PROFILE, or default]"),
+    ],
+    "json": Annotated[bool, typer.Option("--json", help="Write JSON, and nothing else, on stdout.")],
+    "verbose": Annotated[
+        bool, typer.Option("--verbose", "-v", help="Of an error: everything that is known.")
+    ],
+}
+_DEFAULTS = {"url": None, "profile": None, "json": False, "verbose": False}
+
+
+def command(app: typer.Typer, name: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Add a function as a command: it is handed an `Invocation` first, and may return an exit code.
+
+    The command has the function's other parameters, and the options of all commands.
+    """
+
+    def add(function: Callable[..., object]) -> Callable[..., object]:
+        @functools.wraps(function)
+        def run(**given: Any) -> None:
+            out = Output(given.pop("json"), given.pop("verbose"))
+            invocation = Invocation(out, given.pop("url"), given.pop("profile"))
+            raise typer.Exit(guarded(out, lambda: function(invocation, **given)))
+
+        own = inspect.signature(function, eval_str=True)
+        shared = [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[key], annotation=kind)
+            for key, kind in _SHARED.items()
+        ]
+        parameters = [*list(own.parameters.values())[1:], *shared]
+        vars(run)["__signature__"] = own.replace(parameters=parameters)
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        app.command(name)(run)
+        return function
+
+    return add
+
+
+def guarded(out: Output, work: Callable[[], object]) -> int:
+    """Do the work of a command and return its exit code; an error is told in one line."""
+    try:
+        code = work()
+        sys.stdout.flush()
+    except typer.Exit as ended:
+        code = ended.exit_code
+    except KeyboardInterrupt:
+        out.note("eigencal: stopped")
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        code = pipe_closed()
+    except EigencalError as error:
+        tell(out, error)
+        code = code_of(error)
+    except OSError as error:
+        out.note(f"eigencal: {error.filename or 'the output'}: {error.strerror or error}")
+        _trace(out)
+        code = ExitCode.FAILED
+    except Exception as error:
+        out.note(f"eigencal: a fault of the command: {type(error).__name__}: {error} (--verbose says where)")
+        _trace(out)
+        code = ExitCode.FAILED
+    return code if isinstance(code, int) else ExitCode.DONE
+
+
+def tell(out: Output, error: EigencalError) -> None:
+    """Say in one line what went wrong; with `--verbose`, everything that is known about it."""
+    wrong = getattr(error, "errors", ())
+    first = f": {_place(wrong[0])}" if wrong else ""
+    more = f" (and {len(wrong) - 1} more: --verbose)" if len(wrong) > 1 and not out.verbose else ""
+    named = f" (request {error.request_id})" if error.request_id else ""
+    out.note(f"eigencal: {_code(error)}{error.detail}{first}{more}{named}")
+    if not out.verbose:
+        return
+    for each in wrong[1:MOST_SHOWN]:
+        out.note(f"  {_place(each)}")
+    if isinstance(error, ApiError) and error.problem:
+        out.note(f"  {as_json({'status': error.status, **error.problem})}")
+    _trace(out)
+
+
+def _code(error: EigencalError) -> str:
+    return f"{error.code}: " if isinstance(error, ApiError | JobEnded) else ""
+
+
+def _place(wrong: dict[str, Any]) -> str:
+    """Return one thing that is wrong with a request, or with a row of dev data."""
+    if wrong.get("line") is not None:
+        file, *_ = map(str, wrong.get("loc", ["file"]))
+        named = "" if file == "file" else f"{file}, "  # an evaluation has two files
+        field = f", {wrong['field']}" if wrong.get("field") else ""
+        return one_line(f"{named}line {wrong['line']}{field}: {wrong.get('msg', '')}")
+    where = ".".join(map(str, wrong.get("loc", ())))
+    return one_line(f"{where}: {wrong.get('msg', '')}" if where else str(wrong.get("msg", wrong)))
+
+
+def _trace(out: Output) -> None:
+    if out.verbose:
+        print(traceback.format_exc(), file=sys.stderr, end="")
+
+
+def pipe_closed() -> int:
+    """Write nowhere from now on: whatever is left in the buffer would be told as an error at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.PIPE_CLOSED

@@ -1,0 +1,95 @@
+"""`eigencal jobs`, `eigencal evaluate`, and how a job is followed."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from eigencal import Client, EvaluateOptions, InvalidSetup, Job
+from eigencal.cli.command import Invocation
+from eigencal.cli.output import table
+
+HEAD = ("id", "kind", "name", "state", "stage", "done", "of", "created", "calibration")
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def jobs(
+    invocation: Invocation,
+    job_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="One job; left out: all.")] = None,
+    *,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the job and forget its rows.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Go on with a job that has failed.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list at most.")] = 100,
+) -> None:
+    """List the jobs, latest first; or show, follow, cancel or go on with one."""
+    if job_id is None and (watch or cancel or retry):
+        raise InvalidSetup("--watch, --cancel and --retry need the ID of a job.")
+    if cancel and (retry or watch):
+        raise InvalidSetup("--cancel goes with neither --retry nor --watch.")
+    with invocation.client() as client:
+        if job_id is None:
+            found = client.jobs(limit)
+            invocation.out.show(found, table(HEAD, map(_row, found)) if found else ["there is no job"])
+            return
+        asked = client.cancel if cancel else client.retry if retry else client.job
+        started(invocation, client, asked(job_id), watch=watch)
+
+
+def evaluate(
+    invocation: Invocation,
+    dev: Annotated[Path, typer.Argument(help="Labelled questions to fit on.")],
+    test: Annotated[Path, typer.Argument(help="Labelled questions to judge on.")],
+    *,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")] = False,
+    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
+    num_samples: Annotated[int | None, typer.Option(help="Answers to draw per question.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of folds, draws and bootstrap.")] = None,
+) -> None:
+    """See whether calibrating helps: fit on one file, judge on the other.
+
+    `eigencal report ID`, with the id of the job, has the figures.
+    """
+    options = given(name=name, num_samples=num_samples, seed=seed)
+    with invocation.client() as client:
+        job = client.evaluate(dev, test, **cast(EvaluateOptions, options))
+        started(invocation, client, job, watch=watch)
+
+
+def started(invocation: Invocation, client: Client, job: Job, *, watch: bool) -> None:
+    """Show a job; with `watch`, once it has ended well. Raises JobFailed or JobCancelled where it did not."""
+    if watch:
+        try:
+            job = client.wait(job.id, progress=True)
+        except KeyboardInterrupt:
+            if sys.stderr.isatty():
+                invocation.out.note("")
+            invocation.out.note(f"the job goes on: eigencal jobs {job.id} --watch")
+            raise
+    invocation.out.show(job, _lines(job))
+
+
+def _lines(job: Job) -> Iterator[str]:
+    """Yield what a person reads of a job."""
+    yield f"{job.id}  {job.kind}  {job.state}" + (f" ({job.stage})" if job.stage else "")
+    if job.note:
+        yield job.note
+    if job.error is not None:
+        yield f"{job.error.code}: {job.error.detail}"
+    if job.calibration_id:
+        yield f"calibration {job.calibration_id}: eigencal report {job.calibration_id} --open"
+    elif job.succeeded:
+        yield f"eigencal report {job.id} --open"
+    elif not job.finished:
+        yield f"eigencal jobs {job.id} --watch follows it"
+
+
+def _row(job: Job) -> tuple[Any, ...]:
+    where = (job.state, job.stage, job.done, job.total)
+    return (job.id, job.kind, job.name, *where, job.created_at, job.calibration_id)

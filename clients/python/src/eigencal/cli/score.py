@@ -1,0 +1,189 @@
+"""`eigencal score`: one question, or a file of them."""
+
+import asyncio
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, cast, get_args
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from eigencal import InvalidSetup, Score
+from eigencal.cli.bulk.patience import Patience
+from eigencal.cli.bulk.questions import Format, Question, Questions
+from eigencal.cli.bulk.results import Results
+from eigencal.cli.bulk.run import answer_all
+from eigencal.cli.command import Invocation
+from eigencal.cli.exit_codes import ExitCode
+from eigencal.cli.output import colours
+
+PATIENCE_S = 600.0
+CONCURRENCY = 8
+
+
+def score(
+    invocation: Invocation,
+    prompt: Annotated[str | None, typer.Argument(help="The question; - reads it from stdin.")] = None,
+    *,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", help="Questions: plain lines, or .jsonl of score requests; - is stdin."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where their results go; run again, the command goes on there."),
+    ] = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="How the file is written: auto (by its name), lines or jsonl.")
+    ] = "auto",
+    effort: Annotated[str | None, typer.Option(help="How many answers to draw: low, medium or high.")] = None,
+    num_samples: Annotated[int | None, typer.Option(help="How many answers to draw, by number.")] = None,
+    candidate: Annotated[str | None, typer.Option(help="A text of yours to judge by the answers.")] = None,
+    target_error: Annotated[
+        float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")
+    ] = None,
+    confidence: Annotated[float | None, typer.Option(help="With --target-error: how surely.")] = None,
+    calibration: Annotated[str | None, typer.Option(help="active, none, or an id.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model to ask the LLM server for.")] = None,
+    deadline_ms: Annotated[int | None, typer.Option(help="Milliseconds for the answers to come.")] = None,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=256, help="Of a file: questions under way at a time.")
+    ] = CONCURRENCY,
+    patience: Annotated[
+        float, typer.Option(min=0, help="Of a file: seconds that the service may be away in one piece.")
+    ] = PATIENCE_S,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors", help="Of a file: ask again where the results have errors.")
+    ] = False,
+) -> int | None:
+    """Score how uncertain the LLM is about a question, or about every question of a file."""
+    options = {
+        "effort": effort,
+        "num_samples": num_samples,
+        "candidate": candidate,
+        "target_error": target_error,
+        "confidence": confidence,
+        "calibration": calibration,
+        "model": model,
+        "deadline_ms": deadline_ms,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    if (prompt is None) == (file is None):
+        raise InvalidSetup("Give a question, or --file with questions: one of the two.")
+    if file is None:
+        if out is not None or retry_errors:
+            raise InvalidSetup("--out and --retry-errors go with --file.")
+        _one(invocation, cast(str, prompt), given)
+        return None
+    if format_ not in get_args(Format):
+        raise InvalidSetup(f"--format is {', '.join(get_args(Format))}; not {format_}.")
+    with _opened(file) as questions:
+        many = Questions(questions, file, given, cast(Format, format_))
+        return _many(invocation, many, out, concurrency, patience, retry_errors=retry_errors)
+
+
+def _one(invocation: Invocation, prompt: str, options: dict[str, Any]) -> None:
+    text = sys.stdin.read().strip() if prompt == "-" else prompt
+    with invocation.client() as client:
+        found = client.score(text, **options)
+    invocation.out.show(found, _lines(found))
+
+
+def _lines(found: Score) -> Iterator[str]:
+    """Yield what a person reads of a score."""
+    yield found.answer
+    yield ""
+    by = f"calibration {found.calibration.id}" if found.calibration else "raw: no calibration fits"
+    yield f"confidence (lambda_max)     {found.lambda_max:.3f}   {by}"
+    yield f"uncertainty (entropy, nats) {found.entropy:.3f}   {found.entropy_normalized:.0%} of the largest"
+    if found.probability_correct is not None:
+        yield f"P(answer is right)          {found.probability_correct:.3f}"
+    if found.candidate is not None:
+        right = found.candidate.probability_correct
+        told = "" if right is None else f"   P(right) {right:.3f}"
+        yield f"candidate: probability      {found.candidate.probability:.3f}{told}"
+    if found.decision is not None:
+        yield f"decision                    {found.decision.action}"
+    yield f"answers                     {found.num_samples}, {found.num_distinct} distinct, by {found.model}"
+    for warning in found.warnings:
+        yield f"note: {warning.message}"
+
+
+@contextlib.contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    """Open the questions. They are gone through more than once, so what comes by a pipe is kept."""
+    with contextlib.ExitStack() as stack:
+        try:
+            opened = sys.stdin.buffer if file == "-" else stack.enter_context(Path(file).open("rb"))
+        except OSError as error:
+            raise InvalidSetup(f"{file} cannot be read: {error.strerror}") from None
+        if not opened.seekable():
+            kept = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(opened, kept)
+            opened = cast(BinaryIO, kept)
+        yield cast(BinaryIO, opened)
+
+
+def _many(
+    invocation: Invocation,
+    questions: Questions,
+    out: Path | None,
+    concurrency: int,
+    patience_s: float,
+    *,
+    retry_errors: bool,
+) -> int:
+    total = questions.check()
+    with Results(out) as results:
+        results.check(questions)
+        if retry_errors:
+            results.drop_errors()
+        if results.done:
+            invocation.out.note(f"{len(results.done)} of {total} are done already")
+        left = (question for question in questions if question.line not in results.done)
+        try:
+            with _progress(total, len(results.done)) as tick:
+                asyncio.run(_answer(invocation, left, results, concurrency, patience_s, tick))
+        finally:
+            where = f" in {out}" if out else ""
+            missing = total - len(results.done)
+            again = "; run the same command again to go on" if missing and out else ""
+            scored = len(results.done) - results.num_failed
+            invocation.out.note(
+                f"scored: {scored}, errors: {results.num_failed}, left: {missing}{where}{again}"
+            )
+        return ExitCode.SOME_FAILED if results.num_failed else ExitCode.DONE
+
+
+async def _answer(
+    invocation: Invocation,
+    questions: Iterator[Question],
+    results: Results,
+    concurrency: int,
+    patience_s: float,
+    tick: Callable[[], object],
+) -> None:
+    # No repeats of the client's own: patience is one for all questions.
+    async with invocation.async_client(retries=0) as client:
+        patience = Patience(patience_s, invocation.out.note)
+        await answer_all(client, questions, results, patience=patience, concurrency=concurrency, done=tick)
+
+
+@contextlib.contextmanager
+def _progress(total: int, done: int) -> Iterator[Callable[[], object]]:
+    """Show on stderr, where it is a terminal, how far the questions are; yield what counts one more."""
+    columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    shown = Progress(
+        *columns,
+        console=colours(sys.stderr),
+        transient=True,
+        redirect_stdout=False,  # results may go there
+        disable=not sys.stderr.isatty(),
+    )
+    with shown:
+        task = shown.add_task("scoring", total=total, completed=done)
+        yield lambda: shown.advance(task)

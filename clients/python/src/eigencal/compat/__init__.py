@@ -1,0 +1,1 @@
+"""Surfaces of other libraries, for programs that move here."""

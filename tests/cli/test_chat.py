@@ -1,0 +1,140 @@
+"""`eigencal chat`: by a pipe, and in a terminal with its keys."""
+
+import os
+import pty
+import select
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Here
+from tests.support.command import Command
+from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread
+from tests.support.services import asked, cities, llm_and_embedder, service
+
+UNCERTAINTY = "[lambda_max "
+PATIENCE_S = 120.0  # nothing but a guard: a machine may be busy
+
+
+def test_every_answer_says_how_uncertain_it_is(here: Here, llm: OpenAIServer) -> None:
+    done = here("chat", stdin="question 1\n\nquestion 2\n/quit\nquestion 3\n")
+    assert done.code == 0, done.err
+    first, told, second, again = done.out.splitlines()
+    assert first in ("Paris", "Lyon", "Nice", "Lille", "Metz")
+    assert second in ("Paris", "Lyon", "Nice", "Lille", "Metz")
+    assert told.startswith(UNCERTAINTY)
+    assert again.startswith(UNCERTAINTY)
+    assert "question 3" not in asked(llm), "after /quit nothing is asked"
+    assert done.err == ""
+
+
+def test_the_conversation_goes_along(here: Here, llm: OpenAIServer) -> None:
+    done = here("chat", "--system", "Be brief.", "--json", stdin="question 1\nquestion 2\n/new\nquestion 3")
+    assert done.code == 0, done.err
+    first, _, _ = done.rows
+    chats = {body["messages"][-1]["content"]: body["messages"] for body in llm.bodies if body.get("stream")}
+    turn = {"role": "user", "content": "question 1"}, {"role": "assistant", "content": first["answer"]}
+    system = {"role": "system", "content": "Be brief."}
+    assert chats["question 2"] == [system, *turn, {"role": "user", "content": "question 2"}]
+    assert chats["question 3"] == [system, {"role": "user", "content": "question 3"}]
+    assert first["uncertainty"]["status"] == "scored"
+
+
+def test_a_turn_that_fails_is_told_and_forgotten(here: Here) -> None:
+    done = here("chat", "--model", "scripted-model", stdin="no number\n", EIGENCAL_KEY="another")
+    assert done.code == 4
+    assert done.err.startswith("eigencal: bad_key: ")
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[Command]:
+    """Return the command before an LLM that begins an answer to `question 9` and never ends it."""
+
+    async def draw(exchange: Exchange) -> None:
+        if not (exchange.body.get("stream") and exchange.body["messages"][-1]["content"].endswith("9")):
+            await cities(exchange)
+            return
+        await exchange.start_stream()
+        delta = {"index": 0, "delta": {"role": "assistant", "content": "It begins"}}
+        await exchange.event({"id": "x", "model": "m", "choices": [delta]})
+        await exchange.until_disconnect()
+
+    with serving_in_thread(OpenAIServer(default=llm_and_embedder(draw))) as server:
+        with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path) as running:
+            yield Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})
+
+
+class Terminal:
+    """A terminal with the command in it."""
+
+    def __init__(self, descriptor: int, process: "subprocess.Popen[bytes]") -> None:
+        self.descriptor, self.process = descriptor, process
+        self.said, self._read = "", 0
+
+    def until(self, text: str) -> str:
+        """Return what was written since the last call to this text, it included."""
+        while (end := self.said.find(text, self._read)) < 0:
+            ready, _, _ = select.select([self.descriptor], [], [], PATIENCE_S)
+            assert ready, f"{text!r} does not come after {self.said!r}"
+            self.said += os.read(self.descriptor, 65536).decode(errors="replace")
+        begin, self._read = self._read, end + len(text)
+        return self.said[begin : self._read]
+
+    def types(self, text: str) -> None:
+        os.write(self.descriptor, text.encode())
+
+
+@contextmanager
+def terminal(command: Command) -> Iterator[Terminal]:
+    """Run a chat in a terminal of its own."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command.line("chat"),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=command.environment(TERM="xterm"),
+        cwd=command.home,
+        start_new_session=True,
+        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # its own terminal, for Ctrl-C
+    )
+    os.close(theirs)
+    with process:
+        try:
+            yield Terminal(ours, process)
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+def test_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(slow: Command) -> None:
+    with terminal(slow) as chat:
+        chat.until("> ")
+        chat.types("question 9\n")
+        chat.until("It begins")
+        chat.types("\x03")
+        chat.until("(stopped; this turn is forgotten)")
+        chat.until("> ")
+        chat.types("question 1\n")
+        assert "lambda_max" in chat.until("]")
+        chat.until("> ")
+        chat.types("\x03")
+        chat.until("Ctrl-C again leaves")
+        chat.until("> ")
+        chat.types("\x04")
+        assert chat.process.wait(60) == 0
+    assert "Traceback" not in chat.said
+
+
+def test_ctrl_c_twice_leaves(slow: Command) -> None:
+    with terminal(slow) as chat:
+        chat.until("> ")
+        chat.types("\x03")
+        chat.until("Ctrl-C again leaves")
+        chat.until("> ")
+        chat.types("\x03")
+        chat.until("eigencal: stopped")
+        assert chat.process.wait(60) == 130

@@ -1,0 +1,131 @@
+"""Calibrating and evaluating from the command line: jobs, calibrations, reports."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Here
+from tests.support.command import Command
+from tests.support.openai_server import OpenAIServer, serving_in_thread
+from tests.support.services import Hold, asked, cities, llm_and_embedder, questions, service
+
+ROWS = 40
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Path:
+    path = tmp_path / "dev.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in questions(ROWS)))
+    return path
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what was shown in the browser."""
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: shown.append(url) or True)
+    return shown
+
+
+def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, opened: list[str]) -> None:
+    assert here("calibrations", "--active").out == "no calibration is active\n"
+    done = here("calibrate", dev, "--watch", "--name", "mine", "--activate", "always", "--json")
+    assert done.code == 0, done.err
+    job = done.json
+    assert (job["state"], job["name"]) == ("succeeded", "mine")
+    assert "sampling: " in done.err, "progress is on stderr"
+
+    calibration = job["calibration_id"]
+    head, row, *_ = here("calibrations").out.splitlines()
+    assert head.split()[:3] == ["id", "name", "active"]
+    assert row.split()[:3] == [calibration, "mine", "yes"]
+    assert [each["id"] for each in here("calibrations", "--active", "--json").json] == [calibration]
+    assert here("activate", calibration).out == f"{calibration} is active\n"
+    assert f"calibration {calibration}" in here("score", "question 1").out
+
+    assert here("report", calibration, "--json").json["calibration"]["id"] == calibration
+    said = here("report", calibration).out
+    assert said.startswith(f"{calibration} mine: ")
+    assert "40 of 40 rows were usable" in said
+    assert "activated: " in said
+    assert "note: Only 40 rows" in said
+    page = tmp_path / "report.html"
+    assert here("report", calibration, "--out", page).out == f"{page}\n"
+    assert page.read_text().startswith("<!doctype html>")
+    shown = here("report", calibration, "--open", "--json").json["page"]
+    assert opened == [Path(shown).as_uri()]
+    assert Path(shown).read_text().startswith("<!doctype html>")
+
+    head, row, *_ = here("jobs").out.splitlines()
+    assert row.split()[:4] == [job["id"], "calibrate", "mine", "succeeded"]
+    assert here("jobs", job["id"], "--json").json["calibration_id"] == calibration
+    assert here("jobs", job["id"], "--cancel").code == 6, "it has ended: a conflict"
+
+
+def test_an_evaluation(here: Here, dev: Path, tmp_path: Path) -> None:
+    test = tmp_path / "test.jsonl"
+    test.write_text("".join(json.dumps(row) + "\n" for row in questions(2 * ROWS)[ROWS:]))
+    done = here("evaluate", dev, test, "--watch", "--name", "ours")
+    assert done.code == 0, done.err
+    job = done.out.split()[0]
+    assert f"eigencal report {job} --open" in done.out
+    verdict = here("report", job, "--json").json["verdict"]
+    assert here("report", job).out.splitlines()[: len(verdict)] == verdict
+    page = tmp_path / "evaluation.html"
+    assert here("report", job, "--out", page).code == 0
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_bad_rows_are_named(here: Here, tmp_path: Path) -> None:
+    dev = tmp_path / "dev.jsonl"
+    rows = [*questions(ROWS), {"prompt": "x"}, {"reference": "y"}]
+    dev.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = here("calibrate", dev)
+    assert done.code == 6
+    assert done.err.startswith("eigencal: invalid_dev_data: ")
+    assert "line 41, reference: is missing" in done.err
+    assert "and 1 more: --verbose" in done.err
+    assert "line 42, " in here("calibrate", dev, "--verbose").err
+
+
+def test_ctrl_c_stops_watching_and_not_the_job(tmp_path: Path, dev: Path) -> None:
+    hold = Hold(after=5)
+    with serving_in_thread(OpenAIServer(default=llm_and_embedder(cities, hold=hold))) as server:
+        with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path) as running:
+            command = Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})
+            with command.started("calibrate", dev, "--watch") as watching:
+                assert watching.stderr is not None
+                assert b"sampling" in next(line for line in watching.stderr if b"sampling" in line)
+                watching.send_signal(signal.SIGINT)
+                rest = watching.stderr.read().decode()
+                assert watching.wait(60) == 130
+            job = running.http.get("/jobs").json()[0]["id"]
+            assert f"the job goes on: eigencal jobs {job} --watch" in rest
+            hold.go_on()
+            done = command("jobs", job, "--watch")
+            assert done.code == 0, done.err
+            assert "succeeded" in done.out
+            assert len(asked(server)) == ROWS
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Command]:
+    """Return the command before a service whose LLM never answers."""
+    behaviour = llm_and_embedder(cities, hold=Hold(after=0))
+    with serving_in_thread(OpenAIServer(default=behaviour)) as server:
+        with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path) as running:
+            yield Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})
+
+
+def test_a_job_that_is_cancelled_while_it_is_watched(held: Command, dev: Path) -> None:
+    with held.started("calibrate", dev, "--watch") as watching:
+        assert watching.stderr is not None
+        next(line for line in watching.stderr if b"sampling" in line)
+        job = held("jobs", "--json").json[0]["id"]
+        assert held("jobs", job, "--cancel").code == 0
+        rest = watching.stderr.read().decode()
+        assert watching.wait(60) == 9
+    assert "cancelled" in rest.splitlines()[-1]

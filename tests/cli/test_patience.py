@@ -1,0 +1,116 @@
+"""What a failure means for a run of many questions, without a clock."""
+
+import eigencal
+import pytest
+from eigencal.cli.bulk.patience import ATTEMPTS, Attempts, Ends, Patience
+
+GONE = eigencal.ConnectionFailed("Nothing answers.")
+BROKEN = eigencal.ConnectionLost("It broke off.")
+PROBLEM = {"code": "x"}
+
+
+def answered(kind: type[eigencal.ApiError], *, retryable: bool, problem: bool = True) -> eigencal.ApiError:
+    status = kind.http_status or 500
+    return kind("Said.", status=status, retryable=retryable, problem=PROBLEM if problem else None)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def patience(clock: Clock, told: list[str]) -> Patience:
+    return Patience(60.0, told.append, clock, lambda low, high: high)
+
+
+def test_a_service_that_is_away_is_waited_for_within_bounds(patience: Patience, clock: Clock) -> None:
+    waits = []
+    with pytest.raises(eigencal.ConnectionFailed):
+        while len(waits) < 1000:
+            waits.append(Attempts(patience).wait_s(GONE))
+            clock.now += waits[-1]
+    assert sum(waits) == pytest.approx(60.0)
+    assert waits[0] == 0.5
+    assert max(waits) == 10.0
+
+
+def test_its_return_is_told_and_begins_the_time_anew(
+    patience: Patience, clock: Clock, told: list[str]
+) -> None:
+    patience.wait_s(GONE)
+    clock.now = 59.0
+    patience.heard()
+    patience.heard()
+    clock.now = 100.0
+    assert patience.wait_s(GONE) == 0.5
+    assert [line.split(" ")[0] for line in told] == ["eigencal:"] * 3
+    assert "back after 59 s" in told[1]
+
+
+def test_it_is_asked_again_when_it_says_so(patience: Patience) -> None:
+    error = answered(eigencal.Overloaded, retryable=True)
+    error.retry_after_s = 7.0
+    assert patience.wait_s(error) == 7.0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        answered(eigencal.LLMError, retryable=True),
+        answered(eigencal.DeadlineExceeded, retryable=True),
+        eigencal.TimedOut("Too long."),
+        BROKEN,
+    ],
+)
+def test_one_question_is_asked_so_often_at_most(patience: Patience, error: eigencal.EigencalError) -> None:
+    attempts = Attempts(patience)
+    for _ in range(ATTEMPTS - 1):
+        assert attempts.wait_s(error) > 0
+    with pytest.raises(Ends):
+        attempts.wait_s(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        GONE,
+        answered(eigencal.Overloaded, retryable=True),
+        answered(eigencal.LLMUnavailable, retryable=True),
+        answered(eigencal.RateLimited, retryable=True),
+        answered(
+            eigencal.BadGateway, retryable=False, problem=False
+        ),  # a proxy before a service that is gone
+    ],
+)
+def test_what_befalls_all_questions_is_no_fault_of_one(
+    patience: Patience, error: eigencal.EigencalError
+) -> None:
+    attempts = Attempts(patience)
+    assert all(attempts.wait_s(error) > 0 for _ in range(ATTEMPTS * 3))
+
+
+@pytest.mark.parametrize("kind", [eigencal.InvalidRequest, eigencal.ModelNotFound, eigencal.InternalError])
+def test_what_would_fail_again_is_the_result_of_the_question(
+    patience: Patience, kind: type[eigencal.ApiError]
+) -> None:
+    with pytest.raises(Ends):
+        Attempts(patience).wait_s(answered(kind, retryable=False))
+
+
+@pytest.mark.parametrize("kind", [eigencal.BadKey, eigencal.MissingKey, eigencal.ScopeRequired])
+def test_a_refused_key_ends_the_run(patience: Patience, kind: type[eigencal.ApiError]) -> None:
+    with pytest.raises(kind):
+        Attempts(patience).wait_s(answered(kind, retryable=False))

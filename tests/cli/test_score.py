@@ -1,0 +1,93 @@
+"""`eigencal score` of one question, and what all commands have in common: errors, JSON, exit codes."""
+
+import json
+import re
+
+import pytest
+
+from tests.cli.conftest import ADMIN_KEY, Here
+from tests.support.openai_server import OpenAIServer
+from tests.support.services import asked
+
+
+def test_a_question_is_scored_for_a_person(here: Here) -> None:
+    done = here("score", "question 1")
+    assert done.code == 0, done.err
+    first, *rest = done.out.splitlines()
+    assert first in ("Paris", "Lyon", "Nice", "Lille", "Metz")
+    assert any("lambda_max" in line for line in rest)
+    assert "raw: no calibration fits" in done.out
+    assert done.err == ""
+
+
+def test_json_is_what_the_service_said(here: Here, llm: OpenAIServer) -> None:
+    done = here("score", "question 2", "--json", "--num-samples", "4")
+    assert done.code == 0, done.err
+    assert done.json["num_samples"] == 4
+    assert "spectrum" not in done.json, "what was not sent is not made up"
+    assert asked(llm)[-1] == "question 2"
+
+
+def test_a_question_may_come_by_stdin(here: Here, llm: OpenAIServer) -> None:
+    done = here("score", "-", "--json", stdin="Größer als question 3\n")
+    assert done.code == 0, done.err
+    assert asked(llm)[-1] == "Größer als question 3"
+
+
+def test_options_reach_the_service(here: Here) -> None:
+    options = ["--candidate", "Paris", "--target-error", "0.1", "--confidence", "0.8", "--effort", "low"]
+    said = here("score", "question 4", "--json", *options).json
+    assert said["num_samples"] == 3
+    assert said["candidate"]["probability"] is not None
+    assert (said["decision"]["target_error"], said["decision"]["confidence"]) == (0.1, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "code", "said"),
+    [
+        (["score", "question 1", "--num-samples", "1000"], {}, 6, "invalid_request: "),
+        (["score", "question 1"], {"EIGENCAL_KEY": "another"}, 4, "bad_key: "),
+        (["score", "question 1"], {"EIGENCAL_KEY": ""}, 4, "missing_key: "),
+        (["score", "question 1", "--calibration", "cal_" + "0" * 26], {}, 5, "not_found: "),
+        (["activate", "cal_" + "0" * 26], {}, 5, "not_found: "),
+        (["jobs", "job_" + "0" * 26], {}, 5, "not_found: "),
+        (["score", "question 1"], {"EIGENCAL_URL": "http://127.0.0.1:9"}, 3, "Nothing answers at"),
+        (["score", "question 1"], {"EIGENCAL_URL": "ftp://x"}, 2, "must begin with http"),
+        (["score"], {}, 2, "Give a question, or --file"),
+        (["score", "question 1", "--out", "x"], {}, 2, "--out and --retry-errors go with --file"),
+        (["score", "--file", "none.txt"], {}, 2, "none.txt cannot be read"),
+        (["score", "--fiel", "x"], {}, 2, "No such option: --fiel"),
+        (["scores"], {}, 2, "No such command"),
+        (["jobs", "--watch"], {}, 2, "need the ID of a job"),
+        (["calibrate", "none.jsonl"], {}, 2, "none.jsonl cannot be read"),
+    ],
+)
+def test_an_error_is_one_line_and_its_exit_code(
+    here: Here, arguments: list[str], env: dict[str, str], code: int, said: str
+) -> None:
+    done = here(*arguments, "--json", **env) if arguments[0] != "scores" else here(*arguments)
+    assert (done.code, done.out) == (code, ""), done.err
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("eigencal: ")
+    assert said in done.err
+
+
+def test_an_error_of_the_service_names_the_request(here: Here) -> None:
+    done = here("activate", "cal_" + "0" * 26)
+    assert re.search(r"\(request [0-9A-Za-z_-]{8,}\)$", done.err.strip()), done.err
+
+
+def test_verbose_tells_everything_but_the_key(here: Here) -> None:
+    done = here("score", "question 1", "--num-samples", "1000", "--verbose")
+    assert done.code == 6
+    first, *rest = done.err.splitlines()
+    assert first.startswith("eigencal: invalid_request: ")
+    problem = next(json.loads(line) for line in rest if line.startswith("{"))
+    assert problem["code"] == "invalid_request"
+    assert "Traceback" in done.err
+    assert ADMIN_KEY not in done.err
+
+
+def test_a_service_in_trouble_is_another_code_than_one_that_is_gone(here: Here, llm: OpenAIServer) -> None:
+    done = here("score", "question 1", "--model", "no number", "--deadline-ms", "1")
+    assert done.code == 7, done.err

@@ -1,0 +1,217 @@
+"""`eigencal score --file`: what goes in, what comes out, and what is noticed before anything is sent."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Here
+from tests.support.command import Command
+from tests.support.openai_server import OpenAIServer
+from tests.support.services import asked
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results.jsonl"
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def read(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_plain_lines(here: Here, tmp_path: Path, results: Path, llm: OpenAIServer) -> None:
+    # A mark of the encoding, Windows' line ends, an empty line, no line end at the end.
+    file = written(tmp_path / "q.txt", b"\xef\xbb\xbfGr\xc3\xb6\xc3\x9fe 1\r\n\r\n  question 2  \nquestion 3")
+    done = here("score", "--file", file, "--out", results)
+    assert (done.code, done.out) == (0, ""), done.err
+    assert done.err == f"scored: 3, errors: 0, left: 0 in {results}\n"
+    assert sorted(asked(llm)[-3:]) == ["Größe 1", "question 2", "question 3"]
+    assert sorted(row["line"] for row in read(results)) == [1, 3, 4]
+
+
+def test_requests_with_ids_and_fields_of_their_own(
+    here: Here, tmp_path: Path, results: Path, llm: OpenAIServer
+) -> None:
+    rows = [
+        {"id": "a", "prompt": "question 1", "num_samples": 3},
+        {"id": 7, "messages": [{"role": "user", "content": "question 2"}]},
+        {"samples": ["Paris", "Lyon", "Paris"]},
+        "question 4",
+        {"id": "bad", "prompt": "question 5", "num_samples": 0},
+    ]
+    file = written(tmp_path / "q.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    done = here("score", "--file", file, "--out", results, "--num-samples", 4)
+    assert done.code == 8, "one line is an error"
+    assert "scored: 4, errors: 1, left: 0" in done.err
+    by_line = {row["line"]: row for row in read(results)}
+    assert {line: row["id"] for line, row in by_line.items()} == {1: "a", 2: 7, 3: None, 4: None, 5: "bad"}
+    assert [by_line[line]["result"]["num_samples"] for line in (1, 2, 3, 4)] == [3, 4, 3, 4]
+    assert by_line[5]["error"]["code"] == "invalid_request"
+    assert "num_samples" in json.dumps(by_line[5]["error"]["errors"])
+
+
+def test_lines_of_stdin_to_stdout(here: Here) -> None:
+    done = here("score", "--file", "-", stdin="question 1\nquestion 2\n")
+    assert done.code == 0, done.err
+    assert sorted(row["line"] for row in done.rows) == [1, 2]
+
+
+def test_a_run_to_its_end_is_not_repeated(
+    here: Here, tmp_path: Path, results: Path, llm: OpenAIServer
+) -> None:
+    file = written(tmp_path / "q.txt", "question 1\nquestion 2\n")
+    arguments = ("score", "--file", file, "--out", results)
+    assert here(*arguments).code == 0
+    first, count = results.read_bytes(), len(asked(llm))
+    done = here(*arguments)
+    assert (done.code, results.read_bytes(), len(asked(llm))) == (0, first, count)
+    assert done.err.startswith("2 of 2 are done already\n")
+    written(file, "question 1\nquestion 2\nquestion 3\n")  # a file that has grown is gone on with
+    assert here(*arguments).code == 0
+    assert results.read_bytes().startswith(first)
+    assert asked(llm)[count:] == ["question 3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        (
+            "question 1\nquestion 9\n",
+            [],
+            "answers another question, or the same with other options, than line 2",
+        ),
+        ("question 1\nquestion 2\n", ["--num-samples", 3], "than line 1 asks now"),
+        ("question 1\n", [], "answers line 2, where there is no question now"),
+        ("question 1\n\nquestion 2\n", [], "answers line 2, where there is no question now"),
+    ],
+)
+def test_a_changed_file_is_noticed(
+    here: Here, tmp_path: Path, results: Path, llm: OpenAIServer, text: str, options: list[str], said: str
+) -> None:
+    file = written(tmp_path / "q.txt", "question 1\nquestion 2\n")
+    assert here("score", "--file", file, "--out", results).code == 0
+    before, count = results.read_bytes(), len(asked(llm))
+    written(file, text)
+    done = here("score", "--file", file, "--out", results, *options)
+    assert (done.code, results.read_bytes(), len(asked(llm))) == (2, before, count)
+    assert said in done.err
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        b"a list of mine\nthat is no file of results\n",
+        b"one line without an end",
+        b'{"line": 1}\n',
+        b'{"line": 1, "request": "x", "result": {}}\n{"line": 1, "request": "x", "result": {}}\n',
+        b'{"line": 1, "request": "x", "result": {}}\n\x00\x00\x00',
+    ],
+)
+def test_a_file_of_something_else_is_left_alone(
+    here: Here, tmp_path: Path, results: Path, held: bytes
+) -> None:
+    written(results, held)
+    file = written(tmp_path / "q.txt", "question 1\n")
+    done = here("score", "--file", file, "--out", results)
+    assert (done.code, results.read_bytes()) == (2, held)
+    assert "Nothing was changed" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("q.jsonl", '{"prompt": "a"}\nno json\n{"promt": "b"}\n[]\n{"id": 1}\n', "line 2: it is no JSON"),
+        ("q.jsonl", '{"prompt": "a"}\n{"promt": "b"}\n', "line 2: promt: no field of a request"),
+        ("q.jsonl", "[]\n", "line 1: it is neither an object nor a string"),
+        ("q.jsonl", '{"id": 1}\n', "line 1: it has none of prompt, messages, samples"),
+        ("q.txt", '{"prompt": "question 1"}\n', "say --format jsonl, or --format lines"),
+        ("q.txt", "\n \n", "holds no question"),
+        ("q.txt", b"question 1\nGr\xf6\xdfe\n", "line 2: it is not UTF-8"),
+        ("q.jsonl", "no json\n" * 9, "and 4 more"),
+    ],
+)
+def test_bad_lines_are_named_before_anything_is_sent(
+    here: Here, tmp_path: Path, results: Path, llm: OpenAIServer, name: str, text: str | bytes, said: str
+) -> None:
+    count = len(asked(llm))
+    done = here("score", "--file", written(tmp_path / name, text), "--out", results)
+    assert (done.code, len(asked(llm)), results.exists()) == (2, count, False)
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_the_format_may_be_told(here: Here, tmp_path: Path, llm: OpenAIServer) -> None:
+    file = written(tmp_path / "q.txt", '{"prompt": "question 1"}\n')
+    assert here("score", "--file", file, "--format", "jsonl").code == 0
+    assert asked(llm)[-1] == "question 1"
+    assert here("score", "--file", file, "--format", "csv").code == 2
+
+
+def test_errors_are_asked_again_when_told_so(here: Here, tmp_path: Path, results: Path) -> None:
+    file = written(tmp_path / "q.jsonl", '{"prompt": "question 1"}\n{"prompt": "question 2", "model": "m"}\n')
+    arguments = ("score", "--file", file, "--out", results)
+    assert here(*arguments).code == 0
+    good, other = results.read_bytes().splitlines(keepends=True)
+    said = json.loads(other)
+    del said["result"]
+    failed = json.dumps(said | {"error": {"code": "llm_error"}}).encode() + b"\n"
+    results.write_bytes(good + failed)
+    assert here(*arguments).code == 8, "an error stays one"
+    assert results.read_bytes() == good + failed
+    done = here(*arguments, "--retry-errors")
+    assert done.code == 0, done.err
+    assert sorted(row["line"] for row in read(results)) == [1, 2]
+    assert all("result" in row for row in read(results))
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_refused_key_ends_it_at_once(here: Here, tmp_path: Path, results: Path) -> None:
+    file = written(tmp_path / "q.txt", "".join(f"question {i}\n" for i in range(20)))
+    done = here("score", "--file", file, "--out", results, EIGENCAL_KEY="another")
+    assert (done.code, results.read_bytes()) == (4, b"")
+    assert "left: 20" in done.err
+    assert "bad_key" in done.err
+
+
+def test_a_service_that_stays_away_ends_it(here: Here, tmp_path: Path, results: Path) -> None:
+    file = written(tmp_path / "q.txt", "question 1\n")
+    away = {"EIGENCAL_URL": "http://127.0.0.1:9"}
+    done = here("score", "--file", file, "--out", results, "--patience", "0.2", **away)
+    assert (done.code, results.read_bytes()) == (3, b"")
+    assert "Waiting for it, 0.2 s at most" in done.err
+    assert "run the same command again to go on" in done.err
+    assert here("score", "--file", file, "--out", results).code == 0
+
+
+def test_two_commands_do_not_write_one_file(
+    command: Command, here: Here, tmp_path: Path, results: Path
+) -> None:
+    file = written(tmp_path / "q.txt", "question 1\n")
+    away = {"EIGENCAL_URL": "http://127.0.0.1:9"}
+    with command.started("score", "--file", file, "--out", results, **away) as first:
+        assert first.stderr is not None
+        assert b"Waiting for it" in first.stderr.readline()
+        done = here("score", "--file", file, "--out", results)
+    assert done.code == 2
+    assert "is being written by another command" in done.err
+
+
+def test_ctrl_c_keeps_what_is_done(command: Command, tmp_path: Path, results: Path) -> None:
+    file = written(tmp_path / "q.txt", "question 1\n")
+    away = {"EIGENCAL_URL": "http://127.0.0.1:9"}
+    with command.started("score", "--file", file, "--out", results, **away) as scoring:
+        assert scoring.stderr is not None
+        assert b"Waiting for it" in scoring.stderr.readline()
+        scoring.send_signal(signal.SIGINT)
+        rest = scoring.stderr.read().decode()
+        assert scoring.wait(60) == 130
+    assert rest.splitlines()[-1] == "eigencal: stopped"
+    assert "left: 1" in rest
+    assert "Traceback" not in rest

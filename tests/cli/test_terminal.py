@@ -1,0 +1,119 @@
+"""How the command is with terminals, pipes, encodings and shells; and without its extra."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from eigencal import __version__
+from eigencal.cli.output import as_json, harmless, table
+
+from tests.cli.conftest import Here
+from tests.support.command import SOURCES, Command
+
+COLOUR = "\x1b["
+
+
+def in_a_terminal(command: Command, *arguments: object, **env: str) -> str:
+    """Return what a command writes where stdout and stderr are a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command.line(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env=command.environment(TERM="xterm-256color", **env),
+        cwd=command.home,
+    )
+    os.close(theirs)
+    said = b""
+    with process:
+        while True:
+            try:
+                said += os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+    os.close(ours)
+    return said.decode()
+
+
+def test_a_terminal_sees_progress_and_a_pipe_does_not(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "q.txt"
+    file.write_text("question 1\nquestion 2\n")
+    said = in_a_terminal(command, "score", "--file", file, "--out", tmp_path / "a.jsonl")
+    assert "scored: 2, errors: 0, left: 0" in said
+    assert COLOUR in said
+    plain = in_a_terminal(command, "score", "--file", file, "--out", tmp_path / "b.jsonl", NO_COLOR="1")
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", plain), "NO_COLOR: no colour, in a terminal, too"
+
+
+def test_a_reader_that_goes_is_no_error(command: Command) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    ended = subprocess.run(
+        command.line("score", "question 1", "--json"),
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env=command.environment(),
+        timeout=300,
+        check=False,
+    )
+    os.close(theirs)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
+def test_any_encoding_can_be_written(command: Command, encoding: str) -> None:
+    samples = ["“Łódź” 🙂", "“Łódź” 🙂", "x"]
+    file = command.home / "q.jsonl"
+    file.write_text(f'{{"samples": {as_json(samples)}}}\n', encoding="utf-8")
+    done = command("score", "--file", file, "--json", PYTHONIOENCODING=encoding)
+    assert done.code == 0, done.err
+    assert done.rows[0]["result"]["answer"] == samples[0]
+    assert command("score", "question 1", "--candidate", "Łódź", PYTHONIOENCODING=encoding).code == 0
+
+
+def test_a_text_cannot_control_the_terminal() -> None:
+    assert harmless("a\x1b[2Jb\x07\x9b31mc\td\n") == "a�[2Jb��31mc\td\n"
+    rows = table(["id", "name"], [["1", "two\nlines\x1b[31m"]])
+    assert rows == ["id  name", "1   two lines�[31m"]
+
+
+def test_halves_of_surrogate_pairs_are_json_still() -> None:
+    assert as_json({"a": "\ud800"}) == '{"a": "\\ud800"}'
+    assert as_json({"a": "ü"}, encoding="ascii") == '{"a": "\\u00fc"}'
+
+
+def test_version_and_help(here: Here) -> None:
+    assert here("--version").out == f"eigencal {__version__}\n"
+    assert here().out == here("--help").out
+    assert "Exit codes:" in here("--help").out
+    assert "Commands:" in here("keys").out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_commands_complete(bare: Command, shell: str) -> None:
+    words = {"COMP_WORDS": "eigencal calib", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "eigencal calib"}
+    if shell == "fish":
+        words["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
+    done = bare(_EIGENCAL_COMPLETE=f"complete_{shell}", **words)
+    assert "calibrate" in done.out
+    assert "calibrations" in done.out
+    assert "evaluate" not in done.out
+
+
+def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = tmp_path / "bare" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    # The client's own packages are not there either: the line comes before anything of it is imported.
+    folder = str(SOURCES / "eigencal")
+    code = f"import sys; sys.path.insert(0, {folder!r}); from cli import main; sys.exit(main())"
+    ended = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    said = 'eigencal: the command line is an extra: pip install "eigencal[cli]"\n'
+    assert ended.stderr == said

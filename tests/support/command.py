@@ -1,0 +1,91 @@
+"""The command `eigencal` as a process of its own, with nothing of this machine's settings."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import PYTHON, ROOT
+
+SOURCES = ROOT / "clients" / "python" / "src"
+PATIENCE_S = 300.0  # nothing but a guard: a machine may be busy
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Stdout, which holds JSON alone."""
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Stdout, which holds JSON Lines alone."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command, with a home folder of its own; `env`: further variables of each run."""
+
+    home: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, *arguments: object, stdin: str | bytes = "", **env: str) -> Done:
+        """Run it to its end."""
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        ended = subprocess.run(
+            self.line(*arguments),
+            input=data,
+            capture_output=True,
+            env=self.environment(**env),
+            cwd=self.home,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        encoding = env.get("PYTHONIOENCODING", "utf-8").partition(":")[0]
+        return Done(ended.returncode, ended.stdout.decode(encoding), ended.stderr.decode(encoding))
+
+    @contextmanager
+    def started(self, *arguments: object, **env: str) -> Iterator["subprocess.Popen[bytes]"]:
+        """Run it beside the test, which is free to end it in any way."""
+        process = subprocess.Popen(
+            self.line(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment(**env),
+            cwd=self.home,
+        )
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def line(self, *arguments: object) -> list[str]:
+        """Return the command line."""
+        return [PYTHON, "-m", "eigencal.cli", *map(str, arguments)]
+
+    def environment(self, **env: str) -> dict[str, str]:
+        """Return the environment: this one's without its settings of the command and of colours."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("EIGENCAL_")}
+        for name in ("NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING", "APPDATA"):
+            ours.pop(name, None)
+        home = {"HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / "config")}
+        return {**ours, **home, "PYTHONPATH": str(SOURCES), "PYTHONUTF8": "0", **self.env, **env}
+
+    @property
+    def profiles(self) -> Path:
+        """The folder of its profiles."""
+        return self.home / "config" / "eigencal"
