@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from eigencal.cli.app import run
 
+from eigencal.cli.app import run
 from tests.support.command import Command, Done
 from tests.support.openai_server import OpenAIServer, serving_in_thread
 from tests.support.services import Service, cities, llm_and_embedder, service

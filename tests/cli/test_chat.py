@@ -1,22 +1,17 @@
 """`eigencal chat`: by a pipe, and in a terminal with its keys."""
 
-import os
-import pty
-import select
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Here
 from tests.support.command import Command
+from tests.support.in_a_terminal import terminal
 from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread
 from tests.support.services import asked, cities, llm_and_embedder, service
 
 UNCERTAINTY = "[lambda_max "
-PATIENCE_S = 120.0  # nothing but a guard: a machine may be busy
 
 
 def test_every_answer_says_how_uncertain_it_is(here: Here, llm: OpenAIServer) -> None:
@@ -67,51 +62,17 @@ def slow(tmp_path: Path) -> Iterator[Command]:
             yield Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})
 
 
-class Terminal:
-    """A terminal with the command in it."""
-
-    def __init__(self, descriptor: int, process: "subprocess.Popen[bytes]") -> None:
-        self.descriptor, self.process = descriptor, process
-        self.said, self._read = "", 0
-
-    def until(self, text: str) -> str:
-        """Return what was written since the last call to this text, it included."""
-        while (end := self.said.find(text, self._read)) < 0:
-            ready, _, _ = select.select([self.descriptor], [], [], PATIENCE_S)
-            assert ready, f"{text!r} does not come after {self.said!r}"
-            self.said += os.read(self.descriptor, 65536).decode(errors="replace")
-        begin, self._read = self._read, end + len(text)
-        return self.said[begin : self._read]
-
-    def types(self, text: str) -> None:
-        os.write(self.descriptor, text.encode())
-
-
-@contextmanager
-def terminal(command: Command) -> Iterator[Terminal]:
-    """Run a chat in a terminal of its own."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command.line("chat"),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=command.environment(TERM="xterm"),
-        cwd=command.home,
-        start_new_session=True,
-        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # its own terminal, for Ctrl-C
-    )
-    os.close(theirs)
-    with process:
-        try:
-            yield Terminal(ours, process)
-        finally:
-            process.kill()
-            os.close(ours)
+def test_a_score_that_is_still_made_is_waited_for(tmp_path: Path) -> None:
+    with serving_in_thread(OpenAIServer(default=llm_and_embedder(cities))) as server:
+        settings = {"chat_mode": "async"}  # every answer goes out before its score
+        with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path, **settings) as running:
+            done = Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})("chat", stdin="question 1")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[1].startswith(UNCERTAINTY)
 
 
 def test_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(slow: Command) -> None:
-    with terminal(slow) as chat:
+    with terminal(slow, "chat") as chat:
         chat.until("> ")
         chat.types("question 9\n")
         chat.until("It begins")
@@ -130,7 +91,7 @@ def test_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(slow: Command) -> None:
 
 
 def test_ctrl_c_twice_leaves(slow: Command) -> None:
-    with terminal(slow) as chat:
+    with terminal(slow, "chat") as chat:
         chat.until("> ")
         chat.types("\x03")
         chat.until("Ctrl-C again leaves")

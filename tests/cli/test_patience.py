@@ -1,7 +1,8 @@
 """What a failure means for a run of many questions, without a clock."""
 
-import eigencal
 import pytest
+
+import eigencal
 from eigencal.cli.bulk.patience import ATTEMPTS, Attempts, Ends, Patience
 
 GONE = eigencal.ConnectionFailed("Nothing answers.")

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ADMIN_KEY, SCORE_KEY, Here
+from tests.support.command import Command
+from tests.support.in_a_terminal import terminal
 from tests.support.services import Service
 
 NOBODY = {"EIGENCAL_URL": None, "EIGENCAL_KEY": None}
@@ -46,6 +48,21 @@ def test_login_remembers_and_shows_no_key(here: Here, running: Service, folder: 
         assert SCORE_KEY not in said.out + said.err
     assert here("logout", **NOBODY).code == 0
     assert not path.exists()
+
+
+@posix
+def test_in_a_terminal_the_key_is_asked_for_without_showing_it(
+    bare: Command, running: Service, folder: Path
+) -> None:
+    with terminal(bare, "login") as asks:
+        asks.until("Service [http://127.0.0.1:8000]: ")
+        asks.types(f"{running.http.base_url}\n")
+        asks.until("Key (empty for none): ")
+        asks.types(f"{SCORE_KEY}\n")
+        asks.until("and a key")
+        assert asks.process.wait(60) == 0
+    assert SCORE_KEY not in asks.said
+    assert SCORE_KEY in (folder / "default.toml").read_text()
 
 
 def test_login_with_a_key_that_is_refused_remembers_nothing(

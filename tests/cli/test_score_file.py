@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from eigencal.cli.score import _Log
 from tests.cli.conftest import Here
 from tests.support.command import Command
 from tests.support.openai_server import OpenAIServer
@@ -145,6 +146,22 @@ def test_bad_lines_are_named_before_anything_is_sent(
     assert (done.code, len(asked(llm)), results.exists()) == (2, count, False)
     assert said in done.err
     assert done.err.count("\n") == 1
+
+
+def test_results_go_to_a_file(here: Here, tmp_path: Path) -> None:
+    file = written(tmp_path / "q.txt", "question 1\n")
+    for out in ("/dev/zero", tmp_path):  # the first would be read for ever
+        done = here("score", "--file", file, "--out", out)
+        assert (done.code, "is no file" in done.err) == (2, True)
+    assert here("score", "--file", file, "--out", tmp_path / "no" / "folder.jsonl").code == 2
+
+
+def test_a_log_is_told_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 1.0, 11.0, 11.0, 12.0])
+    tick = _Log(500, 100, lambda: next(times))
+    for _ in range(3):
+        tick()
+    assert capsys.readouterr().err == "102 of 500 are done\n"
 
 
 def test_the_format_may_be_told(here: Here, tmp_path: Path, llm: OpenAIServer) -> None:

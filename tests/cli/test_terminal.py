@@ -9,9 +9,9 @@ import venv
 from pathlib import Path
 
 import pytest
+
 from eigencal import __version__
 from eigencal.cli.output import as_json, harmless, table
-
 from tests.cli.conftest import Here
 from tests.support.command import SOURCES, Command
 

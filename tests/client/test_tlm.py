@@ -104,7 +104,7 @@ def test_one_prompt_that_fails_raises(url: str, llm: FakeLLM) -> None:
     with TLM(url=url, timeout=0.3) as tlm:
         with pytest.raises(eigencal.TimedOut):
             tlm.get_trustworthiness_score(PROMPT, "Paris")
-        with pytest.warns(UserWarning, match=r"prompt\[1\] failed \(worth retrying\)"):
+        with pytest.warns(UserWarning, match=r"prompt\[[01]\] failed \(worth retrying\)"):
             found = tlm.prompt([PROMPT, PROMPT])
     assert [each["response"] for each in found] == [None, None]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.site.hooks import client_pages, filled_in, for_site, made_pages, named_in
+from tools.site.hooks import client_pages, filled_in, for_site, made_pages, named_in, to_client_pages
 
 pytestmark = pytest.mark.site
 
@@ -35,6 +35,18 @@ def test_links_of_a_readme_lead_to_pages_of_the_site() -> None:
         for_site("[a](../../docs/a.md) [b](https://b.example/docs/)")
         == "[a](../a.md) [b](https://b.example/docs/)"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "written", "on_the_site"),
+    [
+        ("a.md", "[a](../clients/python/README.md#errors)", "[a](clients/python.md#errors)"),
+        ("how-to/a.md", "[a](../../clients/typescript/README.md)", "[a](../clients/typescript.md)"),
+        ("a.md", "[a](../clients/openapi.json) [b](recipes/README.md)", None),
+    ],
+)
+def test_links_to_readmes_lead_to_their_pages(path: str, written: str, on_the_site: str | None) -> None:
+    assert to_client_pages(written, path) == (on_the_site or written)
 
 
 def test_the_changelog_is_a_page() -> None:

@@ -4,6 +4,8 @@ mkdocs.yml names this file. A line of the navigation that ends with a slash stan
 """
 
 import json
+import posixpath
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from mkdocs.structure.files import File
 from tools.site.contract_pages import ContractPages
 
 ROOT = Path(__file__).parents[2]
+CLIENT_README = re.compile(r"\]\((?:\.\./)+clients/(\w+)/README\.md")
 # The client first: it is what a reader looks for, and the names of its results stand in its signatures.
 REFERENCE = """# Python client: reference
 
@@ -30,6 +33,19 @@ def on_files(files: Any, config: Any) -> Any:
     paths = [file.src_uri for file in files.documentation_pages()]
     config.nav = filled_in(config.nav, paths, set(named_in(config.nav)))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Lead links to a client's README, as GitHub has them, to its page."""
+    return to_client_pages(markdown, page.file.src_uri)
+
+
+def to_client_pages(markdown: str, path: str) -> str:
+    """Return a page's Markdown with its links to clients' READMEs as they are from its place on the site."""
+    folder = posixpath.dirname(path) or "."
+    return CLIENT_README.sub(
+        lambda found: f"]({posixpath.relpath(f'clients/{found[1]}.md', folder)}", markdown
+    )
 
 
 def made_pages() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """`eigencal chat`: a chat in the terminal, through the drop-in; every answer says how uncertain it is."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, cast
@@ -16,6 +17,7 @@ from eigencal.cli.output import Output, colours, harmless, plain, shown
 
 LEAVE = ("/quit", "/exit")
 NEW = "/new"
+PENDING_EVERY_S, PENDING_ASKED = 0.25, 120
 HINT = "/quit or Ctrl-D leaves, /new forgets what was said"
 
 
@@ -46,8 +48,18 @@ class Turns:
             answer += piece.content
             write(piece.content)
             score = piece.uncertainty or score
+        score = self._settled(score)
         self.said += [turn, {"role": "assistant", "content": answer}]
         return answer, score
+
+    def _settled(self, score: KeptScore | None) -> KeptScore | None:
+        """Return a score that is still made once it is there; as it is, if that takes too long."""
+        for _ in range(PENDING_ASKED):
+            if score is None or score.status != "pending":
+                break
+            time.sleep(PENDING_EVERY_S)
+            score = self.client.get_score(score.id)
+        return score
 
 
 def chat(

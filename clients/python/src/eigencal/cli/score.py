@@ -5,6 +5,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, cast, get_args
@@ -23,6 +24,7 @@ from eigencal.cli.output import colours
 
 PATIENCE_S = 600.0
 CONCURRENCY = 8
+LOG_EVERY_S = 10.0
 
 
 def score(
@@ -51,7 +53,7 @@ def score(
     model: Annotated[str | None, typer.Option(help="Model to ask the LLM server for.")] = None,
     deadline_ms: Annotated[int | None, typer.Option(help="Milliseconds for the answers to come.")] = None,
     concurrency: Annotated[
-        int, typer.Option(min=1, max=256, help="Of a file: questions under way at a time.")
+        int, typer.Option(min=1, max=100, help="Of a file: questions under way at a time.")
     ] = CONCURRENCY,
     patience: Annotated[
         float, typer.Option(min=0, help="Of a file: seconds that the service may be away in one piece.")
@@ -175,15 +177,32 @@ async def _answer(
 
 @contextlib.contextmanager
 def _progress(total: int, done: int) -> Iterator[Callable[[], object]]:
-    """Show on stderr, where it is a terminal, how far the questions are; yield what counts one more."""
+    """Show on stderr how far the questions are; yield what counts one more."""
+    if not sys.stderr.isatty():
+        yield _Log(total, done)
+        return
     columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     shown = Progress(
         *columns,
         console=colours(sys.stderr),
         transient=True,
         redirect_stdout=False,  # results may go there
-        disable=not sys.stderr.isatty(),
     )
     with shown:
         task = shown.add_task("scoring", total=total, completed=done)
         yield lambda: shown.advance(task)
+
+
+class _Log:
+    """Tells a log now and then how far the questions are."""
+
+    def __init__(self, total: int, done: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total, self._done, self._clock = total, done, clock
+        self._told_at = clock()
+
+    def __call__(self) -> None:
+        """Count one more."""
+        self._done += 1
+        if self._clock() - self._told_at >= LOG_EVERY_S:
+            self._told_at = self._clock()
+            print(f"{self._done} of {self._total} are done", file=sys.stderr, flush=True)

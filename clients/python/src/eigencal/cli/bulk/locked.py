@@ -15,8 +15,10 @@ def locked(path: Path) -> IO[bytes]:
     It is unbuffered: what is written is the system's at once, and outlives this process.
 
     Raises:
-        InvalidSetup: it cannot be opened, or another process has it.
+        InvalidSetup: it is no file, cannot be opened, or another process has it.
     """
+    if path.exists() and not path.is_file():
+        raise InvalidSetup(f"{path} is no file: results are read again when a command goes on.")
     try:
         file = path.open("a+b", buffering=0)
     except OSError as error:

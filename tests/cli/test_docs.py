@@ -1,0 +1,60 @@
+"""What the documentation says of the command line is what the command does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from eigencal.cli.bulk.patience import ATTEMPTS
+from eigencal.cli.exit_codes import MEANINGS
+from eigencal.cli.score import CONCURRENCY, PATIENCE_S
+from tests.cli.conftest import Here
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "command-line.md").read_text()
+
+
+def rows(heading: str) -> dict[str, str]:
+    """Return the first two columns of the table under these heads."""
+    table = PAGE.split(heading, 1)[1].split("\n\n", 1)[0]
+    cells = [line.strip("| ").split(" | ", 1) for line in table.splitlines() if line.startswith("| ")]
+    return {name: said for name, said in cells if name.strip("-")}
+
+
+def listed(help_text: str) -> list[str]:
+    """Return the commands that a help lists."""
+    commands = help_text.split("Commands:\n", 1)[1].split("\n\n", 1)[0]
+    return re.findall(r"^  (\S+)", commands, re.MULTILINE)
+
+
+def test_every_command_is_there_and_no_other(here: Here) -> None:
+    found = [name for name in listed(here("--help").out) if name != "keys"]
+    found += [f"keys {name}" for name in listed(here("keys").out)]
+    assert sorted(f"`eigencal {name}`" for name in found) == sorted(rows("| command | does |"))
+
+
+def test_exit_codes_are_those_of_the_table(here: Here) -> None:
+    written = {int(code): meaning for code, meaning in rows("| code | means |").items()}
+    assert written == {code.value: meaning for code, meaning in MEANINGS.items()}
+    for code, meaning in MEANINGS.items():
+        assert f"{code.value:>4}  {meaning}\n" in here("--help").out
+
+
+def test_options_of_all_commands_are_options_of_each(here: Here) -> None:
+    shared = [name.strip("`") for name in rows("| option | |\n")]
+    assert len(shared) == 4
+    for name in rows("| command | does |"):
+        text = here(*name.strip("`").split()[1:], "--help").out
+        assert [option for option in shared if option not in text] == [], name
+
+
+@pytest.mark.parametrize(
+    "said", [f"{PATIENCE_S:.0f} s in one piece", {5: "tried five times"}[ATTEMPTS], {8: "Eight"}[CONCURRENCY]]
+)
+def test_bounds_are_those_of_the_code(said: str) -> None:
+    assert said in PAGE.replace("\n", " ")
+
+
+def test_no_option_takes_a_key(here: Here) -> None:
+    for name in rows("| command | does |"):
+        assert "--key" not in here(*name.strip("`").split()[1:], "--help").out

@@ -1,0 +1,53 @@
+"""The command in a terminal, with somebody who types."""
+
+import os
+import pty
+import select
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.support.command import PATIENCE_S, Command
+
+
+class Terminal:
+    """A terminal with the command in it."""
+
+    def __init__(self, descriptor: int, process: "subprocess.Popen[bytes]") -> None:
+        self.descriptor, self.process = descriptor, process
+        self.said, self._read = "", 0
+
+    def until(self, text: str) -> str:
+        """Return what was written since the last call to this text, it included."""
+        while (end := self.said.find(text, self._read)) < 0:
+            ready, _, _ = select.select([self.descriptor], [], [], PATIENCE_S)
+            assert ready, f"{text!r} does not come after {self.said!r}"
+            self.said += os.read(self.descriptor, 65536).decode(errors="replace")
+        begin, self._read = self._read, end + len(text)
+        return self.said[begin : self._read]
+
+    def types(self, text: str) -> None:
+        os.write(self.descriptor, text.encode())
+
+
+@contextmanager
+def terminal(command: Command, *arguments: object, **env: str) -> Iterator[Terminal]:
+    """Run the command in a terminal of its own."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command.line(*arguments),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=command.environment(TERM="xterm", **env),
+        cwd=command.home,
+        start_new_session=True,
+        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # its own terminal, for Ctrl-C
+    )
+    os.close(theirs)
+    with process:
+        try:
+            yield Terminal(ours, process)
+        finally:
+            process.kill()
+            os.close(ours)
