@@ -34,6 +34,7 @@ CLOSE = 0.005
 @pytest.mark.parametrize("page", [page for page, found in HERE.items() if found])
 def test_a_pages_commands_and_programs_do_what_it_says(page: str, demo: Demo, tmp_path: Path) -> None:
     here = HERE[page]
+    # The client is a package of its own, and a tree may be without it.
     if any(OF_CLIENT in block.code for block in here) and not CLIENT.exists():
         here = [block for block in here if OF_CLIENT not in block.code]
     done = play(here, demo.url, prepared(tmp_path, demo.url))
