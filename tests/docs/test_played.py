@@ -14,7 +14,7 @@ from tests.clients.environments import BIN
 from tests.docs import shown
 from tests.docs.blocks import SHELL, Block, blocks, pages, runs_here
 from tests.docs.conftest import Demo
-from tests.docs.playing import CLIENT, needs_others_packages, play, prepared
+from tests.docs.playing import needs_others_packages, play, prepared
 from tools.readme_picture import PICTURE, Figures, Panel, figures, numbers_in, report_of
 
 BLOCKS = {page: blocks(page) for page in pages()}
@@ -25,7 +25,6 @@ HERE = {
 OTHERS = {
     page: [b for b in found if runs_here(b) and needs_others_packages(b)] for page, found in BLOCKS.items()
 }
-OF_CLIENT = "eigencal"
 # Bins and counts are exact; figures may move in the third digit with the BLAS in use.
 CLOSE = 0.005
 
@@ -35,8 +34,6 @@ CLOSE = 0.005
 def test_a_pages_commands_and_programs_do_what_it_says(page: str, demo: Demo, tmp_path: Path) -> None:
     here = HERE[page]
     # The client is a package of its own, and a tree may be without it.
-    if any(OF_CLIENT in block.code for block in here) and not CLIENT.exists():
-        here = [block for block in here if OF_CLIENT not in block.code]
     done = play(here, demo.url, prepared(tmp_path, demo.url))
     assert done.returncode == 0, f"{here[done.last].where}\n{done.printed[done.last]}\n{done.errors}"
     assert len(done.printed) == len(here)
