@@ -38,12 +38,10 @@ ELSEWHERE = {
     "CalibrateRequest": "the form is sent", "EvaluateRequest": "the form is sent",
     "ExampleIn": "rows as they are", "ExampleMessage": "rows as they are",
 }  # fmt: skip
-SERVED = [(schema, name) for schema, name in RESULTS.items() if schema in SCHEMAS]
 
 
 def test_every_schema_of_the_contract_is_known() -> None:
-    assert SCHEMAS.keys() <= RESULTS.keys() | REQUESTS.keys() | ELSEWHERE.keys()
-    assert REQUESTS.keys() <= SCHEMAS.keys()
+    assert SCHEMAS.keys() == RESULTS.keys() | REQUESTS.keys() | ELSEWHERE.keys()
 
 
 def shape(schema: Mapping[str, Any]) -> Any:
@@ -73,7 +71,7 @@ def loosened(found: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize(("schema", "name"), SERVED, ids=str)
+@pytest.mark.parametrize(("schema", "name"), RESULTS.items(), ids=str)
 def test_a_result_has_every_field_of_the_contract(schema: str, name: str) -> None:
     kind: type[BaseModel] = getattr(eigencal, name)
     theirs, ours = SCHEMAS[schema], TypeAdapter(kind).json_schema()
@@ -99,7 +97,7 @@ FILES = sorted(Path(eigencal.__file__).parent.joinpath("_models").glob("*.py"))
 TOLD = {name: fields for path in FILES for name, fields in documented(path).items()}
 
 
-@pytest.mark.parametrize(("schema", "name"), SERVED, ids=str)
+@pytest.mark.parametrize(("schema", "name"), RESULTS.items(), ids=str)
 def test_a_field_is_described_as_in_the_contract(schema: str, name: str) -> None:
     bases = [base.__name__ for base in getattr(eigencal, name).__mro__]
     assert {field: said for base in bases for field, said in TOLD.get(base, {}).items()} == {

@@ -39,7 +39,8 @@ def constant(experiment: Experiment) -> str:
     def paint(drawn: "Figure") -> None:
         axes = drawn.add_subplot()
         lines(axes, x, [("risk", risks, FIRST), ("entropy", entropy, SECOND)])
-        axes.set(ylabel="nats", ylim=(0, 2 * min(risks)))  # beyond lies a wall that would flatten the rest
+        # Beyond twice the lowest lies a wall that would flatten the rest; a lowest of 0 has no such scale.
+        axes.set(ylabel="nats", ylim=(0, 2 * min(risks) or None))
         log_temperature(axes, x[0], x[-1])
         axes.legend(frameon=False, loc="lower right")
         mark(axes, best, f"lowest: T = {number(best, 3)}")
