@@ -31,8 +31,8 @@ $(VENV)/.installed: $(PY) pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e ".[embedded]"
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) install -c constraints.txt -e ".[embedded,dev]"
+$(VENV)/.installed-dev: $(VENV)/.installed clients/python/pyproject.toml
+	$(PIP) install -c constraints.txt -e ".[embedded,dev]" -e "clients/python[cli]"
 	@touch $@
 
 $(WEIGHTS)/.small: $(VENV)/.installed

@@ -112,9 +112,13 @@ def test_a_refused_batch_raises_and_the_rest_is_broken_off(drive: Driver) -> Non
     async def refused(exchange: Exchange) -> None:
         await exchange.send(401, {"code": "bad_key", "detail": "no", "retryable": False})
 
+    async def begun(exchange: Exchange) -> None:
+        await exchange.start(200, {"transfer-encoding": "chunked"})
+        await hang(exchange)
+
     async def second_refused(exchange: Exchange) -> None:
         first = exchange.body["items"][0]["prompt"] == "0"
-        await (pieces(b"", then=hang) if first else refused)(exchange)
+        await (begun if first else refused)(exchange)
 
     with scripted(default=second_refused) as (url, server):
         with drive(url) as client, pytest.raises(eigencal.BadKey):

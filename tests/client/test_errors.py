@@ -106,6 +106,13 @@ def test_a_success_that_is_no_score_is_no_score(drive: Driver, body: bytes) -> N
     assert "POST /score" in str(found)
 
 
+def test_an_answer_that_is_packed_wrongly_cannot_be_read(drive: Driver) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise httpx.DecodingError("not gzip", request=request)
+
+    assert isinstance(raised(drive, answer), UnexpectedAnswer)
+
+
 def test_errors_of_the_drop_in_are_told_by_code(drive: Driver) -> None:
     error = {"message": "full", "type": "server_error", "param": None, "code": "overloaded"}
     headers = {"retry-after": "7"}

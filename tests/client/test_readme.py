@@ -1,9 +1,11 @@
 """The README's examples: type-checked strictly, and run against the real application."""
 
+import io
 import re
 import runpy
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -42,9 +44,7 @@ def test_the_examples_are_typed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_an_example_does_what_it_says(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_example_does_what_it_says(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         f'{{"prompt": "question {i}", "reference": "Paris", "samples": ["Paris", "Lyon", "Paris"]}}\n'
         for i in range(60)
@@ -58,9 +58,11 @@ def test_an_example_does_what_it_says(
             monkeypatch.setenv("EIGENCAL_URL", url)
             path = tmp_path / "example.py"
             path.write_text(BLOCKS[number].replace("http://127.0.0.1:8000", url))
-            runpy.run_path(str(path))
-    said = capsys.readouterr()
-    assert said.out.strip() and "something else" not in said.out and "not now" not in said.out
+            # Not pytest's: the service's loggers would keep a stream that ends with this test.
+            with redirect_stdout(io.StringIO()) as out:
+                runpy.run_path(str(path))
+    said = out.getvalue()
+    assert said.strip() and "something else" not in said and "not now" not in said
     if number == 0:
-        answer, lambda_max, entropy = said.out.split()
+        answer, lambda_max, entropy = said.split()
         assert answer == "Eight" and 0 < float(lambda_max) <= 1 and float(entropy) >= 0

@@ -22,6 +22,7 @@ def _descendants(kind: type[errors.ApiError]) -> Iterator[type[errors.ApiError]]
         yield from _descendants(one)
 
 
+# Of the classes themselves: an error that is added to the tree is found here without a second list.
 _KINDS = tuple(_descendants(errors.ApiError))
 BY_CODE = {kind.code: kind for kind in _KINDS if "code" in vars(kind)}
 BY_STATUS = {kind.http_status: kind for kind in _KINDS if "http_status" in vars(kind)}
@@ -39,12 +40,13 @@ def error_of(response: httpx.Response) -> errors.ApiError:
     """Return the error that a response tells, whose body has been read."""
     said = _said(response)
     status, code = response.status_code, said.get("code")
-    code = code if isinstance(code, str) else None
+    code = code if isinstance(code, str) else None  # a proxy's JSON may have any
     detail = said.get("detail")
     return kind_of(code, status)(
         detail if isinstance(detail, str) else _page(response),
         status=status,
         code=code,
+        # Proxies do not say; these two mean "later" whoever sends them.
         retryable=bool(said.get("retryable", status in (429, 503))),
         request_id=said.get("request_id") or response.headers.get("x-request-id"),
         retry_after_s=retry_after_s(response.headers),
@@ -108,10 +110,14 @@ def _until(date: str) -> float:
     return (then - datetime.now(UTC)).total_seconds()
 
 
-def no_answer(failure: httpx.TransportError | httpx.StreamError, request: httpx.Request) -> errors.NoAnswer:
-    """Return the error for a request that was not answered."""
+def no_answer(
+    failure: httpx.RequestError | httpx.StreamError, request: httpx.Request
+) -> errors.EigencalError:
+    """Return the error for a request that was not answered, or not legibly."""
     where = f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace').rpartition('@')[2]}"
-    why = str(failure) or type(failure).__name__
+    why = str(failure) or type(failure).__name__  # many have no text
+    if isinstance(failure, httpx.DecodingError | httpx.TooManyRedirects):
+        return errors.UnexpectedAnswer(f"The answer of {where} cannot be read: {why}")
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError):
         return errors.ConnectionFailed(f"Nothing answers at {where}: {why}")
     if isinstance(failure, httpx.TimeoutException):

@@ -31,6 +31,7 @@ class Shown:
         ):
             return
         self._told_at, self._told = now, (what, done)
+        # A line that is complete stays; what is written next goes below it.
         end = "\n" if over or not self._terminal else ""
         start = "\r\x1b[K" if self._terminal else ""
         print(f"{start}{line(done, total, what, bar=self._terminal)}", end=end, file=self._out, flush=True)

@@ -17,6 +17,7 @@ class AsyncMerged:
         self, parts: Iterator[Part], reads: Callable[[Part], AsyncGenerator[BatchItem, None]], requests: int
     ) -> None:
         self._parts, self._reads, self._requests = parts, reads, requests
+        # Bounded: a caller who is slow holds up the reading, and so the service, instead of filling memory.
         self._came: asyncio.Queue[BatchItem | BaseException | None] = asyncio.Queue(LINES_AHEAD)
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way = 0

@@ -81,7 +81,7 @@ class AsyncSender:
         request = self._http.build_request(**self._setup.request(call, attempts), **parts)
         try:
             return await self._http.send(request)
-        except httpx.TransportError as failure:
+        except httpx.RequestError as failure:
             raise no_answer(failure, request) from failure
 
     @asynccontextmanager
@@ -93,11 +93,11 @@ class AsyncSender:
             response = await self._http.send(request, stream=True)
             try:
                 if not response.is_success:
-                    await response.aread()
+                    await response.aread()  # an error is told by its body
                 yield checked(response)
             finally:
                 await response.aclose()
-        except (httpx.TransportError, httpx.StreamError) as failure:
+        except (httpx.RequestError, httpx.StreamError) as failure:
             raise no_answer(failure, request) from failure
 
     async def _saved(self, call: Call[Any], path: str | os.PathLike[str], timeout_s: float | None) -> Path:

@@ -7,6 +7,7 @@ from eigencal._models.report import Report
 _ONE = reader(Calibration)
 _ALL = reader(tuple[Calibration, ...])
 _REPORT = reader(Report)
+# The same path answers with either; a browser's default would be the page.
 _PAGE = {"Accept": "text/html"}
 _JSON = {"Accept": "application/json"}
 

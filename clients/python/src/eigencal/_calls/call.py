@@ -1,6 +1,6 @@
 """A call as data: neither client adds anything to it but the sending."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 from urllib.parse import quote
@@ -80,4 +80,9 @@ def text(response: httpx.Response) -> str:
 
 def without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that are given: None means left out."""
-    return {name: value for name, value in fields.items() if value is not None}
+    # A generator could be read for the first attempt alone.
+    return {
+        name: list(value) if isinstance(value, Iterator) else value
+        for name, value in fields.items()
+        if value is not None
+    }

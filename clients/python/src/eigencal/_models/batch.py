@@ -28,6 +28,7 @@ class BatchItem(Result):
         """
         if self.result is not None:
             return self.result
+        # Here, since errors are made from models.
         from eigencal._problems import error_of_problem
 
         raise error_of_problem(self.error)

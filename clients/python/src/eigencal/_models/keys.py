@@ -30,5 +30,6 @@ class Key(Result):
 class NewKey(Key):
     """A key that was just made, with its secret. It is told this once; `repr` leaves it out."""
 
+    # Logs and tracebacks show reprs.
     key: str = Field(repr=False)
     """The secret: what a client takes as `key`."""

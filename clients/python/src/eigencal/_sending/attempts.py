@@ -10,6 +10,7 @@ from eigencal import _errors as errors
 from eigencal._calls.repeat import Repeat
 
 FIRST_WAIT_S = 0.5
+LONGEST_S = 1e6  # 11 days: sockets take no limit that is endless
 DEADLINE_GRACE_S = 10.0  # after its deadline the service still embeds what came, and answers
 # After these nothing was begun for certain.
 _UNSEEN = (errors.ConnectionFailed, errors.RateLimited, errors.Overloaded)
@@ -48,7 +49,7 @@ class Attempts:
 
     def left_s(self) -> float:
         """Return the seconds that are left of the whole call; never 0, which would mean no limit."""
-        return max(self.ends_at - self.clock(), 0.001)
+        return min(max(self.ends_at - self.clock(), 0.001), LONGEST_S)
 
     def deadline_left_ms(self) -> int | None:
         """Return what is left of the deadline to send on, 1 ms at least; None without one."""
@@ -63,9 +64,11 @@ class Attempts:
     def wait_after(self, error: errors.EigencalError) -> float:
         """Return the seconds to wait before the next attempt. Raises `error` where there is none."""
         self.failed += 1
+        # Counted first: with 0 retries the first failure is the last.
         if self.failed > self.retries or not _may_repeat(self.repeat, error):
             raise error
         wait_s = self._wait_s(error)
+        # Past its deadline a score would be of no use to the caller, though the service may still answer.
         last = self.ends_at if self.deadline_at is None else min(self.ends_at, self.deadline_at)
         if self.clock() + wait_s >= last:
             raise error

@@ -35,6 +35,7 @@ class Part:
         """Return what a line says, its index counted over all. Raises UnexpectedAnswer."""
         try:
             said = BatchItem.model_validate_json(line)
+            # The service counts within its request; a second line for one item is none of this contract.
             index = self._sent[said.index]
             del self._waiting[index]
         except (ValidationError, LookupError):

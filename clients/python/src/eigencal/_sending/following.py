@@ -50,6 +50,7 @@ class Following:
         self.silence_s()
         now = self.clock()
         self.away_since = now if self.away_since is None else self.away_since
+        # Silence counts, too: a service that hangs may have been restarted behind its proxy.
         passing = isinstance(error, errors.NoAnswer | errors.RateLimited) or error.status in _PASSING
         if not passing or now - self.away_since >= self.patience_s:
             raise error

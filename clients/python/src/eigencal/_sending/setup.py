@@ -42,7 +42,8 @@ class Setup:
         _check_url(where)
         if not secret.isascii() or not secret.isprintable() or " " in secret:
             raise InvalidSetup("The key holds characters that no key has: give it without quotes or spaces.")
-        if timeout_s <= 0 or retries < 0 or longest_wait_s < 0:
+        # Written so that a NaN is refused, too.
+        if not timeout_s > 0 or retries < 0 or not longest_wait_s >= 0:
             raise InvalidSetup("`timeout_s` must be over 0, `retries` and `longest_wait_s` 0 or more.")
         return cls(where, secret or None, timeout_s, retries, longest_wait_s)
 
@@ -63,6 +64,7 @@ class Setup:
 
     def request(self, call: Call[Any], attempts: Attempts) -> dict[str, Any]:
         """Return httpx's arguments for one attempt at a call without an upload."""
+        # Of each request, not of the httpx client: that may be the caller's, for other servers, too.
         headers = {**self.headers(), **call.headers}
         content = None
         if call.body is not None:
@@ -74,6 +76,7 @@ class Setup:
             "headers": headers,
             "content": content,
             "params": call.query or None,
+            # A service that is away is noticed soon, however long a score may take.
             "timeout": httpx.Timeout(attempts.left_s(), connect=min(CONNECT_TIMEOUT_S, attempts.left_s())),
         }
 
@@ -83,6 +86,7 @@ def checked(response: httpx.Response) -> httpx.Response:
     if response.is_success:
         return response
     if response.is_redirect:
+        # Not followed: a body would be sent twice, and the key perhaps to another host.
         to = response.headers.get("location", "")
         raise UnexpectedAnswer(
             f"{response.request.url.path} is redirected to {to}: give that URL to the client."
@@ -106,7 +110,7 @@ def _within(body: Mapping[str, Any], attempts: Attempts) -> Mapping[str, Any]:
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
     try:
-        return json.dumps(body, separators=(",", ":"), default=_listed).encode()
+        return json.dumps(body, separators=(",", ":"), allow_nan=False, default=_listed).encode()
     except (TypeError, ValueError) as error:
         raise InvalidSetup(f"The request cannot be written as JSON: {error}") from None
 
@@ -115,6 +119,7 @@ def _listed(value: object) -> object:
     """Return what JSON has no name for as what it has: any collection is a list there."""
     if isinstance(value, Mapping):
         return dict(value)
+    # Sets, dict views, arrays of numpy ..
     if hasattr(value, "__iter__"):
         return list(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

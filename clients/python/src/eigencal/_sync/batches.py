@@ -23,6 +23,7 @@ class Merged:
 
     def __init__(self, parts: Iterator[Part], reads: Reads, requests: int) -> None:
         self._parts, self._reads, self._requests = parts, reads, requests
+        # Bounded: a caller who is slow holds up the reading, and so the service, instead of filling memory.
         self._came: queue.Queue[BatchItem | BaseException | None] = queue.Queue(LINES_AHEAD)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -48,6 +49,7 @@ class Merged:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         while self._under_way < self._requests and (part := next(self._parts, None)) is not None:
             self._under_way += 1
+            # Daemons: one that waits for a service that has died does not keep the program from ending.
             thread = threading.Thread(target=self._run, args=(part,), daemon=True)
             self._threads.append(thread)
             thread.start()

@@ -51,6 +51,7 @@ class Gateways(Sender):
     ) -> Iterator[ChatChunk]:
         """Ask the LLM through the drop-in and yield its answer as it comes.
 
+        A stream is begun once: one that breaks off is not asked for again.
         `uncertainty` is on the piece that finishes the answer. Arguments as for `chat`, but that `timeout_s`
         bounds the silence between pieces.
 

@@ -161,6 +161,7 @@ class Jobs(Sender):
                     for line in lines_of(response, following.heard):
                         if (job := job_of(line)) is not None:
                             yield job
+                            # What ends the stream is the job's end; any other end is a broken connection.
                             if job.finished:
                                 return
                 raise ConnectionLost(f"The events of the job {job_id} ended before it did.")

@@ -85,7 +85,7 @@ class Sender:
         request = self._http.build_request(**self._setup.request(call, attempts), **parts)
         try:
             return self._http.send(request)
-        except httpx.TransportError as failure:
+        except httpx.RequestError as failure:
             raise no_answer(failure, request) from failure
 
     @contextmanager
@@ -97,11 +97,11 @@ class Sender:
             response = self._http.send(request, stream=True)
             try:
                 if not response.is_success:
-                    response.read()
+                    response.read()  # an error is told by its body
                 yield checked(response)
             finally:
                 response.close()
-        except (httpx.TransportError, httpx.StreamError) as failure:
+        except (httpx.RequestError, httpx.StreamError) as failure:
             raise no_answer(failure, request) from failure
 
     def _saved(self, call: Call[Any], path: str | os.PathLike[str], timeout_s: float | None) -> Path:
