@@ -457,6 +457,18 @@ def test_a_test_file_that_is_much_harder_stays_in_the_picture(experiments, monke
         assert axes.get_ylim()[1] > max(row["test_risk"] for row in harder)
 
 
+def test_a_lowest_risk_of_0_leaves_a_picture(experiments, monkeypatch):
+    flawless = [
+        {**row, "risk": abs(math.log(row["temperature"]))}
+        for row in experiments["constant_predictor"]["points"]
+    ]
+    flawless[0]["risk"] = 0.0
+    axes = painted(
+        monkeypatch, FIGURES["constant_predictor"], {**experiments["constant_predictor"], "points": flawless}
+    )
+    assert axes.get_ylim()[1] >= max(row["risk"] for row in flawless)
+
+
 def test_markers_at_the_ends_of_the_rejection_curve_are_whole(experiments, monkeypatch):
     axes = painted(monkeypatch, FIGURES["accuracy_rejection"], experiments["accuracy_rejection"])
     marked = [line for line in axes.lines if line.get_marker() != "None"]
