@@ -112,7 +112,13 @@ def drop_in(client: Any) -> None:
     assert verdict.action == "NONE"
 
 
-KEYS = {("GET", "/keys"), ("POST", "/keys"), ("DELETE", "/keys/{id}"), ("DELETE", "/keys/{key_id}")}
+def keys(client: Any) -> None:
+    made = client.create_key("walk", "score")
+    listed = client.keys()
+    assert [(key.id, key.state) for key in listed] == [(made.id, "valid")]
+    assert client.revoke_key(made.id) is None
+    listed = client.keys()
+    assert [key.state for key in listed] == ["revoked"]
 
 
 def test_every_operation_is_reached_by_a_method(drive: Driver, real: str, tmp_path: Path) -> None:
@@ -129,20 +135,22 @@ def test_every_operation_is_reached_by_a_method(drive: Driver, real: str, tmp_pa
         hook = note_awaited if awaited else note
         client._http.event_hooks = {"request": [hook], "response": []}
         walk(client, tmp_path)
-    assert OPERATIONS - KEYS - reached(calls) == set()
+        if ("GET", "/keys") in OPERATIONS:
+            keys(client)  # the last: the first key of a scope closes it
+    assert OPERATIONS - reached(calls) == set()
 
 
 def test_keys(drive: Driver) -> None:
     made = {
         "id": "key_1", "name": "n", "scope": "score", "prefix": "ek_1", "created_at": "2026-01-01T00:00:00Z",
-        "expires_at": None, "revoked_at": None,
+        "expires_at": None, "revoked_at": None, "state": "valid",
     }  # fmt: skip
     seen: list[tuple[str, str, Any]] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         seen.append((request.method, request.url.path, json.loads(request.content or "null")))
         if request.method == "POST":
-            return httpx.Response(201, json={**made, "key": "ek_1secret"})
+            return httpx.Response(201, json={**made, "key": "ek_1secret", "warnings": []})
         return httpx.Response(200, json=[made]) if request.method == "GET" else httpx.Response(204)
 
     until = "2027-01-01T00:00:00Z"

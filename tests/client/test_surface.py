@@ -17,11 +17,10 @@ CLIENTS = {"AsyncClient", "Client"}
 JOBS = {"AsyncCalibrationJob", "AsyncEvaluationJob", "CalibrationJob", "EvaluationJob", "Job", "JobError"}
 RESULTS = {
     "BatchItem", "Calibration", "CalibrationUsed", "Candidate", "ChatChunk", "ChatCompletion", "Choice",
-    "ChunkChoice", "Decision", "Evidence", "EvidenceParameters", "GuardrailVerdict", "Health", "KeptScore",
-    "Key", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem", "ProblemItem", "Ready", "Report",
-    "Result",
-    "Root", "Score", "ScoreWarning", "Spectrum", "SpectrumValues", "TextChoice", "TextCompletion", "Timings",
-    "Usage", "Verified",
+    "ChunkChoice", "Decision", "Evidence", "EvidenceParameters", "GuardrailVerdict", "Health",
+    "KeptScore", "Key", "KeyWarning", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem",
+    "ProblemItem", "Ready", "Report", "Result", "Root", "Score", "ScoreWarning", "Spectrum",
+    "SpectrumValues", "TextChoice", "TextCompletion", "Timings", "Usage", "Verified",
 }  # fmt: skip
 REQUESTS = {
     "CalibrateOptions", "ChatMessage", "ChatOptions", "EvaluateOptions", "Progress", "ProgressCallback",
@@ -100,7 +99,7 @@ def test_the_key_is_nowhere_to_be_seen(kind: type[Any], monkeypatch: pytest.Monk
         assert "secret" not in repr(client) + repr(vars(client)) + str(client)
     made = eigencal.NewKey.model_validate(
         {"id": "k", "name": "n", "scope": "score", "prefix": "ek", "created_at": "2026-01-01T00:00:00Z",
-         "expires_at": None, "revoked_at": None, "key": "secret"}
+         "expires_at": None, "revoked_at": None, "key": "secret", "state": "valid", "warnings": []}
     )  # fmt: skip
     assert made.key == "secret" and "secret" not in repr(made) + str(made)
 

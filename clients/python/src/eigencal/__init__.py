@@ -1,4 +1,4 @@
-"""Eigencal's Python client: how uncertain is an LLM about a prompt? Ask the service.
+"""Eigencal's Python client: how uncertain is an LLM about a prompt? Ask the service. Ask the service.
 
 from eigencal import Client
 
@@ -69,7 +69,7 @@ from eigencal._models.chat import (
 from eigencal._models.gateways import GuardrailVerdict, Verified
 from eigencal._models.jobs import Job, JobError
 from eigencal._models.kept import KeptScore
-from eigencal._models.keys import Key, NewKey
+from eigencal._models.keys import Key, KeyWarning, NewKey
 from eigencal._models.report import Report
 from eigencal._models.requests import (
     CalibrateOptions,
@@ -149,6 +149,7 @@ __all__ = [
     "JobFailed",
     "KeptScore",
     "Key",
+    "KeyWarning",
     "LLMBadResponse",
     "LLMError",
     "LLMUnavailable",
