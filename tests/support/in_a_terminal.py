@@ -6,8 +6,10 @@ import select
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.support.command import PATIENCE_S, Command
+from tests.support.services import until
 
 
 class Terminal:
@@ -25,6 +27,16 @@ class Terminal:
             self.said += os.read(self.descriptor, 65536).decode(errors="replace")
         begin, self._read = self._read, end + len(text)
         return self.said[begin : self._read]
+
+    def interrupts(self) -> None:
+        """Press Ctrl-C at a prompt, once the command sleeps there.
+
+        Python's input() overlooks a signal that comes after its prompt is written and before it waits for a
+        key: nobody is so fast, but a test is.
+        """
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S")
+        self.types("\x03")
 
     def types(self, text: str) -> None:
         os.write(self.descriptor, text.encode())

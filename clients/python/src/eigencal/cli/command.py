@@ -11,12 +11,16 @@ from typing import Annotated, Any
 
 import typer
 
-from eigencal import ApiError, AsyncClient, Client, EigencalError, JobEnded
+from eigencal import ApiError, AsyncClient, Client, ConnectionFailed, EigencalError, JobEnded, MissingKey
 from eigencal.cli.exit_codes import ExitCode, code_of
 from eigencal.cli.output import Output, as_json, one_line
 from eigencal.cli.target import Target, target
 
 MOST_SHOWN = 20  # of the things that are wrong with one request
+HINTS: dict[type[EigencalError], str] = {
+    ConnectionFailed: "is it running? --url or EIGENCAL_URL names another",
+    MissingKey: "eigencal login remembers one, EIGENCAL_KEY gives one",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +120,11 @@ def guarded(out: Output, work: Callable[[], object]) -> int:
 def tell(out: Output, error: EigencalError) -> None:
     """Say in one line what went wrong; with `--verbose`, everything that is known about it."""
     wrong = getattr(error, "errors", ())
-    first = f": {_place(wrong[0])}" if wrong else ""
+    first = f": {_place(wrong[0])}" if wrong and wrong[0].get("msg", "") not in error.detail else ""
     more = f" (and {len(wrong) - 1} more: --verbose)" if len(wrong) > 1 and not out.verbose else ""
     named = f" (request {error.request_id})" if error.request_id else ""
-    out.note(f"eigencal: {_code(error)}{error.detail}{first}{more}{named}")
+    hint = next((f" ({said})" for kind, said in HINTS.items() if isinstance(error, kind)), "")
+    out.note(f"eigencal: {_code(error)}{error.detail}{first}{more}{hint}{named}")
     if not out.verbose:
         return
     for each in wrong[1:MOST_SHOWN]:

@@ -99,7 +99,7 @@ def _lines(found: Score) -> Iterator[str]:
     """Yield what a person reads of a score."""
     yield found.answer
     yield ""
-    by = f"calibration {found.calibration.id}" if found.calibration else "raw: no calibration fits"
+    by = f"calibration {found.calibration.id}" if found.calibration else "raw: no calibration"
     yield f"confidence (lambda_max)     {found.lambda_max:.3f}   {by}"
     yield f"uncertainty (entropy, nats) {found.entropy:.3f}   {found.entropy_normalized:.0%} of the largest"
     if found.probability_correct is not None:
