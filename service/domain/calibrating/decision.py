@@ -13,6 +13,11 @@ _FEWER = (
     "served raw."
 )
 
+_SILENT = (
+    "Not activated because the active calibration tells P(correct), and this one has no model of it for any "
+    "number of answers: answers would lose that figure, and their decisions."
+)
+
 _BLIND = (
     "Not activated because the active calibration uses log-probabilities, and not all of these rows have "
     "them to judge it by."
@@ -46,6 +51,9 @@ def _loss(calibration: Calibration, active: Calibration | None, bench: Bench) ->
         return ""
     if calibration.num_samples < active.num_samples:
         return _FEWER
+    # A risk that is lower by chance on a few rows is not worth what they have too few verdicts for.
+    if active.deciders and not calibration.deciders:
+        return _SILENT
     # Judged without log-probabilities, it is not the map that is served where there are some.
     return _BLIND if active.evidence and "evidence" not in bench.held_out.risks else ""
 

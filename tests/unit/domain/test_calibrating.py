@@ -260,6 +260,23 @@ async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
     assert bench.calibrations.any_active() == [later]
 
 
+async def test_a_model_of_being_right_is_not_lost_to_a_few_rows(bench: Bench) -> None:
+    first, _ = await bench.run(made_rows(240))
+    assert first.deciders
+    # 40 right answers are the least for such a model; among these, where agreement is worth less, there are fewer.
+    few = [
+        replace(row, references=(f"else {row.line}",)) if row.line % 3 else row
+        for row in made_rows(60, seed=5)
+    ]
+    later, report = await bench.run(few)
+    assert not later.deciders
+    assert report["decision"]["difference"]["value"] < 0, "by its risk it would be activated"
+    assert "tells P(correct)" in report["decision"]["reason"]
+    assert bench.calibrations.any_active() == [first]
+    later, _ = await bench.run(few, CalibrateOptions(activate="always"))
+    assert bench.calibrations.any_active() == [later]
+
+
 def unanimous(count: int = 40) -> list[DevRow]:
     """Rows that are always answered alike and right: raw scores are 1, and rightly so."""
     words = [WORDS[i % len(WORDS)] for i in range(count)]
