@@ -36,7 +36,8 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
     assert done.code == 0, done.err
     job = done.json
     assert (job["state"], job["name"]) == ("succeeded", "mine")
-    assert "sampling: " in done.err, "progress is on stderr"
+    # Which stages are seen hangs on how fast they are; the last one always is.
+    assert "reporting: 1 of 1" in done.err, "progress is on stderr"
 
     calibration = job["calibration_id"]
     head, row, *_ = here("calibrations").out.splitlines()
