@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -53,7 +54,17 @@ def _body(response: httpx.Response) -> dict[str, Any]:
         said = response.json()["detail"]
     except (ValueError, KeyError, TypeError):
         said = response.text[:200]
-    raise DemoError(f"The service answered {response.status_code}: {said}")
+    raise DemoError(f"The service answered {response.status_code}: {said}{_remedy(response)}")
+
+
+def _remedy(response: httpx.Response) -> str:
+    """Return what helps where keys that were made in an earlier run have closed the service to this one."""
+    if response.status_code not in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return ""
+    return (
+        " Keys were made in its database: set EIGENCAL_ADMIN_KEY to a word of yours, which opens everything, "
+        "and run this again (docs/operating.md, Keys made while it runs)."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,6 +194,14 @@ async def test_a_refusal_is_in_the_services_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+async def test_keys_of_an_earlier_run_that_close_the_service_are_told_with_a_remedy(tmp_path: Path) -> None:
+    async with demo_app(tmp_path, store=MemoryStore()) as url:
+        with Http(url) as http:
+            await asyncio.to_thread(http.post, "/keys", json={"name": "first", "scope": "score"})
+            with pytest.raises(DemoError, match=r"answered 401: .*: set EIGENCAL_ADMIN_KEY"):
+                await asyncio.to_thread(http.post, "/score", json={"prompt": "?"})
+
+
 async def test_recording_has_the_service_draw_answers_with_their_log_probabilities(tmp_path: Path) -> None:
     asked = b"".join(b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(30))
     async with demo_app(tmp_path, llm=TellingLLM()) as url:
