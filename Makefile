@@ -15,8 +15,8 @@ NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 HEAVY := vllm or postgres or browser or mpnet or clients or site
-# Processes that run the tests; 0: this one alone, auto: as many as cores and memory allow (tests/conftest.py).
-WORKERS ?= 0
+# Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
+WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 

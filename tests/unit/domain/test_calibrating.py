@@ -263,7 +263,7 @@ async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
 async def test_a_model_of_being_right_is_not_lost_to_a_few_rows(bench: Bench) -> None:
     first, _ = await bench.run(made_rows(240))
     assert first.deciders
-    # 40 right answers are the least for such a model; among these, where agreement is worth less, there are fewer.
+    # 40 right answers are the least for such a model; these are fewer, for agreement is worth less here.
     few = [
         replace(row, references=(f"else {row.line}",)) if row.line % 3 else row
         for row in made_rows(60, seed=5)
