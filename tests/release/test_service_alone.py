@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from benchmarks.processes import ROOT
-from tests.dist.installed import SERVICE, Installed
+from tests.release.installed import SERVICE, Installed
 
 pytestmark = [pytest.mark.dist, pytest.mark.weights]
 RECORDED = ROOT / "service" / "demo_data" / "everyday_recorded.jsonl"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.processes import free_port, running
-from tests.dist.installed import SERVICE, Installed, installed
+from tests.release.installed import SERVICE, Installed, installed
 from tests.support.services import address
 
 

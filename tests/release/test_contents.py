@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.processes import ROOT
-from tests.dist.installed import DIST, PROJECTS, Project
+from tests.release.installed import DIST, PROJECTS, Project
 
 pytestmark = [pytest.mark.dist, pytest.mark.parametrize("project", PROJECTS, ids=str)]
 NOT_SHIPPED = {"tests", "tools", "benchmarks", "docs", "data", "docker", "clients"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.processes import ROOT
-from tests.dist.installed import PROJECTS, Installed, Project, installed
+from tests.release.installed import PROJECTS, Installed, Project, installed
 
 pytestmark = [pytest.mark.dist, pytest.mark.weights]
 BLOCK = re.compile(r"^```python\n(.+?)^```$", re.MULTILINE | re.DOTALL)
