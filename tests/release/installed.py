@@ -74,7 +74,7 @@ class Installed:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its processes are told: the settings, and of this process's environment what finds programs."""
+        """What its processes are told: the settings, and of this process's own what finds programs."""
         kept = {name: os.environ[name] for name in FROM_HERE if name in os.environ}
         pip = {name: value for name, value in os.environ.items() if name.upper().startswith(FOR_PIP)}
         return kept | pip | self.settings | {"TOKENIZERS_PARALLELISM": "false", "COLUMNS": "80"}
@@ -88,6 +88,7 @@ class Installed:
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
+            check=False,
         )
         assert done.returncode == code, f"{command} {arguments}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done
@@ -101,5 +102,11 @@ def installed(wheel: Path, factory: pytest.TempPathFactory, *, extra: str = "", 
     (folder / "empty").mkdir()
     made = Installed(folder / "venv" / "bin", folder / "empty", settings)
     what = f"{wheel}[{extra}]" if extra else str(wheel)
-    made.run("python", *"-m pip --disable-pip-version-check install -q --no-compile".split(), "-c", f"{ROOT}/constraints.txt", what)
+    made.run(
+        "python",
+        *["-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-compile"],
+        "-c",
+        f"{ROOT}/constraints.txt",
+        what,
+    )
     return made

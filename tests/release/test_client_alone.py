@@ -1,4 +1,4 @@
-"""The Python client's wheel alone, in an environment and a folder that were empty, against a service that runs."""
+"""The Python client's wheel alone, in an environment and a folder that were empty, before a real service."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,9 @@ def client_alone(client: Project, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def test_it_is_the_wheel_that_is_imported(client: Project, client_alone: Installed) -> None:
-    code = f"import eigencal, sys; print(eigencal.__file__, eigencal.__version__, *{HEAVY} & sys.modules.keys())"
+    code = (
+        f"import eigencal, sys; print(eigencal.__file__, eigencal.__version__, *{HEAVY} & sys.modules.keys())"
+    )
     file, version, *heavy = client_alone.run("python", "-c", code).stdout.split()
     assert Path(file).is_relative_to(client_alone.bin.parent)
     assert not Path(file).is_relative_to(ROOT)

@@ -1,4 +1,7 @@
-"""What GitHub reads: valid by the schemas that check-jsonschema brings, and true of this repository. It ran nowhere."""
+"""What GitHub reads: valid by the schemas that check-jsonschema brings, and true of this repository.
+
+None of it ran there.
+"""
 
 import re
 import subprocess
@@ -62,7 +65,7 @@ def called(workflow: Path) -> set[str]:
 )
 def test_each_file_is_valid(schema: str, path: Path) -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,4 +1,4 @@
-"""The service's wheel alone, in an environment and a folder that were empty: it serves, evaluates and shows itself."""
+"""The service's wheel alone, in an environment and a folder that were empty: serving, evaluating, demonstrating."""
 
 import json
 import re
@@ -70,7 +70,9 @@ def test_it_evaluates(service_alone: Installed) -> None:
     rows = RECORDED.read_text().splitlines(keepends=True)
     for name, part in (("dev", rows[:ENOUGH]), ("test", rows[ENOUGH : 2 * ENOUGH])):
         (service_alone.folder / f"{name}.jsonl").write_text("".join(part))
-    said = service_alone.run("eigencal-service", "evaluate", "dev.jsonl", "test.jsonl", "--out", "found").stdout
+    said = service_alone.run(
+        "eigencal-service", "evaluate", "dev.jsonl", "test.jsonl", "--out", "found"
+    ).stdout
     out = service_alone.folder / "found"
     assert said.strip().endswith("report.html")
     assert "</html>" in (out / "report.html").read_text()
