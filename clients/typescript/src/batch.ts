@@ -1,9 +1,9 @@
 import { ConnectionError, EigencalError, TimeoutError } from "./errors.js";
-import { recordsOf } from "./lines.js";
+import { isObject, recordsOf } from "./lines.js";
 import { LONG_MS } from "./patience.js";
 import { errorFrom } from "./problems.js";
 import type { Transport } from "./transport.js";
-import type { BatchItem, CallOptions, Problem, Score, ScoreRequest } from "./types.js";
+import type { BatchItem, CallOptions, Score, ScoreRequest } from "./types.js";
 
 /** As many requests as the service takes in one call. */
 export const MOST_AT_ONCE = 256;
@@ -17,12 +17,14 @@ export interface BatchOptions extends CallOptions {
 /** A prompt, or a whole request. */
 export type Scorable = string | ScoreRequest;
 
+const NO_OUTCOME = { code: "bad_response", detail: "a line of the answer has neither a result nor an error" };
 const NO_SUCH_ITEM = { code: "bad_response", detail: "a line of the answer is about no item that was open" };
 
+/** A line as it came: nothing is known of it yet. */
 interface Line {
-  index: number;
-  result?: Score;
-  error?: Problem;
+  index?: unknown;
+  result?: unknown;
+  error?: unknown;
 }
 
 export function requestOf(asked: Scorable): ScoreRequest {
@@ -66,9 +68,11 @@ async function* scoreSome(
     const places = [...open.keys()];
     try {
       for await (const line of linesFor(transport, [...open.values()], options)) {
-        const index = places[line.index];
-        if (index === undefined || !open.delete(index)) throw new EigencalError(NO_SUCH_ITEM);
-        yield line.result ? { index, result: line.result } : { index, error: errorFrom(line.error) };
+        const index = typeof line.index === "number" ? places[line.index] : undefined;
+        if (index === undefined || !open.has(index)) throw new EigencalError(NO_SUCH_ITEM);
+        const item = { index, ...outcomeOf(line) };
+        open.delete(index);
+        yield item;
       }
       if (open.size) throw new ConnectionError(`${open.size} items of a batch have no line`);
     } catch (error) {
@@ -79,11 +83,17 @@ async function* scoreSome(
   }
 }
 
+function outcomeOf({ result, error }: Line): { result: Score } | { error: EigencalError } {
+  if (isObject(result)) return { result: result as Score };
+  if (isObject(error)) return { error: errorFrom(error) };
+  throw new EigencalError(NO_OUTCOME);
+}
+
 async function* linesFor(
   transport: Transport,
   items: ScoreRequest[],
   options: BatchOptions,
 ): AsyncGenerator<Line> {
   const call = { ...options, timeoutMs: options.timeoutMs ?? LONG_MS, json: { items } };
-  for await (const line of recordsOf(transport.pieces("POST /score/batch", call))) yield line as Line;
+  for await (const line of recordsOf(transport.pieces("POST /score/batch", call))) yield line;
 }

@@ -1,4 +1,5 @@
-import { eventsOf } from "./lines.js";
+import { ConnectionError } from "./errors.js";
+import { eventsOf, recordOf } from "./lines.js";
 import { errorFrom } from "./problems.js";
 import type { Transport } from "./transport.js";
 import type { CallOptions, CompletionRequest } from "./types.js";
@@ -23,8 +24,9 @@ async function* chunks(
 ): AsyncGenerator<unknown> {
   for await (const data of eventsOf(transport.pieces(route, call))) {
     if (data === "[DONE]") return;
-    const chunk: unknown = JSON.parse(data);
-    if (Object.hasOwn(Object(chunk), "error")) throw errorFrom(chunk);
+    const chunk = recordOf(data);
+    if (Object.hasOwn(chunk, "error")) throw errorFrom(chunk);
     yield chunk;
   }
+  throw new ConnectionError(`the stream of ${route} ended before its [DONE]: the answer may not be whole`);
 }

@@ -1,6 +1,6 @@
-import { EigencalError, JobFailedError } from "./errors.js";
-import { eventsOf } from "./lines.js";
-import { pause } from "./patience.js";
+import { ConnectionError, EigencalError, JobFailedError } from "./errors.js";
+import { eventsOf, recordOf } from "./lines.js";
+import { atLeast, pause } from "./patience.js";
 import type { Transport } from "./transport.js";
 import type { CallOptions, JobState } from "./types.js";
 
@@ -32,7 +32,7 @@ export function jobFrom(transport: Transport, state: JobState): Job {
   return Object.defineProperty(state, "wait", { value: wait }) as Job;
 }
 
-/** Yield a job now and whenever it has changed; the last has its final state. */
+/** Yield a job now and whenever it has changed; the last has its final state. Raises ConnectionError where that does not come. */
 export async function* jobEvents(
   transport: Transport,
   id: string,
@@ -40,10 +40,14 @@ export async function* jobEvents(
 ): AsyncGenerator<JobState> {
   const call = { timeoutMs: SILENCE_MS, ...options, ids: [id] };
   const pieces = transport.pieces("GET /jobs/{job_id}/events", call);
-  for await (const data of eventsOf(pieces)) yield JSON.parse(data) as JobState;
+  let last: JobState | undefined;
+  for await (const data of eventsOf(pieces)) yield (last = recordOf(data) as JobState);
+  // A proxy's page, or a proxy that ends what takes long, ends as cleanly as a job does.
+  if (!last?.finished_at) throw new ConnectionError(`the events of job ${id} ended before the job did`);
 }
 
 async function ended(transport: Transport, id: string, options: WaitOptions = {}): Promise<JobState> {
+  const patienceMs = atLeast(0, "patienceMs", options.patienceMs ?? PATIENCE_MS);
   let heard = Date.now();
   for (;;) {
     try {
@@ -53,9 +57,8 @@ async function ended(transport: Transport, id: string, options: WaitOptions = {}
         if (job.finished_at) return succeeded(job);
       }
     } catch (error) {
-      const silent = Date.now() - heard;
       const passes = error instanceof EigencalError && error.retryable;
-      if (!passes || silent >= (options.patienceMs ?? PATIENCE_MS)) throw error;
+      if (!passes || Date.now() - heard >= patienceMs) throw error;
     }
     await pause(BETWEEN_MS, options.signal);
   }

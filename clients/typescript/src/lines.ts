@@ -1,5 +1,5 @@
 // Streams of text, as they come.
-import { ConnectionError } from "./errors.js";
+import { ConnectionError, EigencalError } from "./errors.js";
 
 /** Yield the lines of UTF-8 pieces, without their ends. */
 export async function* linesOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
@@ -17,12 +17,23 @@ export async function* linesOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerato
   if (rest) yield rest;
 }
 
-/** Yield the JSON of each line. Raises ConnectionError where one is cut off. */
-export async function* recordsOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<unknown> {
+/** Yield the object that each line is. Raises ConnectionError where one is cut off. */
+export async function* recordsOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<object> {
   for await (const line of linesOf(pieces)) if (line) yield recordOf(line);
 }
 
-function recordOf(line: string): unknown {
+/** Return the object that a line is. Raises ConnectionError where it is cut off, EigencalError where it is another value. */
+export function recordOf(line: string): object {
+  const value = parsed(line);
+  if (isObject(value)) return value;
+  throw new EigencalError({ code: "bad_response", detail: "a line of the answer is no object" });
+}
+
+export function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function parsed(line: string): unknown {
   try {
     return JSON.parse(line);
   } catch (cause) {
@@ -40,4 +51,6 @@ export async function* eventsOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerat
       data = [];
     }
   }
+  // Without the empty line that ends it: whoever reads it finds whether it is whole.
+  if (data.length) yield data.join("\n");
 }

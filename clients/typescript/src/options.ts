@@ -1,3 +1,4 @@
+import { atLeast } from "./patience.js";
 import type { Settings } from "./transport.js";
 
 /** How the service is reached. In Node, `EIGENCAL_URL` and `EIGENCAL_KEY` stand in for what is left out. */
@@ -6,7 +7,7 @@ export interface EigencalOptions {
   baseUrl?: string | undefined;
   /** The score key, or the admin key, if the service has them. */
   key?: string | undefined;
-  /** Longest wait for an answer, and in a stream for its next piece: two minutes. */
+  /** Longest wait for an answer, and in a stream for its next piece: two minutes. Infinity: no limit. */
   timeoutMs?: number | undefined;
   /** How often a call that failed is made again, where that is safe: twice. */
   maxRetries?: number | undefined;
@@ -52,9 +53,4 @@ function baseOf(given: string): string {
 function checked(key: string): string {
   if (!/^[\x21-\x7e]+$/.test(key)) throw new TypeError("key must be printable ASCII without spaces");
   return key;
-}
-
-function atLeast(least: number, name: string, value: number): number {
-  if (!(value >= least)) throw new TypeError(`${name} must be a number from ${least} on`);
-  return value;
 }

@@ -5,17 +5,22 @@ import { ConnectionError, TimeoutError } from "./errors.js";
  * last byte is checked. Node's own fetch gives up after 300 s of silence.
  */
 export const LONG_MS = 290_000;
+/** As long as a timer runs; one that is set for longer ends at once. */
+const MOST_MS = 2 ** 31 - 1;
 const GIVEN_UP_BY_NODE = /^UND_ERR_(HEADERS|BODY)_TIMEOUT$/;
 
 /** How long one attempt may be silent, and whether its caller still wants it. */
 export class Patience {
   readonly #controller = new AbortController();
   readonly #timeoutMs: number;
+  readonly #url: string;
   readonly #caller: AbortSignal | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(timeoutMs: number, caller?: AbortSignal) {
-    this.#timeoutMs = timeoutMs;
+  /** `timeoutMs`: Infinity waits for as long as it takes. `url`: who is waited for. */
+  constructor(timeoutMs: number, url: string, caller?: AbortSignal) {
+    this.#url = url;
+    this.#timeoutMs = timeoutMs === Infinity ? timeoutMs : Math.min(timeoutMs, MOST_MS);
     this.#caller = caller;
     caller?.addEventListener("abort", this.#stop, { once: true });
     this.renew();
@@ -29,7 +34,7 @@ export class Patience {
   /** Something came: begin to wait anew. */
   renew(): void {
     this.rest();
-    this.#timer = setTimeout(() => this.#controller.abort(new TimeoutError(`nothing came for ${this.#timeoutMs} ms`)), this.#timeoutMs);
+    if (this.#timeoutMs < Infinity) this.#timer = setTimeout(this.#tooLate, this.#timeoutMs);
   }
 
   /** Wait for nothing until `renew`. */
@@ -50,10 +55,13 @@ export class Patience {
       return await work;
     } catch (error) {
       if (this.signal.aborted) throw this.signal.reason;
-      if (isGivenUp(error)) throw new TimeoutError("nothing came for as long as the platform waits", error);
-      throw new ConnectionError("the service cannot be reached, or ended the connection", error);
+      if (isGivenUp(error)) throw new TimeoutError(`nothing came from ${this.#url} for as long as the platform waits`, error);
+      throw new ConnectionError(`${this.#url} cannot be reached, or ended the connection`, error);
     }
   }
+
+  readonly #tooLate = (): void =>
+    this.#controller.abort(new TimeoutError(`nothing came from ${this.#url} for ${this.#timeoutMs} ms`));
 
   readonly #stop = (): void => this.#controller.abort(this.#caller?.reason);
 }
@@ -61,6 +69,12 @@ export class Patience {
 function isGivenUp(error: unknown): boolean {
   const { code } = Object(Object(error).cause) as { code?: unknown };
   return GIVEN_UP_BY_NODE.test(String(code));
+}
+
+/** Return a number that is at least so much. Raises TypeError for another, and for what is no number. */
+export function atLeast(least: number, name: string, value: number): number {
+  if (typeof value === "number" && value >= least) return value;
+  throw new TypeError(`${name} must be a number from ${least} on, not ${String(value)}`);
 }
 
 /** Wait so long, or until the signal ends it; then it rejects with the signal's reason. */

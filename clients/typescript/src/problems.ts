@@ -52,7 +52,7 @@ export async function errorOf(response: Response): Promise<errors.EigencalError>
 /** Return the error that a body tells: of an answer, an item of a batch, or an event of a stream. */
 export function errorFrom(body: unknown, status?: number, headers?: Headers): errors.EigencalError {
   const problem = problemIn(body);
-  const known = problem.status ?? status;
+  const known = status ?? problem.status;
   const code = problem.code || (known ? `http_${known}` : "unknown");
   const facts = {
     code,
@@ -89,10 +89,21 @@ async function bodyOf(response: Response): Promise<unknown> {
   }
 }
 
+/** What the client reads of a problem, and of what type it is. */
+const READ = { code: "string", detail: "string", status: "number", request_id: "string", retryable: "boolean" };
+
 /** Take a problem as it is, and OpenAI's `{error: {message, code}}` as one. */
 function problemIn(body: unknown): Partial<Problem> {
   if (typeof body !== "object" || body === null) return {};
-  if (!("error" in body)) return body as Partial<Problem>;
+  if (!("error" in body)) return fitting(body);
   const { message, code } = Object(body.error) as { message?: unknown; code?: unknown };
-  return { code: typeof code === "string" ? code : "", detail: typeof message === "string" ? message : "" };
+  return fitting({ code, detail: message });
+}
+
+/** Leave out what is of another type: a proxy's `{"status": "error"}` is its own, and says nothing of ours. */
+function fitting(body: object): Partial<Problem> {
+  const types: Record<string, string | undefined> = READ;
+  const fits = ([name, value]: [string, unknown]): boolean =>
+    name === "errors" ? Array.isArray(value) : !Object.hasOwn(types, name) || typeof value === types[name];
+  return Object.fromEntries(Object.entries(body).filter(fits)) as Partial<Problem>;
 }

@@ -1,7 +1,8 @@
 import type { Answer, Operation } from "./contract.js";
 import { EigencalError } from "./errors.js";
-import { Patience, pause } from "./patience.js";
+import { atLeast, Patience, pause } from "./patience.js";
 import { errorOf } from "./problems.js";
+import { isRedirect, redirected } from "./redirects.js";
 import { waitBefore } from "./retries.js";
 import type { CallOptions } from "./types.js";
 
@@ -71,10 +72,11 @@ export class Transport {
     read: (response: Response, patience: Patience) => Promise<T>,
   ): Promise<T> {
     const request = prepared(operation, call, this.#settings);
-    const most = call.maxRetries ?? this.#settings.maxRetries;
+    const most = atLeast(0, "maxRetries", call.maxRetries ?? this.#settings.maxRetries);
+    const timeoutMs = atLeast(1, "timeoutMs", call.timeoutMs ?? this.#settings.timeoutMs);
     for (let number = 0; ; number++) {
       call.signal?.throwIfAborted();
-      const patience = new Patience(call.timeoutMs ?? this.#settings.timeoutMs, call.signal);
+      const patience = new Patience(timeoutMs, request[0], call.signal);
       try {
         return await read(await this.#answer(request, patience), patience);
       } catch (error) {
@@ -88,7 +90,8 @@ export class Transport {
 
   async #answer([url, init]: [string, RequestInit], patience: Patience): Promise<Response> {
     const { fetch } = this.#settings; // called without `this`, as browsers ask for
-    const response = await patience.over(fetch(url, { ...init, signal: patience.signal }));
+    const response = await patience.over(fetch(url, { ...init, redirect: "manual", signal: patience.signal }));
+    if (isRedirect(response)) throw redirected(url, response);
     if (!response.ok) throw await patience.over(errorOf(response));
     return response;
   }
@@ -108,7 +111,15 @@ function prepared(operation: Operation, call: Call, settings: Settings): [string
 
 function filled(template: string, ids: readonly string[]): string {
   const left = [...ids];
-  return template.replace(/\{\w+\}/g, () => encodeURIComponent(left.shift() ?? ""));
+  return template.replace(/\{\w+\}/g, () => segmentOf(left.shift()));
+}
+
+/** Of these, `fetch` would make the path of another operation, and nothing that is encoded comes to the same. */
+function segmentOf(id: unknown): string {
+  if (typeof id !== "string" || ["", ".", ".."].includes(id)) {
+    throw new TypeError(`an id must be text, and not empty or dots: ${JSON.stringify(id)}`);
+  }
+  return encodeURIComponent(id);
 }
 
 function queryOf(query: NonNullable<Call["query"]>): string {

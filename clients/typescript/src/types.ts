@@ -45,7 +45,7 @@ export type Uncertainty = { status: Status; id?: string; warning?: Warning; with
 export interface CallOptions {
   /** Ends the call; it rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** Longest wait for an answer, and in a stream for its next piece. */
+  /** Longest wait for an answer, and in a stream for its next piece. Infinity: no limit. */
   timeoutMs?: number | undefined;
   /** How often a call that failed is made again, where that is safe. */
   maxRetries?: number | undefined;

@@ -73,11 +73,18 @@ test("a line that is cut off is asked for again", async (t) => {
 });
 
 test("a line about an item that is not open is no answer", async (t) => {
-  for (const index of [0, 7]) {
+  for (const index of [0, 7, -1, true, "1", "length", null, 0.5]) {
     const served = await scripted(t, stream([line(0, { prompt: "a" }), line(index, { prompt: "a" })]));
     await assert.rejects(all(served.client.scoreBatch(["a", "b"])), { code: "bad_response" });
   }
 });
+
+for (const line of ["null", "5", "[]", "{}", '{"index":0}', '{"index":0,"result":5}', '{"index":0,"error":null}']) {
+  test(`${line} is no line of a batch`, async (t) => {
+    const { client } = await scripted(t, stream([`${line}\n`]));
+    await assert.rejects(all(client.scoreBatch(["a"])), { name: "EigencalError", code: "bad_response" });
+  });
+}
 
 test("without a single line, or told not to, it is not asked again", async (t) => {
   const none = await batches(t, scored(() => false, {}));

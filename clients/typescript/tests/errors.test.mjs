@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import * as eigencal from "../dist/index.js";
 import { BY_CODE, waitOf } from "../dist/problems.js";
-import { json, NOW, problem, scripted } from "./scripted.mjs";
+import { drop, json, NOW, problem, scripted } from "./scripted.mjs";
 
 const CASES = [
   [422, "invalid_request", "InvalidRequestError"],
@@ -51,6 +51,32 @@ test("members of a problem's own are kept", async (t) => {
 test("a proxy's page is told by its status", async (t) => {
   const { client } = await scripted(t, (response) => response.writeHead(404, { "x-request-id": "p" }).end("<h1>no</h1>"));
   await assert.rejects(client.job("job_1"), { name: "NotFoundError", code: "http_404", requestId: "p", status: 404 });
+});
+
+const FOREIGN = [{ status: "error", message: "x" }, { code: { a: 1 } }, { detail: [{ a: 1 }], code: 5 }, { retryable: "no" }, { errors: 5 }, { error: null }, [1], "x", null];
+for (const body of FOREIGN) {
+  test(`503 with ${JSON.stringify(body)}, which is not of ours, may pass`, async (t) => {
+    const { client, requests } = await scripted(t, json(body, 503, NOW));
+    await assert.rejects(client.score("x", { maxRetries: 1 }), (error) => {
+      const { name, code, status, retryable, errors } = error;
+      assert.deepEqual([name, code, status, retryable, errors], ["UnavailableError", "http_503", 503, true, []]);
+      assert.match(error.detail, /^the answer has status 503/);
+      return true;
+    });
+    assert.equal(requests.length, 2);
+  });
+}
+
+test("the status of an answer is that of its first line", async (t) => {
+  const { client } = await scripted(t, json({ status: 200, code: "internal", detail: "no" }, 500));
+  await assert.rejects(client.score("x"), { status: 500 });
+});
+
+test("where no answer comes from is told", async (t) => {
+  const { client, baseUrl } = await scripted(t, drop);
+  await assert.rejects(client.jobs({ maxRetries: 0, limit: 3 }), { name: "ConnectionError", detail: new RegExp(`^${baseUrl}/jobs.limit=3 cannot be reached`) });
+  const silent = await scripted(t, () => {});
+  await assert.rejects(silent.client.health({ timeoutMs: 20 }), { name: "TimeoutError", detail: `nothing came from ${silent.baseUrl}/healthz for 20 ms` });
 });
 
 test("an error in OpenAI's shape is read, too", async (t) => {
