@@ -1,5 +1,6 @@
 """`eigencal score --file`, where something goes wrong: no question stops the others, no answer is lost."""
 
+import asyncio
 import json
 import os
 import resource
@@ -193,3 +194,22 @@ def test_a_full_disk_ends_it_with_whole_lines_that_are_counted(
     rows = [json.loads(line) for line in results.read_bytes().splitlines()]
     assert sorted(row["line"] for row in rows) == list(range(1, 61))
     assert len(service.requests) <= 60 + 8
+
+
+def test_a_question_that_alone_is_refused_for_now_gets_its_line(
+    here: Here, tmp_path: Path, results: Path
+) -> None:
+    file = tmp_path / "q.txt"
+    file.write_text("".join(f"question {i}\n" for i in range(300)))
+
+    async def poisoned(exchange: Exchange) -> None:
+        if exchange.body["prompt"] == "question 3":
+            await exchange.send(503, problem(503, "llm_unavailable", retryable=True))
+            return
+        await asyncio.sleep(0.05)
+        await scored(exchange)
+
+    with scripted(poisoned) as (url, _):
+        done = here("score", "--file", file, "--out", results, "--url", url, "--patience", 3)
+    assert done.code == 8, done.err
+    assert "scored: 299, errors: 1, left: 0" in done.err

@@ -107,6 +107,8 @@ class Attempts:
             Ends: it is there, for others were scored meanwhile.
             EigencalError: it was away for too long.
         """
+        if isinstance(error, eigencal.ConnectionFailed):  # nothing was sent: it is not the question
+            return self.patience.wait_s(error)
         self._look_at_others()
         if self._is_passed_over(error):
             raise Ends from error
@@ -131,7 +133,7 @@ class Attempts:
 
     def _is_passed_over(self, error: eigencal.EigencalError) -> bool:
         """Tell whether it is this question that fails, and not the service."""
-        if not self._passed_over:
+        if self._passed_over < FEW_TIMES:
             return False
         if self.patience.clock() - self._passed_since >= self.patience.limit_s:
             return True
