@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eigencal.cli.bulk.patience import ATTEMPTS
+from eigencal.cli.bulk.patience import ATTEMPTS, PASSED_OVER
 from eigencal.cli.exit_codes import MEANINGS
 from eigencal.cli.score import CONCURRENCY, PATIENCE_S
 from tests.cli.conftest import Here
@@ -49,7 +49,13 @@ def test_options_of_all_commands_are_options_of_each(here: Here) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [f"{PATIENCE_S:.0f} s in one piece", {5: "tried five times"}[ATTEMPTS], {8: "Eight"}[CONCURRENCY]]
+    "said",
+    [
+        f"{PATIENCE_S:.0f} s in one piece",
+        {5: "tried five times"}[ATTEMPTS],
+        {10: "after ten of them"}[PASSED_OVER],
+        {8: "Eight"}[CONCURRENCY],
+    ],
 )
 def test_bounds_are_those_of_the_code(said: str) -> None:
     assert said in PAGE.replace("\n", " ")

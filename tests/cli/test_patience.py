@@ -3,7 +3,7 @@
 import pytest
 
 import eigencal
-from eigencal.cli.bulk.patience import ATTEMPTS, Attempts, Ends, Patience
+from eigencal.cli.bulk.patience import ATTEMPTS, PASSED_OVER, Attempts, Ends, Patience
 
 GONE = eigencal.ConnectionFailed("Nothing answers.")
 BROKEN = eigencal.ConnectionLost("It broke off.")
@@ -115,3 +115,60 @@ def test_what_would_fail_again_is_the_result_of_the_question(
 def test_a_refused_key_ends_the_run(patience: Patience, kind: type[eigencal.ApiError]) -> None:
     with pytest.raises(kind):
         Attempts(patience).wait_s(answered(kind, retryable=False))
+
+
+def attempts_until_it_ends(
+    attempts: Attempts, patience: Patience, clock: Clock, error: eigencal.EigencalError, others_until_s: float
+) -> int:
+    """Return how often a question is asked that always fails, while others are scored until some time."""
+    for count in range(1, 1000):
+        try:
+            clock.now += attempts.wait_s(error)
+        except Ends:
+            return count
+        if clock.now < others_until_s:
+            patience.answered()
+    raise AssertionError("it is asked for ever")
+
+
+def test_a_question_that_alone_fails_gets_its_line(patience: Patience, clock: Clock) -> None:
+    error = answered(eigencal.LLMUnavailable, retryable=True)
+    patience.limit_s = 600.0
+    count = attempts_until_it_ends(Attempts(patience), patience, clock, error, others_until_s=1e9)
+    assert count == PASSED_OVER + 1
+    assert 30 < clock.now < 120
+
+
+def test_where_there_is_no_room_it_is_asked_for_as_long_as_patience_lasts(
+    patience: Patience, clock: Clock
+) -> None:
+    error = answered(eigencal.Overloaded, retryable=True)
+    patience.limit_s = 600.0
+    attempts_until_it_ends(Attempts(patience), patience, clock, error, others_until_s=1e9)
+    assert 600 <= clock.now < 620
+
+
+def test_a_question_that_is_left_after_all_others_gets_its_line(patience: Patience, clock: Clock) -> None:
+    error = answered(eigencal.LLMUnavailable, retryable=True)
+    attempts_until_it_ends(Attempts(patience), patience, clock, error, others_until_s=2.0)
+    assert clock.now <= 2.0 + 2 * patience.limit_s
+
+
+def test_a_service_that_goes_away_while_an_answer_is_under_way_ends_the_run(
+    patience: Patience, clock: Clock
+) -> None:
+    error = answered(eigencal.EmbedderUnavailable, retryable=True)
+    attempts = Attempts(patience)
+    clock.now += attempts.wait_s(error)
+    patience.answered()  # it was under way
+    with pytest.raises(eigencal.EmbedderUnavailable):
+        attempts_until_it_ends(attempts, patience, clock, error, others_until_s=0.0)
+
+
+def test_where_nothing_was_sent_it_is_not_the_question(patience: Patience, clock: Clock) -> None:
+    attempts = Attempts(patience)
+    for _ in range(PASSED_OVER * 2):
+        clock.now += attempts.wait_s(GONE)
+        patience.answered()
+    with pytest.raises(eigencal.ConnectionFailed):
+        attempts_until_it_ends(attempts, patience, clock, GONE, others_until_s=0.0)

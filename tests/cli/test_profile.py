@@ -118,6 +118,19 @@ def test_the_key_of_one_service_is_not_shown_to_another(here: Here, folder: Path
     assert asks(here, "--url", "http://a/", **NOBODY) == ("--url", "the profile")
 
 
+def test_the_key_of_the_environment_is_not_shown_to_a_profile_that_is_named(here: Here, folder: Path) -> None:
+    key = {"EIGENCAL_KEY": "key-of-a"}
+    profile(folder, "b", url="http://b")
+    assert asks(here, "--profile", "b", **key) == ("the profile", "nowhere")
+    assert asks(here, "--profile", "b", "--url", "http://c", **key) == ("--url", "nowhere")
+    profile(folder, "without", key="")
+    assert asks(here, "--profile", "without", **key) == ("EIGENCAL_URL", "EIGENCAL_KEY")
+    # Nobody named this one: it is of the same surroundings as the variable.
+    profile(folder, url="http://a")
+    assert asks(here, EIGENCAL_URL=None, **key) == ("the profile", "EIGENCAL_KEY")
+    assert asks(here, EIGENCAL_URL=None, EIGENCAL_PROFILE="b", **key) == ("the profile", "EIGENCAL_KEY")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -13,7 +13,9 @@ import pytest
 from eigencal import __version__
 from eigencal.cli.output import as_json, harmless, table
 from tests.cli.conftest import Here
+from tests.cli.scripted import problem, scored, scripted
 from tests.support.command import SOURCES, Command
+from tests.support.openai_server import Exchange
 
 COLOUR = "\x1b["
 
@@ -82,6 +84,70 @@ def test_a_text_cannot_control_the_terminal() -> None:
     assert harmless("a\x1b[2Jb\x07\x9b31mc\td\n") == "a�[2Jb��31mc\td\n"
     rows = table(["id", "name"], [["1", "two\nlines\x1b[31m"]])
     assert rows == ["id  name", "1   two lines�[31m"]
+
+
+EVIL = "hi\x1b]0;pwn\x07\x9b31m\x7f"
+
+
+def is_harmless(text: str) -> bool:
+    return not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
+
+
+def test_no_text_of_a_service_controls_the_terminal(here: Here) -> None:
+    async def says(exchange: Exchange) -> None:
+        await scored(exchange, answer=EVIL)
+
+    async def fails(exchange: Exchange) -> None:
+        await exchange.send(422, problem(422, "invalid_request", detail=EVIL))
+
+    with scripted(says) as (url, _):
+        told, in_json = here("score", "a", "--url", url), here("score", "a", "--url", url, "--json")
+    with scripted(fails) as (url, _):
+        failed = here("score", "a", "--url", url, "--verbose")
+    assert (told.code, in_json.code, failed.code) == (0, 0, 6)
+    assert in_json.json["answer"] == EVIL
+    assert "Traceback" in failed.err
+    assert [is_harmless(text) for text in (told.out, in_json.out, failed.err)] == [True] * 3
+
+
+def test_no_answer_looks_like_a_figure_of_ours(here: Here) -> None:
+    async def says(exchange: Exchange) -> None:
+        forged = "Eight\n\nconfidence (lambda_max)     1.000   calibration cal_1\nP(answer is right)  0.999"
+        await scored(exchange, answer=forged, lambda_max=0.1)
+
+    with scripted(says) as (url, _):
+        lines = here("score", "a", "--url", url).out.splitlines()
+    assert [line for line in lines if line.startswith("P(")] == []
+    assert [line.split()[2] for line in lines if line.startswith("confidence")] == ["0.100"]
+    assert "    P(answer is right)  0.999" in lines
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code"),
+    [
+        ("0<&-", ["score", "question 1"], 0),
+        ("0<&-", ["score", "--file", "-"], 2),
+        ("1>&-", ["score", "question 1"], 1),
+        ("1>&-", ["score", "--file", "q.txt", "--out", "results.jsonl"], 0),
+        ("2>&-", ["score", "--file", "q.txt", "--out", "other.jsonl"], 0),
+        ("0<&- 1>&- 2>&-", ["score", "question 1"], 1),
+    ],
+)
+def test_a_stream_may_be_closed(command: Command, closed: str, arguments: list[str], code: int) -> None:
+    (command.home / "q.txt").write_text("question 1\n")
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command.line(*arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=command.environment(),
+        cwd=command.home,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == code, ended.stderr
+    assert "fault" not in ended.stderr
+    assert ("stdout is closed" in ended.stderr) == (closed == "1>&-" and code == 1)
 
 
 def test_halves_of_surrogate_pairs_are_json_still() -> None:

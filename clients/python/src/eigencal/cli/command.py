@@ -13,7 +13,7 @@ import typer
 
 from eigencal import ApiError, AsyncClient, Client, ConnectionFailed, EigencalError, JobEnded, MissingKey
 from eigencal.cli.exit_codes import ExitCode, code_of
-from eigencal.cli.output import Output, as_json, one_line
+from eigencal.cli.output import Output, as_json, harmless, one_line
 from eigencal.cli.target import Target, target
 
 MOST_SHOWN = 20  # of the things that are wrong with one request
@@ -151,7 +151,7 @@ def _place(wrong: dict[str, Any]) -> str:
 
 def _trace(out: Output) -> None:
     if out.verbose:
-        print(traceback.format_exc(), file=sys.stderr, end="")
+        print(harmless(traceback.format_exc()), file=sys.stderr, end="")
 
 
 def pipe_closed() -> int:

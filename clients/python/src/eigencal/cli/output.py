@@ -1,5 +1,7 @@
 """What a command writes: JSON or text on stdout, everything else on stderr."""
 
+import errno
+import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,10 +16,27 @@ from eigencal import Result
 _CONTROL = {
     code: "\N{REPLACEMENT CHARACTER}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n"
 }
+# JSON leaves these in a string as they are; outside of strings it has none of them.
+_CONTROL_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
+INDENT = "    "  # of the further lines of one text
+
+
+class _Closed(io.TextIOBase):
+    """Stdout where it was closed before the command began: what would be written is not lost in silence."""
+
+    def write(self, text: str) -> int:
+        """Raise OSError."""
+        raise OSError(errno.EBADF, "stdout is closed")
 
 
 def prepare() -> None:
-    """Make stdout and stderr write any text: what an encoding does not know becomes a question mark."""
+    """Make stdout and stderr write any text: what an encoding does not know becomes a question mark.
+
+    Streams that were closed before the command began are None; each gets something in its place.
+    """
+    sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    sys.stdout = sys.stdout or _Closed()
+    sys.stderr = sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -37,7 +56,7 @@ def one_line(text: str) -> str:
 
 def as_json(value: Any, *, indent: int | None = None, encoding: str = "utf-8") -> str:
     """Return a value as JSON that this encoding can write."""
-    text = json.dumps(plain(value), ensure_ascii=False, indent=indent)
+    text = json.dumps(plain(value), ensure_ascii=False, indent=indent).translate(_CONTROL_IN_JSON)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:  # a code page, or half of a surrogate pair
@@ -67,12 +86,15 @@ class Output:
     verbose: bool
 
     def show(self, value: Any, lines: Iterable[str]) -> None:
-        """Write a result: as JSON, or as lines for a person."""
+        """Write a result: as JSON, or as lines for a person.
+
+        What follows a line end in one of the lines is indented, so that no text of a model looks like ours.
+        """
         if self.json:
             self.line_of_json(value, indent=2 if sys.stdout.isatty() else None)
             return
         for line in lines:
-            print(harmless(line))
+            print(harmless(line).replace("\n", f"\n{INDENT}"))
 
     def line_of_json(self, value: Any, *, indent: int | None = None) -> None:
         """Write a value as JSON, at once."""

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from eigencal import InvalidSetup, Score
 from eigencal.cli.bulk.patience import Patience
-from eigencal.cli.bulk.questions import Format, Question, Questions
+from eigencal.cli.bulk.questions import BadLine, Format, Question, Questions
 from eigencal.cli.bulk.results import Results
 from eigencal.cli.bulk.run import answer_all
 from eigencal.cli.command import Invocation
@@ -139,6 +139,8 @@ def _many(
     *,
     retry_errors: bool,
 ) -> int:
+    if out is not None and questions.are_in(out):
+        raise InvalidSetup(f"{out} holds the questions: give another --out. Nothing was changed.")
     total = questions.check()
     with Results(out) as results:
         results.check(questions)
@@ -150,14 +152,20 @@ def _many(
         try:
             with _progress(total, len(results.done)) as tick:
                 asyncio.run(_answer(invocation, left, results, concurrency, patience_s, tick))
+        except BadLine as error:
+            invocation.out.note(f"eigencal: {error}")
+            return ExitCode.FAILED
         finally:
             where = f" in {out}" if out else ""
-            missing = total - len(results.done)
+            missing = max(0, total - len(results.done))  # a file may grow meanwhile
             again = "; run the same command again to go on" if missing and out else ""
             scored = len(results.done) - results.num_failed
             invocation.out.note(
                 f"scored: {scored}, errors: {results.num_failed}, left: {missing}{where}{again}"
             )
+        if missing:
+            invocation.out.note(f"eigencal: {missing} of {total} questions were gone when it was their turn")
+            return ExitCode.FAILED
         return ExitCode.SOME_FAILED if results.num_failed else ExitCode.DONE
 
 

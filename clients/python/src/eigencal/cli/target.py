@@ -27,7 +27,7 @@ def target(url: str | None, profile: str | None) -> Target:
     Args:
         url: The option `--url`.
         profile: The option `--profile`. A profile that is named like this goes before the environment; the
-            one of EIGENCAL_PROFILE, or `default`, after it.
+            one of EIGENCAL_PROFILE, or `default`, after it. Where it has a URL, EIGENCAL_KEY is not for it.
 
     Raises:
         InvalidSetup: a profile that was named is not there, or one cannot be read.
@@ -61,5 +61,7 @@ def _key(profile: str | None, held: Profile, url: str) -> tuple[str | None, str]
     # The key of one service is never shown to another.
     own = (held.url or DEFAULT_URL).rstrip("/") == url.rstrip("/")
     from_profile = (held.key if own else None, "the profile")
+    if profile and held.url:  # whose service the environment's key is of, nobody knows
+        return from_profile if from_profile[0] else (None, "nowhere")
     order = [from_profile, environment] if profile else [environment, from_profile]
     return next(((value, where) for value, where in order if value), (None, "nowhere"))

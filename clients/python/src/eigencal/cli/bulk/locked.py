@@ -1,5 +1,6 @@
 """A file that one process at a time may write: two commands on one file would ask every question twice."""
 
+import os
 import sys
 from pathlib import Path
 from typing import IO
@@ -25,10 +26,26 @@ def locked(path: Path) -> IO[bytes]:
         raise InvalidSetup(f"{path} cannot be written: {error.strerror}") from None
     try:
         _lock(file)
+        # Another command may have put a file in its place since it was opened: what is locked then is lost.
+        is_there = os.path.samestat(os.fstat(file.fileno()), path.stat())
     except OSError:
+        is_there = False
+    if not is_there:
         file.close()
-        raise InvalidSetup(f"{path} is being written by another command.") from None
+        raise InvalidSetup(f"{path} is being written by another command.")
     return file
+
+
+def put_in_place(beside: Path, new: IO[bytes], path: Path, old: IO[bytes]) -> IO[bytes]:
+    """Let a file take the place of another, both locked; return the new one, locked and open."""
+    if sys.platform == "win32":  # it replaces no file that is open
+        new.close()
+        old.close()
+        beside.replace(path)
+        return locked(path)
+    beside.replace(path)
+    old.close()
+    return new
 
 
 if sys.platform == "win32":

@@ -10,6 +10,9 @@ import eigencal
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 10.0
 ATTEMPTS = 5  # at one question that the service answers with errors that may pass
+# A question that fails as if the service were away, while others are scored between its attempts:
+PASSED_OVER = 10  # so often, and it is the question
+FEW_TIMES = 2  # and nothing else came within the patience: the question, too
 
 
 class Ends(Exception):
@@ -26,8 +29,7 @@ def is_of_the_service(error: eigencal.EigencalError) -> bool:
 
 def is_of_all(error: eigencal.EigencalError) -> bool:
     """Tell whether no question can fare otherwise: the key is refused, or this is not the service."""
-    others = eigencal.UnexpectedAnswer | eigencal.InvalidSetup
-    return isinstance(error, eigencal.Unauthorized | eigencal.Forbidden | others)
+    return isinstance(error, eigencal.Unauthorized | eigencal.Forbidden | eigencal.UnexpectedAnswer)
 
 
 @dataclass(slots=True)
@@ -38,7 +40,14 @@ class Patience:
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     jitter: Callable[[float, float], float] = random.uniform
+    scored: int = field(default=0, init=False)
+    """Questions that were scored."""
     _away_since: float | None = field(default=None, init=False)
+
+    def answered(self) -> None:
+        """Note that a question was scored."""
+        self.scored += 1
+        self.heard()
 
     def heard(self) -> None:
         """Note that the service is there: it answered a question."""
@@ -67,6 +76,9 @@ class Attempts:
 
     patience: Patience
     _failed: int = field(default=0, init=False)
+    _passed_over: int = field(default=0, init=False)
+    _passed_since: float = field(default=0.0, init=False)
+    _scored: int | None = field(default=None, init=False)
 
     def wait_s(self, error: eigencal.EigencalError) -> float:
         """Return the seconds to wait before the next one.
@@ -83,7 +95,48 @@ class Attempts:
             if not error.retryable or self._failed >= ATTEMPTS:
                 raise Ends from error
         if is_of_the_service(error):
-            return self.patience.wait_s(error)
+            return self._wait_for_service_s(error)
         if isinstance(error, eigencal.ApiError):
             self.patience.heard()
         return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**self._failed)
+
+    def _wait_for_service_s(self, error: eigencal.EigencalError) -> float:
+        """Return the seconds to wait where the service seems to be away.
+
+        Raises:
+            Ends: it is there, for others were scored meanwhile.
+            EigencalError: it was away for too long.
+        """
+        if isinstance(error, eigencal.ConnectionFailed):  # nothing was sent: it is not the question
+            return self.patience.wait_s(error)
+        self._look_at_others()
+        if self._is_passed_over(error):
+            raise Ends from error
+        try:
+            wait_s = self.patience.wait_s(error)
+        except eigencal.EigencalError:
+            if self._passed_over >= FEW_TIMES:
+                raise Ends from error
+            raise
+        # The more often it was passed over, the less often it is asked, within the patience.
+        own_s = FIRST_WAIT_S * 2.0**self._passed_over if self._passed_over else 0.0
+        return max(wait_s, min(own_s, LONGEST_WAIT_S, self.patience.limit_s))
+
+    def _look_at_others(self) -> None:
+        """Count whether others were scored since the last attempt."""
+        scored = self.patience.scored
+        if self._scored is not None and scored > self._scored:
+            if not self._passed_over:
+                self._passed_since = self.patience.clock()
+            self._passed_over += 1
+        self._scored = scored
+
+    def _is_passed_over(self, error: eigencal.EigencalError) -> bool:
+        """Tell whether it is this question that fails, and not the service."""
+        if self._passed_over < FEW_TIMES:
+            return False
+        if self.patience.clock() - self._passed_since >= self.patience.limit_s:
+            return True
+        # Where there is no room, some questions are out of luck more often than others.
+        is_full = isinstance(error, eigencal.RateLimited | eigencal.Overloaded)
+        return self._passed_over >= PASSED_OVER and not is_full

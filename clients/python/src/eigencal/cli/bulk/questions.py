@@ -3,6 +3,7 @@
 import codecs
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +58,19 @@ class Questions:
         self._jsonl = form == "jsonl" or (form == "auto" and self._known)
 
     def __iter__(self) -> Iterator[Question]:
-        """Yield the questions from the first one on. Raises BadLine."""
-        return (self._question(number, raw) for number, raw in self._lines())
+        """Yield the questions from the first one on. Raises BadLine, which names the line."""
+        for number, raw in self._lines():
+            try:
+                yield self._question(number, raw)
+            except BadLine as error:
+                raise BadLine(f"{self._name} has changed: line {number}: {error}") from None
+
+    def are_in(self, path: Path) -> bool:
+        """Tell whether this is the file that they are in, by whatever name."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), path.stat())
+        except OSError:  # there is no such file, or they are in none
+            return False
 
     def check(self) -> int:
         """Return how many questions there are. Raises InvalidSetup that names the bad lines."""
@@ -91,15 +103,26 @@ class Questions:
         if not self._jsonl:
             if not self._known and _is_request(text):
                 raise BadLine("it looks like a request: say --format jsonl, or --format lines")
-            return Question(number, None, {**self._options, "prompt": text})
+            return _sendable(Question(number, None, {**self._options, "prompt": text}))
         given = _request(text)
         fields = {name: value for name, value in given.items() if name != "id"}
-        return Question(number, given.get("id"), {**self._filled(fields), **fields})
+        return _sendable(Question(number, given.get("id"), {**self._filled(fields), **fields}))
 
     def _filled(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that a request takes: how many answers is one choice, made by `samples`, too."""
         chosen = HOW_MANY if fields.keys() & {*HOW_MANY, "samples"} else set[str]()
         return {name: value for name, value in self._options.items() if name not in chosen}
+
+
+def _sendable(question: Question) -> Question:
+    """Return a question that JSON can say. Raises BadLine."""
+    try:
+        json.dumps([question.id, question.request], allow_nan=False)
+    except ValueError:
+        raise BadLine("it has a number that JSON has not: NaN, or an infinite one") from None
+    except RecursionError:
+        raise BadLine("it is nested too deeply") from None
+    return question
 
 
 def _is_request(text: str) -> bool:
@@ -115,12 +138,14 @@ def _request(text: str) -> dict[str, Any]:
         given = json.loads(text)
     except ValueError as error:
         raise BadLine(f"it is no JSON ({error})") from None
+    except RecursionError:
+        raise BadLine("it is nested too deeply") from None
     if isinstance(given, str):
         given = {"prompt": given}
     if not isinstance(given, dict):
         raise BadLine("it is neither an object nor a string")
     if unknown := sorted(given.keys() - FIELDS):
         raise BadLine(f"{', '.join(unknown)}: no field of a request")
-    if not given.keys() & set(ASKS):
+    if all(given.get(name) is None for name in ASKS):
         raise BadLine(f"it has none of {', '.join(ASKS)}")
     return given

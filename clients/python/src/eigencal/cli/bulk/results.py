@@ -4,9 +4,12 @@ A line is `{"line", "id", "request", "result"}`, or has an `error` in place of t
 mark of what was asked, by which a changed question is noticed.
 """
 
+import contextlib
 import json
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +17,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from eigencal import InvalidSetup
-from eigencal.cli.bulk.locked import locked
+from eigencal.cli.bulk.locked import locked, put_in_place
 from eigencal.cli.bulk.questions import Question, Questions
 from eigencal.cli.output import as_json
 
@@ -84,30 +87,35 @@ class Results:
     def add(self, question: Question, outcome: Mapping[str, Any]) -> None:
         """Write the line of a question; `outcome` is its `result` or `error`."""
         said = {"line": question.line, "id": question.id, "request": question.mark, **outcome}
-        self.done[question.line] = Done(question.mark, "error" in outcome)
         if self._file is None:
             print(as_json(said, encoding=sys.stdout.encoding or "utf-8"), flush=True)
         else:
             _write(self._file, as_json(said).encode() + b"\n")
+        self.done[question.line] = Done(question.mark, "error" in outcome)
 
     def drop_errors(self) -> None:
         """Take the lines out that are errors, so that their questions are asked again."""
         if self._file is None or self._path is None or not self.num_failed:
             return
+        path = self._path.resolve()  # a link stays one
         # A file beside it takes its place in one step: whenever this is killed, one of the two is whole.
-        beside = Path(f"{self._path}.part")
-        with beside.open("wb") as kept:
-            for number, raw in _lines_of(self._file):
-                line, done = _told(raw, number, self._path)
-                if not done.failed:
-                    kept.write(raw)
-                else:
-                    del self.done[line]
-            kept.flush()
-            os.fsync(kept.fileno())
-        self._file.close()  # first: Windows replaces no file that is open
-        beside.replace(self._path)
-        self._file = locked(self._path)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".part")
+        os.close(descriptor)
+        beside = Path(name)
+        try:
+            with contextlib.ExitStack() as unfinished:
+                kept = locked(beside)
+                unfinished.callback(kept.close)
+                for number, raw in _lines_of(self._file):
+                    if not _told(raw, number, self._path)[1].failed:
+                        _write(kept, raw)
+                os.fsync(kept.fileno())
+                shutil.copymode(path, beside)
+                self._file = put_in_place(beside, kept, path, self._file)
+                unfinished.pop_all()
+        finally:
+            beside.unlink(missing_ok=True)
+        self.done = {line: done for line, done in self.done.items() if not done.failed}
 
     def _read(self, file: IO[bytes]) -> None:
         """Learn which questions are done; cut off the line in which an earlier command was killed."""
@@ -146,6 +154,11 @@ def _foreign(path: Path | None, number: int) -> InvalidSetup:
 
 
 def _write(file: IO[bytes], data: bytes) -> None:
-    """Write all of it: an unbuffered write may take a part, as on a disk that is nearly full."""
-    while data:
-        data = data[file.write(data) :]
+    """Write all of it, or nothing: an unbuffered write may take a part, as on a disk that is nearly full."""
+    before = os.fstat(file.fileno()).st_size
+    try:
+        while data:
+            data = data[file.write(data) :]
+    except OSError:
+        file.truncate(before)  # another question's line may come before the command has ended
+        raise

@@ -62,7 +62,7 @@ async def _outcome(client: AsyncClient, question: Question, patience: Patience) 
                 return {"error": problem(error)}
             await asyncio.sleep(wait_s)
         else:
-            patience.heard()
+            patience.answered()
             return {"result": plain(score)}
 
 
