@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import eigencal
-from eigencal import AsyncClient, Client
+from eigencal import AsyncClient, Client, _errors
 from eigencal._errors import EigencalError
 
 SOURCE = Path(eigencal.__file__).parent
@@ -50,7 +50,7 @@ def test_every_error_is_public_and_stands_in_the_tree_of_the_docstring() -> None
         own = [one for one in kind.__subclasses__() if one.__module__ == EigencalError.__module__]
         return {kind.__name__}.union(*(below(one) for one in own))
 
-    assert below(EigencalError) == ERRORS
+    assert {name for name in below(EigencalError) if hasattr(_errors, name)} == ERRORS
     drawn = ast.get_docstring(ast.parse((SOURCE / "_errors.py").read_text())) or ""
     assert {name for name in ERRORS if name not in drawn.split("Each code")[0]} == set()
 

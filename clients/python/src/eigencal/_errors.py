@@ -61,6 +61,14 @@ class EigencalError(Exception):
         super().__init__(detail)
         self.detail = detail
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python's own would call `__init__` with the detail alone, which most classes below do not take.
+        return _revived, (type(self), self.args), self.__dict__
+
+
+def _revived(kind: type[EigencalError], args: tuple[Any, ...]) -> EigencalError:
+    return kind.__new__(kind, *args)  # its attributes follow
+
 
 class InvalidSetup(EigencalError):
     """The client is set up wrongly, or was given what it cannot send: no URL, no prompt, no file."""
@@ -157,8 +165,11 @@ class ApiError(EigencalError):
         self.request_id = request_id
         self.retry_after_s = retry_after_s
         self.problem = dict(problem or {})
-        self.title = str(self.problem.get("title", ""))
-        self.errors: tuple[dict[str, Any], ...] = tuple(self.problem.get("errors") or ())
+        title, listed = self.problem.get("title"), self.problem.get("errors")
+        # A proxy's JSON may have anything under these names.
+        self.title = title if isinstance(title, str) else ""
+        several = listed if isinstance(listed, list | tuple) else ()
+        self.errors: tuple[dict[str, Any], ...] = tuple(one for one in several if isinstance(one, dict))
 
     def __str__(self) -> str:
         told = f" (request {self.request_id})" if self.request_id else ""

@@ -41,14 +41,14 @@ def error_of(response: httpx.Response) -> errors.ApiError:
     said = _said(response)
     status, code = response.status_code, said.get("code")
     code = code if isinstance(code, str) else None  # a proxy's JSON may have any
-    detail = said.get("detail")
+    detail, retryable, request_id = said.get("detail"), said.get("retryable"), said.get("request_id")
     return kind_of(code, status)(
         detail if isinstance(detail, str) else _page(response),
         status=status,
         code=code,
         # Proxies do not say; these two mean "later" whoever sends them.
-        retryable=bool(said.get("retryable", status in (429, 503))),
-        request_id=said.get("request_id") or response.headers.get("x-request-id"),
+        retryable=retryable if isinstance(retryable, bool) else status in (429, 503),
+        request_id=request_id if isinstance(request_id, str) else response.headers.get("x-request-id"),
         retry_after_s=retry_after_s(response.headers),
         problem=said,
     )
@@ -72,7 +72,7 @@ def _said(response: httpx.Response) -> dict[str, Any]:
     """Return the members of a problem, also of one in OpenAI's shape; empty for any other body."""
     try:
         said = json.loads(response.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(said, dict):
         return {}
@@ -104,10 +104,10 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 def _until(date: str) -> float:
     try:
         then = parsedate_to_datetime(date)
-    except ValueError:
+        then = then if then.tzinfo else then.replace(tzinfo=UTC)
+        return (then - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):
         return math.nan
-    then = then if then.tzinfo else then.replace(tzinfo=UTC)
-    return (then - datetime.now(UTC)).total_seconds()
 
 
 def no_answer(

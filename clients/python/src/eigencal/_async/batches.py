@@ -1,7 +1,7 @@
-"""Several requests of a batch under way at a time, each in a task."""
+"""Several requests of a batch under way at a time, each in a task; another takes the items."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from eigencal._models.batch import BatchItem
@@ -14,44 +14,51 @@ class AsyncMerged:
     """The lines of all parts as they come, of at most so many requests at a time."""
 
     def __init__(
-        self, parts: Iterator[Part], reads: Callable[[Part], AsyncGenerator[BatchItem, None]], requests: int
+        self,
+        parts: AsyncGenerator[Part, None],
+        reads: Callable[[Part], AsyncGenerator[BatchItem, None]],
+        requests: int,
     ) -> None:
-        self._parts, self._reads, self._requests = parts, reads, requests
+        self._parts, self._reads = parts, reads
         # Bounded: a caller who is slow holds up the reading, and so the service, instead of filling memory.
         self._came: asyncio.Queue[BatchItem | BaseException | None] = asyncio.Queue(LINES_AHEAD)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._under_way = 0
+        self._room = asyncio.Semaphore(requests)
 
     async def lines(self) -> AsyncGenerator[BatchItem, None]:
         """Yield the lines. Raises what a part ended with; everything under way is broken off then."""
+        sending = asyncio.create_task(self._send_all())
         try:
-            while self._fill():
-                came = await self._came.get()
-                if isinstance(came, BatchItem):
-                    yield came
-                elif came is None:
-                    self._under_way -= 1
-                else:
+            while (came := await self._came.get()) is not None:
+                if isinstance(came, BaseException):
                     raise came
+                yield came
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
 
-    def _fill(self) -> bool:
-        """Start as many parts as there is room for; tell whether any is under way."""
-        while self._under_way < self._requests and (part := next(self._parts, None)) is not None:
-            self._under_way += 1
-            task = asyncio.create_task(self._run(part))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return self._under_way > 0
+    async def _send_all(self) -> None:
+        """Send each part as soon as there is room; the end of all of them is None."""
+        async with aclosing(self._parts), asyncio.TaskGroup() as under_way:
+            while (part := await self._next_part()) is not None:
+                under_way.create_task(self._run(part))
+        await self._came.put(None)
+
+    async def _next_part(self) -> Part | None:
+        """Return the next part once there is room for it, None after the last; an error goes to the caller."""
+        await self._room.acquire()
+        await asyncio.sleep(0)  # what has come goes out before a source that may be slow is asked for more
+        try:
+            return await anext(self._parts, None)
+        except Exception as error:
+            await self._came.put(error)
+            return None
 
     async def _run(self, part: Part) -> None:
         try:
             async with aclosing(self._reads(part)) as items:
                 async for item in items:
                     await self._came.put(item)
-            await self._came.put(None)
         except Exception as error:
             await self._came.put(error)
+        finally:
+            self._room.release()

@@ -1,6 +1,5 @@
 """Calibrations, their data and reports."""
 
-import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -71,9 +70,11 @@ class AsyncCalibrations(AsyncSender):
         self, calibration_id: str, *, timeout_s: float | None = None
     ) -> AsyncIterator[dict[str, Any]]:
         """Do as `Client.data` does, awaited."""
-        async with self._stream(calls.data(calibration_id), timeout_s or self._setup.timeout_s) as response:
-            async for line in lines_of(response):
-                yield json.loads(line)
+        silence_s = self._setup.limit_s(timeout_s)
+        async with self._stream(calls.data(calibration_id), silence_s) as response:
+            async for line in lines_of(response, silence_s):
+                if line:
+                    yield calls.row_of(line)
 
     async def delete_data(self, calibration_id: str, *, timeout_s: float | None = None) -> None:
         """Do as `Client.delete_data` does, awaited."""

@@ -8,7 +8,7 @@ from eigencal._calls import gateways as calls
 from eigencal._models.chat import ChatChunk, ChatCompletion, Model, TextCompletion
 from eigencal._models.gateways import GuardrailVerdict, Verified
 from eigencal._models.requests import ChatOptions
-from eigencal._sending.chunks import chunk_of
+from eigencal._sending.chunks import chunk_of, cut, is_end
 
 
 class AsyncGateways(AsyncSender):
@@ -37,10 +37,14 @@ class AsyncGateways(AsyncSender):
     ) -> AsyncIterator[ChatChunk]:
         """Do as `Client.stream_chat` does, awaited."""
         call = calls.chat(messages, eigencal, mode, {**fields, "stream": True})
-        async with self._stream(call, timeout_s or self._setup.timeout_s) as response:
-            async for line in lines_of(response):
+        silence_s, ended = self._setup.limit_s(timeout_s), False
+        async with self._stream(call, silence_s) as response:
+            async for line in lines_of(response, silence_s):
+                ended = ended or is_end(line)
                 if (chunk := chunk_of(line)) is not None:
                     yield chunk
+        if not ended:
+            raise cut()
 
     async def complete(
         self,

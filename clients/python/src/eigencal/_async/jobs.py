@@ -98,8 +98,10 @@ class AsyncJobs(AsyncSender):
         following = Following(job_id, timeout_s, patience_s)
         while True:
             try:
-                async with self._stream(calls.events(job_id), following.silence_s()) as response:
-                    async for line in lines_of(response, following.heard):
+                silence_s = following.silence_s()
+                async with self._stream(calls.events(job_id), silence_s) as response:
+                    async for line in lines_of(response, silence_s, following.silence_s):
+                        following.heard()
                         if (job := job_of(line)) is not None:
                             yield job
                             # What ends the stream is the job's end; any other end is a broken connection.

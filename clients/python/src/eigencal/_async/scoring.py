@@ -1,7 +1,7 @@
 """Scoring."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, Unpack
 
@@ -14,7 +14,7 @@ from eigencal._models.kept import KeptScore
 from eigencal._models.requests import ScoreOptions
 from eigencal._models.score import Score
 from eigencal._progress import Progress, told
-from eigencal._sending.batches import MOST_ITEMS, Part, length_of, parts
+from eigencal._sending.batches import MOST_ITEMS, Part, length_of, parts_awaited
 
 
 class AsyncScoring(AsyncSender):
@@ -28,7 +28,7 @@ class AsyncScoring(AsyncSender):
 
     async def score_batch(
         self,
-        items: Iterable[str | Mapping[str, Any]],
+        items: Iterable[str | Mapping[str, Any]] | AsyncIterable[str | Mapping[str, Any]],
         *,
         progress: Progress = False,
         requests: int = 2,
@@ -36,14 +36,17 @@ class AsyncScoring(AsyncSender):
         timeout_s: float | None = None,
         **options: Unpack[ScoreOptions],
     ) -> AsyncIterator[BatchItem]:
-        """Do as `Client.score_batch` does, awaited."""
+        """Do as `Client.score_batch` does, awaited.
+
+        `items` may also be iterated with `async for`: a slow source then holds up nothing.
+        """
         tell, total = told(progress), length_of(items)
-        silence_s = timeout_s or self._setup.timeout_s
+        silence_s = self._setup.limit_s(timeout_s)
 
         def reads(part: Part) -> AsyncGenerator[BatchItem, None]:
             return self._part(part, silence_s)
 
-        merged = AsyncMerged(parts(items, options, items_per_request), reads, max(1, requests))
+        merged = AsyncMerged(parts_awaited(items, options, items_per_request), reads, max(1, requests))
         done = 0
         async with aclosing(merged.lines()) as lines:
             async for item in lines:
@@ -59,8 +62,11 @@ class AsyncScoring(AsyncSender):
         while not part.done:
             try:
                 async with self._stream(part.call(), silence_s) as response:
-                    async for line in lines_of(response, attempts.went_on):
-                        yield part.item(line)
+                    async for line in lines_of(response, silence_s):
+                        if line:  # else a sign of life
+                            item = part.item(line)
+                            attempts.went_on()
+                            yield item
                 part.check_done()
             except EigencalError as error:
                 await asyncio.sleep(attempts.wait_after(error))

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,8 @@ from eigencal._problems import no_answer
 from eigencal._sending.attempts import Attempts
 from eigencal._sending.files import written
 from eigencal._sending.lines import Lines
-from eigencal._sending.setup import DEFAULT_TIMEOUT_S, Setup, checked
+from eigencal._sending.pool import Pool
+from eigencal._sending.setup import DEFAULT_TIMEOUT_S, Setup, checked, sendable
 from eigencal._sending.uploads import OpenUpload
 
 T = TypeVar("T")
@@ -38,7 +39,14 @@ class AsyncSender:
     ) -> None:
         self._setup = Setup.of(url, key, timeout_s, retries, longest_wait_s)
         self._owned = http_client is None
-        self._http = http_client or httpx.AsyncClient(transport=transport)
+        self._pool = Pool[httpx.AsyncClient](
+            lambda: http_client or httpx.AsyncClient(transport=transport),
+            renews=http_client is None and transport is None,
+        )
+
+    @property
+    def _http(self) -> httpx.AsyncClient:
+        return self._pool.http()
 
     @property
     def url(self) -> str:
@@ -46,7 +54,7 @@ class AsyncSender:
         return self._setup.url
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"
+        return f"{type(self).__name__}({self._setup.shown_url()!r})"
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,7 +66,7 @@ class AsyncSender:
 
     async def aclose(self) -> None:
         """Close the connections; idempotent. An `http_client` that was handed in stays open: it is yours."""
-        if self._owned:
+        if self._owned and self._pool.is_here:
             await self._http.aclose()
 
     async def _send(self, call: Call[T], timeout_s: float | None = None) -> T:
@@ -77,23 +85,30 @@ class AsyncSender:
                 await asyncio.sleep(attempts.wait_after(error))
 
     async def _once(self, call: Call[Any], attempts: Attempts, upload: OpenUpload | None) -> httpx.Response:
-        parts = {} if upload is None else upload.parts()
-        request = self._http.build_request(**self._setup.request(call, attempts), **parts)
+        parts = {} if upload is None else upload.parts(attempts)
+        request = self._built(call, attempts, parts)
         try:
-            return await self._http.send(request)
+            async with _within(attempts, request):
+                return await self._http.send(request)
         except httpx.RequestError as failure:
             raise no_answer(failure, request) from failure
+
+    def _built(self, call: Call[Any], attempts: Attempts, parts: Mapping[str, Any]) -> httpx.Request:
+        with sendable():
+            return self._http.build_request(**self._setup.request(call, attempts), **parts)
 
     @asynccontextmanager
     async def _stream(self, call: Call[Any], silence_s: float) -> AsyncIterator[httpx.Response]:
         """Make one attempt at a call whose answer is read as it comes; may raise EigencalError meanwhile."""
         attempts = self._setup.attempts(call, silence_s)
-        request = self._http.build_request(**self._setup.request(call, attempts))
+        request = self._built(call, attempts, {})
         try:
-            response = await self._http.send(request, stream=True)
+            async with _within(attempts, request):
+                response = await self._http.send(request, stream=True)
             try:
                 if not response.is_success:
-                    await response.aread()  # an error is told by its body
+                    async with _within(attempts, request):
+                        await response.aread()  # an error is told by its body
                 yield checked(response)
             finally:
                 await response.aclose()
@@ -105,13 +120,25 @@ class AsyncSender:
         return written(await self._send(call, timeout_s), path)
 
 
+@asynccontextmanager
+async def _within(attempts: Attempts, request: httpx.Request) -> AsyncIterator[None]:
+    """Break off what the block awaits when the time of the call is over, however its answer drips."""
+    try:
+        async with asyncio.timeout(attempts.left_s()):
+            yield
+    except TimeoutError as error:
+        raise httpx.ReadTimeout("", request=request) from error
+
+
 def _nobody() -> None:
     pass
 
 
-async def lines_of(response: httpx.Response, heard: Callable[[], object] = _nobody) -> AsyncIterator[bytes]:
-    """Yield the lines of an answer as they come; `heard` is told of every piece."""
-    lines = Lines()
+async def lines_of(
+    response: httpx.Response, silence_s: float, heard: Callable[[], object] = _nobody
+) -> AsyncIterator[bytes]:
+    """Do as `lines_of` of the client that waits does, awaited."""
+    lines = Lines(silence_s)
     async for chunk in response.aiter_bytes():
         heard()
         for line in lines.feed(chunk):

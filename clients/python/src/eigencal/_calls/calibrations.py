@@ -1,8 +1,12 @@
 """Calls about calibrations and reports."""
 
+import json
+
 from eigencal._calls.call import Call, nothing, path, reader, text
+from eigencal._errors import UnexpectedAnswer
 from eigencal._models.calibrations import Calibration
 from eigencal._models.report import Report
+from eigencal._models.requests import Row
 
 _ONE = reader(Calibration)
 _ALL = reader(tuple[Calibration, ...])
@@ -35,6 +39,17 @@ def activate(calibration_id: str) -> Call[Calibration]:
 def data(calibration_id: str) -> Call[str]:
     """GET /calibrations/{calibration_id}/data: a stream."""
     return Call("GET", path("/calibrations/{id}/data", id=calibration_id), text)
+
+
+def row_of(line: bytes) -> Row:
+    """Return the row that a line of the data tells. Raises UnexpectedAnswer."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise UnexpectedAnswer("A row of the data of a calibration is not as the contract has it.")
+    return row
 
 
 def delete_data(calibration_id: str) -> Call[None]:

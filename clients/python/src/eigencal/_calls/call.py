@@ -9,7 +9,7 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from eigencal._calls.repeat import Repeat
-from eigencal._errors import UnexpectedAnswer
+from eigencal._errors import InvalidSetup, UnexpectedAnswer
 from eigencal._sending.uploads import Upload
 
 T = TypeVar("T")
@@ -37,8 +37,25 @@ class Call(Generic[T]):
 
 
 def path(template: str, **parts: str) -> str:
-    """Return a path with its parts quoted, so that an id never becomes another path."""
-    return template.format(**{name: quote(part, safe="") for name, part in parts.items()})
+    """Return a path with its parts quoted, so that an id never becomes another path. Raises InvalidSetup."""
+    return template.format(**{name: _quoted(part) for name, part in parts.items()})
+
+
+def _quoted(part: str) -> str:
+    # Quoting leaves dots as they are, and on its way `/jobs/..` becomes `/`.
+    if not isinstance(part, str) or part in ("", ".", ".."):
+        raise InvalidSetup(f"{part!r} is no id.")
+    try:
+        return quote(part, safe="")
+    except UnicodeEncodeError:
+        raise InvalidSetup(f"{part!a} is no id: it holds half of a character.") from None
+
+
+def header(name: str, value: str) -> dict[str, str]:
+    """Return a header of the caller's, by its name. Raises InvalidSetup for what no header can hold."""
+    if not (value.isascii() and value.isprintable() and value.strip() == value):
+        raise InvalidSetup(f"{name} holds characters that no header can: {value!a}.")
+    return {name: value}
 
 
 @overload

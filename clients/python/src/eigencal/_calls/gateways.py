@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from eigencal._calls.call import Call, reader, without_none
+from eigencal._calls.call import Call, header, reader, without_none
 from eigencal._calls.repeat import Repeat
 from eigencal._models.chat import ChatCompletion, Model, TextCompletion
 from eigencal._models.gateways import GuardrailVerdict, Verified
@@ -64,6 +64,6 @@ def complete(
 
 
 def _drop_in(where: str, read: Any, body: Mapping[str, Any], mode: str | None) -> Call[Any]:
-    headers = {} if mode is None else {"X-Eigencal": mode}
+    headers = {} if mode is None else header("X-Eigencal", mode)
     # The LLM server's own call: what it may have begun is not begun twice.
     return Call("POST", where, read, without_none(body), headers=headers, repeat=Repeat.UNSEEN)

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from eigencal._calls.call import Call, path, reader, without_none
+from eigencal._calls.call import Call, header, path, reader, without_none
 from eigencal._calls.repeat import Repeat
 from eigencal._models.jobs import Job
 from eigencal._sending.uploads import Rows, Upload
@@ -27,7 +27,7 @@ def _submission(
     where: str, files: Mapping[str, Rows], options: Mapping[str, Any], key: str | None
 ) -> Call[Job]:
     # One key for all attempts of this call: whatever breaks off, there is one job.
-    headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+    headers = header("Idempotency-Key", key or uuid.uuid4().hex)
     fields = {name: str(value) for name, value in without_none(options).items()}
     return Call("POST", where, _JOB, headers=headers, upload=Upload(files, fields))
 

@@ -1,5 +1,9 @@
 """A line of a batch."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from eigencal._models.result import Result
 from eigencal._models.score import Score
 from eigencal._models.service import Problem
@@ -8,7 +12,7 @@ from eigencal._models.service import Problem
 class BatchItem(Result):
     """What became of one item of a batch: a score, or why there is none. Exactly one of the two is set."""
 
-    index: int
+    index: Annotated[int, Field(strict=True, ge=0)]
     """Which item, from 0, counted over everything that was handed to `score_batch`."""
     result: Score | None = None
     """Its score."""
@@ -18,7 +22,7 @@ class BatchItem(Result):
     @property
     def ok(self) -> bool:
         """Whether it was scored."""
-        return self.error is None
+        return self.result is not None
 
     def unwrap(self) -> Score:
         """Return the score.

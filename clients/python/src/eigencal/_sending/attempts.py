@@ -51,6 +51,11 @@ class Attempts:
         """Return the seconds that are left of the whole call; never 0, which would mean no limit."""
         return min(max(self.ends_at - self.clock(), 0.001), LONGEST_S)
 
+    @property
+    def over(self) -> bool:
+        """Whether the time of the whole call is over."""
+        return self.clock() >= self.ends_at
+
     def deadline_left_ms(self) -> int | None:
         """Return what is left of the deadline to send on, 1 ms at least; None without one."""
         if self.deadline_at is None:

@@ -1,6 +1,6 @@
 """A batch in parts of at most 256 items: which of them have a line, and which are still to be sent."""
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Sized
 from itertools import islice
 
 from pydantic import ValidationError
@@ -50,15 +50,44 @@ class Part:
 
 def parts(items: Iterable[object], options: ScoreOptions, size: int) -> Iterator[Part]:
     """Cut any number of items into parts; no more of them are taken than a part holds."""
-    if isinstance(items, str | bytes):
-        raise InvalidSetup("`items` must be several prompts or requests, not one text.")
-    if not 1 <= size <= MOST_ITEMS:
-        raise InvalidSetup(f"`items_per_request` must be from 1 to {MOST_ITEMS}.")
+    _check(items, size)
+    if not isinstance(items, Iterable):
+        raise InvalidSetup(
+            f"`items` cannot be iterated: {type(items).__name__}. AsyncClient takes async ones."
+        )
     numbered = ((index, batch_item(item, options)) for index, item in enumerate(items))
     while some := dict(islice(numbered, size)):
         yield Part(some)
 
 
-def length_of(items: Iterable[object]) -> int | None:
+async def parts_awaited(
+    items: Iterable[object] | AsyncIterable[object], options: ScoreOptions, size: int
+) -> AsyncGenerator[Part, None]:
+    """Do as `parts` does, for items that may also come one by one with waits between them."""
+    if not isinstance(items, AsyncIterable):
+        for part in parts(items, options, size):
+            yield part
+        return
+    _check(items, size)
+    some: dict[int, object] = {}
+    index = 0
+    async for item in items:
+        some[index] = batch_item(item, options)
+        index += 1
+        if len(some) == size:
+            yield Part(some)
+            some = {}
+    if some:
+        yield Part(some)
+
+
+def _check(items: object, size: int) -> None:
+    if isinstance(items, str | bytes):
+        raise InvalidSetup("`items` must be several prompts or requests, not one text.")
+    if not isinstance(size, int) or not 1 <= size <= MOST_ITEMS:
+        raise InvalidSetup(f"`items_per_request` must be a whole number from 1 to {MOST_ITEMS}.")
+
+
+def length_of(items: object) -> int | None:
     """Return how many items there are, where that is known beforehand."""
     return len(items) if isinstance(items, Sized) else None

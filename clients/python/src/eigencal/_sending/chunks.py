@@ -4,7 +4,7 @@ import json
 
 from pydantic import ValidationError
 
-from eigencal._errors import ApiError, UnexpectedAnswer
+from eigencal._errors import ApiError, ConnectionLost, UnexpectedAnswer
 from eigencal._models.chat import ChatChunk
 from eigencal._problems import kind_of
 
@@ -16,8 +16,9 @@ def chunk_of(line: bytes) -> ChatChunk | None:
 
     Raises ApiError for an error inside the stream.
     """
-    if not line.startswith(b"data:") or (said := line.removeprefix(b"data:").strip()) == b"[DONE]":
+    if not line.startswith(b"data:") or is_end(line):
         return None
+    said = line.removeprefix(b"data:")
     try:
         chunk = ChatChunk.model_validate_json(said)
     except ValidationError:
@@ -25,6 +26,16 @@ def chunk_of(line: bytes) -> ChatChunk | None:
     if chunk.model_extra and "error" in chunk.model_extra:
         raise _broken_off(json.loads(said)["error"])
     return chunk
+
+
+def is_end(line: bytes) -> bool:
+    """Return whether a line ends the stream: an answer without it was cut."""
+    return line.startswith(b"data:") and line.removeprefix(b"data:").strip() == b"[DONE]"
+
+
+def cut() -> ConnectionLost:
+    """Return the error for a stream that ended without its last line."""
+    return ConnectionLost("The streamed answer was cut: it ended without `[DONE]`.")
 
 
 def _broken_off(error: object) -> ApiError:

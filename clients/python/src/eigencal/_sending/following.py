@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from eigencal import _errors as errors
 from eigencal._models.jobs import Job
+from eigencal._sending.setup import seconds
 
 SILENCE_S = 45.0  # the service sends a sign of life every 15 s
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 5.0
@@ -27,6 +28,8 @@ class Following:
     wait_s: float = field(default=FIRST_WAIT_S, init=False)
 
     def __post_init__(self) -> None:
+        if self.timeout_s is not None:
+            self.timeout_s = seconds(self.timeout_s)
         self.began = self.clock()
 
     def silence_s(self) -> float:

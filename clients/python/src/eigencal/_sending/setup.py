@@ -3,8 +3,10 @@
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, TypeVar
 
 import httpx
@@ -25,7 +27,7 @@ CONNECT_TIMEOUT_S = 10.0
 class Setup:
     """What both clients are told, checked. The key is never shown."""
 
-    url: str
+    url: str = field(repr=False)
     key: str | None = field(repr=False)
     timeout_s: float
     retries: int
@@ -43,9 +45,17 @@ class Setup:
         if not secret.isascii() or not secret.isprintable() or " " in secret:
             raise InvalidSetup("The key holds characters that no key has: give it without quotes or spaces.")
         # Written so that a NaN is refused, too.
-        if not timeout_s > 0 or retries < 0 or not longest_wait_s >= 0:
-            raise InvalidSetup("`timeout_s` must be over 0, `retries` and `longest_wait_s` 0 or more.")
-        return cls(where, secret or None, timeout_s, retries, longest_wait_s)
+        if retries < 0 or not longest_wait_s >= 0:
+            raise InvalidSetup("`retries` and `longest_wait_s` must be 0 or more.")
+        return cls(where, secret or None, seconds(timeout_s), retries, longest_wait_s)
+
+    def shown_url(self) -> str:
+        """Return the URL for a person to see: without the user and password that it may hold."""
+        return str(httpx.URL(self.url).copy_with(userinfo=b""))
+
+    def limit_s(self, timeout_s: float | None) -> float:
+        """Return the limit of a call in seconds: its own, or the client's. Raises InvalidSetup."""
+        return self.timeout_s if timeout_s is None else seconds(timeout_s)
 
     def headers(self) -> dict[str, str]:
         """Return the headers of every request."""
@@ -55,7 +65,7 @@ class Setup:
     def attempts(self, call: Call[Any], timeout_s: float | None) -> Attempts:
         """Return the attempts that a call has."""
         return Attempts.of(
-            call.repeat, self.retries, self.longest_wait_s, timeout_s or self.timeout_s, call.deadline_ms
+            call.repeat, self.retries, self.longest_wait_s, self.limit_s(timeout_s), call.deadline_ms
         )
 
     def patient(self, call: Call[Any]) -> Attempts:
@@ -94,6 +104,22 @@ def checked(response: httpx.Response) -> httpx.Response:
     raise error_of(response)
 
 
+@contextmanager
+def sendable() -> Iterator[None]:
+    """Raise InvalidSetup where the block cannot put a request together: a URL too long, half a character."""
+    try:
+        yield
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise InvalidSetup(f"The request cannot be sent: {error}") from None
+
+
+def seconds(given: object) -> float:
+    """Return a time limit in seconds; endless is one, too. Raises InvalidSetup for what is none."""
+    if isinstance(given, Real) and float(given) > 0:  # neither 0 nor a NaN
+        return float(given)
+    raise InvalidSetup(f"`timeout_s` must be a number of seconds over 0, not {given!r}.")
+
+
 def _check_url(url: str) -> None:
     try:
         parsed = httpx.URL(url)
@@ -111,7 +137,7 @@ def _within(body: Mapping[str, Any], attempts: Attempts) -> Mapping[str, Any]:
 def _encoded(body: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(body, separators=(",", ":"), allow_nan=False, default=_listed).encode()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidSetup(f"The request cannot be written as JSON: {error}") from None
 
 

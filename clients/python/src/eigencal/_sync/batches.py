@@ -1,6 +1,7 @@
 """Several requests of a batch under way at a time, each in a thread; items are taken in the caller's own."""
 
 import contextlib
+import os
 import queue
 import socket
 import threading
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import httpx
 
+from eigencal._errors import InvalidSetup
 from eigencal._models.batch import BatchItem
 from eigencal._sending.batches import Part
 
@@ -29,31 +31,41 @@ class Merged:
         self._threads: list[threading.Thread] = []
         self._under_way = 0
         self._open: dict[int, httpx.Response] = {}
+        self._process = os.getpid()
 
     def lines(self) -> Iterator[BatchItem]:
         """Yield the lines. Raises what a part ended with; everything under way is broken off then."""
         try:
-            while self._fill():
-                came = self._came.get()
-                if isinstance(came, BatchItem):
-                    yield came
-                elif came is None:
-                    self._under_way -= 1
-                else:
-                    raise came
+            while (started := self._start_one()) or self._under_way:
+                # What has come goes out before a source that may be slow is asked for more.
+                for _ in range(self._came.qsize() if started else 1):
+                    yield from self._next()
         finally:
             self._break_off()
 
-    def _fill(self) -> bool:
-        """Start as many parts as there is room for; tell whether any is under way."""
+    def _next(self) -> Iterator[BatchItem]:
+        """Wait for what comes next, and yield it if it is a line."""
+        if self._process != os.getpid():
+            raise InvalidSetup("This batch goes on in the process that began it: begin another after a fork.")
+        came = self._came.get()
+        if isinstance(came, BatchItem):
+            yield came
+        elif came is None:
+            self._under_way -= 1
+        else:
+            raise came
+
+    def _start_one(self) -> bool:
+        """Start the next part, if there is room and one is left; tell whether it was started."""
+        if self._under_way >= self._requests or (part := next(self._parts, None)) is None:
+            return False
+        self._under_way += 1
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        while self._under_way < self._requests and (part := next(self._parts, None)) is not None:
-            self._under_way += 1
-            # Daemons: one that waits for a service that has died does not keep the program from ending.
-            thread = threading.Thread(target=self._run, args=(part,), daemon=True)
-            self._threads.append(thread)
-            thread.start()
-        return self._under_way > 0
+        # Daemons: one that waits for a service that has died does not keep the program from ending.
+        thread = threading.Thread(target=self._run, args=(part,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return True
 
     def _run(self, part: Part) -> None:
         try:
@@ -78,11 +90,16 @@ class Merged:
                 return
 
     def _break_off(self) -> None:
+        if self._process != os.getpid():
+            return  # a copy after a fork: these sockets are still in use where they were opened
         self._stop.set()
-        for response in list(self._open.values()):
+        opened = dict(self._open)
+        for response in opened.values():
             _hang_up(response)
         for thread in self._threads:
-            thread.join(LET_GO_S)
+            # One that has no answer yet cannot be woken: it hangs up as soon as it gets one.
+            if thread.ident in opened:
+                thread.join(LET_GO_S)
 
 
 def _hang_up(response: httpx.Response) -> None:

@@ -1,6 +1,5 @@
 """Calibrations, their data and reports."""
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,10 +86,13 @@ class Calibrations(Sender):
         Raises:
             NotFound: There is no such calibration, or its rows were deleted.
             ConnectionLost: The rows broke off; those that came are whole.
+            UnexpectedAnswer: A line is no row.
         """
-        with self._stream(calls.data(calibration_id), timeout_s or self._setup.timeout_s) as response:
-            for line in lines_of(response):
-                yield json.loads(line)
+        silence_s = self._setup.limit_s(timeout_s)
+        with self._stream(calls.data(calibration_id), silence_s) as response:
+            for line in lines_of(response, silence_s):
+                if line:
+                    yield calls.row_of(line)
 
     def delete_data(self, calibration_id: str, *, timeout_s: float | None = None) -> None:
         """Delete the rows of a calibration for good; calibration and report stay. Raises NotFound."""

@@ -7,7 +7,7 @@ from eigencal._calls import gateways as calls
 from eigencal._models.chat import ChatChunk, ChatCompletion, Model, TextCompletion
 from eigencal._models.gateways import GuardrailVerdict, Verified
 from eigencal._models.requests import ChatOptions
-from eigencal._sending.chunks import chunk_of
+from eigencal._sending.chunks import chunk_of, cut, is_end
 from eigencal._sync.sending import Sender, lines_of
 
 
@@ -57,12 +57,17 @@ class Gateways(Sender):
 
         Raises:
             ApiError: The call was refused, or the LLM server broke off the answer.
+            ConnectionLost: The answer was cut; the pieces that came are whole.
         """
         call = calls.chat(messages, eigencal, mode, {**fields, "stream": True})
-        with self._stream(call, timeout_s or self._setup.timeout_s) as response:
-            for line in lines_of(response):
+        silence_s, ended = self._setup.limit_s(timeout_s), False
+        with self._stream(call, silence_s) as response:
+            for line in lines_of(response, silence_s):
+                ended = ended or is_end(line)
                 if (chunk := chunk_of(line)) is not None:
                     yield chunk
+        if not ended:
+            raise cut()
 
     def complete(
         self,

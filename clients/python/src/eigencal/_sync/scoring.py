@@ -69,7 +69,8 @@ class Scoring(Sender):
             items: Prompts, or requests as mappings of the fields of POST /score.
             progress: True: shown on stderr; or who is told (done, total, what).
             requests: Requests under way at a time.
-            items_per_request: Items of one request, 1..256. Fewer come sooner from a slow source.
+            items_per_request: Items of one request, 1..256. Fewer come sooner from a slow source, which is
+                read in your own thread: lines that come while it makes the next item are yielded after that.
             timeout_s: Seconds without a line after which to give up; None: those of the client.
             **options: For every item that leaves them open, see `ScoreOptions`.
 
@@ -80,7 +81,7 @@ class Scoring(Sender):
             InvalidRequest: A request as a whole was refused; else as for `score`.
         """
         tell, total = told(progress), length_of(items)
-        silence_s = timeout_s or self._setup.timeout_s
+        silence_s = self._setup.limit_s(timeout_s)
 
         def reads(
             part: Part, stop: threading.Event, opened: Callable[[httpx.Response], None]
@@ -108,8 +109,11 @@ class Scoring(Sender):
             try:
                 with self._stream(part.call(), silence_s) as response:
                     opened(response)
-                    for line in lines_of(response, attempts.went_on):
-                        yield part.item(line)
+                    for line in lines_of(response, silence_s):
+                        if line:  # else a sign of life
+                            item = part.item(line)
+                            attempts.went_on()
+                            yield item
                 part.check_done()
             except EigencalError as error:
                 stop.wait(attempts.wait_after(error))

@@ -3,7 +3,7 @@
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,8 @@ from eigencal._problems import no_answer
 from eigencal._sending.attempts import Attempts
 from eigencal._sending.files import written
 from eigencal._sending.lines import Lines
-from eigencal._sending.setup import DEFAULT_TIMEOUT_S, Setup, checked
+from eigencal._sending.pool import Pool
+from eigencal._sending.setup import DEFAULT_TIMEOUT_S, Setup, checked, sendable
 from eigencal._sending.uploads import OpenUpload
 
 T = TypeVar("T")
@@ -39,10 +40,17 @@ class Sender:
     ) -> None:
         self._setup = Setup.of(url, key, timeout_s, retries, longest_wait_s)
         self._owned = http_client is None
-        self._http = http_client or httpx.Client(transport=transport)
+        self._pool = Pool[httpx.Client](
+            lambda: http_client or httpx.Client(transport=transport),
+            renews=http_client is None and transport is None,
+        )
         if self._owned:
             # A client that nobody closes lets go of its sockets when it is forgotten.
-            weakref.finalize(self, self._http.close)
+            weakref.finalize(self, _let_go, self._pool)
+
+    @property
+    def _http(self) -> httpx.Client:
+        return self._pool.http()
 
     @property
     def url(self) -> str:
@@ -50,7 +58,7 @@ class Sender:
         return self._setup.url
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"
+        return f"{type(self).__name__}({self._setup.shown_url()!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +71,7 @@ class Sender:
     def close(self) -> None:
         """Close the connections; idempotent. An `http_client` that was handed in stays open: it is yours."""
         if self._owned:
-            self._http.close()
+            _let_go(self._pool)
 
     def _send(self, call: Call[T], timeout_s: float | None = None) -> T:
         """Send a call, repeat it where that is safe, and return what its answer says."""
@@ -81,23 +89,31 @@ class Sender:
                 time.sleep(attempts.wait_after(error))
 
     def _once(self, call: Call[Any], attempts: Attempts, upload: OpenUpload | None) -> httpx.Response:
-        parts = {} if upload is None else upload.parts()
-        request = self._http.build_request(**self._setup.request(call, attempts), **parts)
+        parts = {} if upload is None else upload.parts(attempts)
+        request = self._built(call, attempts, parts)
         try:
-            return self._http.send(request)
+            response = self._http.send(request, stream=True)
+            try:
+                return _read(response, attempts)
+            finally:
+                response.close()
         except httpx.RequestError as failure:
             raise no_answer(failure, request) from failure
+
+    def _built(self, call: Call[Any], attempts: Attempts, parts: Mapping[str, Any]) -> httpx.Request:
+        with sendable():
+            return self._http.build_request(**self._setup.request(call, attempts), **parts)
 
     @contextmanager
     def _stream(self, call: Call[Any], silence_s: float) -> Iterator[httpx.Response]:
         """Make one attempt at a call whose answer is read as it comes; may raise EigencalError meanwhile."""
         attempts = self._setup.attempts(call, silence_s)
-        request = self._http.build_request(**self._setup.request(call, attempts))
+        request = self._built(call, attempts, {})
         try:
             response = self._http.send(request, stream=True)
             try:
                 if not response.is_success:
-                    response.read()  # an error is told by its body
+                    _read(response, attempts)  # an error is told by its body
                 yield checked(response)
             finally:
                 response.close()
@@ -109,13 +125,49 @@ class Sender:
         return written(self._send(call, timeout_s), path)
 
 
+def _let_go(pool: Pool[httpx.Client]) -> None:
+    if pool.is_here:
+        pool.http().close()
+
+
+class _Watched(httpx.SyncByteStream):
+    """A body that is given up when the time of its call is over, however it drips."""
+
+    def __init__(self, body: httpx.SyncByteStream, attempts: Attempts, request: httpx.Request) -> None:
+        self._body, self._attempts, self._request = body, attempts, request
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._body:
+            if self._attempts.over:
+                raise httpx.ReadTimeout("", request=self._request)
+            yield piece
+
+    def close(self) -> None:
+        self._body.close()
+
+
+def _read(response: httpx.Response, attempts: Attempts) -> httpx.Response:
+    """Read the whole body, in the time that the call has left, and return its response."""
+    # Sockets count each wait anew: none is longer than what is left now, and after each the clock is read.
+    response.request.extensions["timeout"]["read"] = attempts.left_s()
+    if isinstance(response.stream, httpx.SyncByteStream):
+        response.stream = _Watched(response.stream, attempts, response.request)
+    response.read()
+    return response
+
+
 def _nobody() -> None:
     pass
 
 
-def lines_of(response: httpx.Response, heard: Callable[[], object] = _nobody) -> Iterator[bytes]:
-    """Yield the lines of an answer as they come; `heard` is told of every piece."""
-    lines = Lines()
+def lines_of(
+    response: httpx.Response, silence_s: float, heard: Callable[[], object] = _nobody
+) -> Iterator[bytes]:
+    """Yield the lines of an answer as they come; `heard` is told of every piece.
+
+    Raises TimedOut where a line takes longer than `silence_s`, ConnectionLost for one that was cut.
+    """
+    lines = Lines(silence_s)
     for chunk in response.iter_bytes():
         heard()
         yield from lines.feed(chunk)
