@@ -1,4 +1,4 @@
-"""The service's wheel alone, in an environment and a folder that were empty: served, evaluated, demonstrated."""
+"""The service's wheel alone, in an environment and a folder that were empty: serving, evaluating, its demo."""
 
 import json
 import re
