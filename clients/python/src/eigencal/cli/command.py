@@ -98,7 +98,7 @@ def guarded(out: Output, work: Callable[[], object]) -> int:
         sys.stdout.flush()
     except typer.Exit as ended:
         code = ended.exit_code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):  # the second: at a question
         out.note("eigencal: stopped")
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
