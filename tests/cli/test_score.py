@@ -46,8 +46,18 @@ def test_options_reach_the_service(here: Here) -> None:
     ("arguments", "env", "code", "said"),
     [
         (["score", "question 1", "--num-samples", "1000"], {}, 6, "invalid_request: "),
-        (["score", "question 1"], {"EIGENCAL_KEY": "another"}, 4, "bad_key: "),
-        (["score", "question 1"], {"EIGENCAL_KEY": ""}, 4, "eigencal login remembers one"),
+        (
+            ["score", "question 1"],
+            {"EIGENCAL_KEY": "another"},
+            4,
+            "bad_key: this key opens nothing there: eigencal login",
+        ),
+        (
+            ["score", "question 1"],
+            {"EIGENCAL_KEY": ""},
+            4,
+            "missing_key: the service wants a key: eigencal login remembers one, EIGENCAL_KEY gives one (req",
+        ),
         (["score", "question 1", "--calibration", "cal_" + "0" * 26], {}, 5, "not_found: "),
         (["activate", "cal_" + "0" * 26], {}, 5, "not_found: "),
         (["jobs", "job_" + "0" * 26], {}, 5, "not_found: "),

@@ -62,14 +62,17 @@ def create(
 
 def _is_first(client: Client, scope: str) -> bool:
     """Tell whether no key of this scope was ever made: one that was revoked has closed it, too."""
-    return all(key.scope != scope for key in client.keys())
+    made = client.keys()
+    return all(key.scope != scope for key in made)
 
 
 def _agreed(scope: str) -> None:
     """Return once a person has agreed to close the scope. Raises InvalidSetup where nobody did."""
     why = f"This is the first key of scope {scope}: {CLOSES[scope]}, and nothing takes that back"
     if not sys.stdin.isatty():
-        raise InvalidSetup(f'{why}. If that is meant: --yes; see docs/operating.md, "Keys made while it runs".')
+        raise InvalidSetup(
+            f'{why}. If that is meant: --yes; see docs/operating.md, "Keys made while it runs".'
+        )
     if not typer.confirm(f"{why}. Make it?", err=True):
         raise InvalidSetup("No key was made.")
 
