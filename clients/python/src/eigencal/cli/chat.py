@@ -92,6 +92,7 @@ class _Loop:
         self._terminal = sys.stdin.isatty() and not out.json
         self._stopped = False  # Ctrl-C at an empty prompt, once
         self._failed: int | None = None
+        self._told: set[str] = set()  # warnings: each once, not below every answer
 
     def run(self) -> int | None:
         """Return the exit code: that of the last turn, where it failed and nobody could see it."""
@@ -149,6 +150,10 @@ class _Loop:
             return
         print()
         colours(sys.stdout).print(Text(f"[{told_of(score)}]", style="dim"))
+        for warning in score.warnings if score is not None else ():
+            if warning.code not in self._told:
+                self._told.add(warning.code)
+                self._out.note(f"note: {warning.message}")
 
 
 def told_of(score: KeptScore | None) -> str:
