@@ -73,6 +73,11 @@ def test_options_reach_the_service(here: Here) -> None:
         (["score", "--file", "none.txt"], {}, 2, "none.txt cannot be read"),
         (["score", "--fiel", "x"], {}, 2, "No such option: --fiel"),
         (["scores"], {}, 2, "No such command"),
+        (["scroe", "x"], {}, 2, "'score'? (see eigencal --help)"),
+        (["score", "x", "--fiel", "x"], {}, 2, "(see eigencal score --help)"),
+        (["keys", "list", "--fiel"], {}, 2, "(see eigencal keys list --help)"),
+        (["--url", "http://x", "score", "x"], {}, 2, "it goes behind the command: eigencal COMMAND --url"),
+        (["score", " "], {}, 6, "prompt: It is empty, or white space alone"),
         (["jobs", "--watch"], {}, 2, "need the ID of a job"),
         (["calibrate", "none.jsonl"], {}, 2, "none.jsonl cannot be read"),
     ],
@@ -80,7 +85,8 @@ def test_options_reach_the_service(here: Here) -> None:
 def test_an_error_is_one_line_and_its_exit_code(
     here: Here, arguments: list[str], env: dict[str, str], code: int, said: str
 ) -> None:
-    done = here(*arguments, "--json", **env) if arguments[0] != "scores" else here(*arguments)
+    known = arguments[0] not in ("scores", "scroe", "--url")
+    done = here(*arguments, *(["--json"] if known else []), **env)
     assert (done.code, done.out) == (code, ""), done.err
     assert done.err.count("\n") == 1
     assert done.err.startswith("eigencal: ")

@@ -1,5 +1,6 @@
 """Errors by their code: each has its class, and whatever answers is told clearly."""
 
+import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -156,6 +157,22 @@ def test_nobody_there_is_told_without_the_password_in_the_url(drive: Driver) -> 
         with pytest.raises(eigencal.ConnectionFailed, match=r"http://127\.0\.0\.1:1") as caught:
             client.score("What?")
     assert "secret" not in str(caught.value)
+
+
+def test_https_at_a_server_without_tls_says_so(drive: Driver, url: str) -> None:
+    with drive(url.replace("http://", "https://"), retries=0) as client:
+        with pytest.raises(UnexpectedAnswer, match="its URL begins with http://"):
+            client.score("What?")
+
+
+def test_a_certificate_that_is_not_trusted_is_told(drive: Driver) -> None:
+    refused = ssl.SSLCertVerificationError()
+    refused.verify_message = "self-signed certificate"
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("failed", request=request) from refused
+
+    assert "not trusted: self-signed" in str(raised(drive, answer))
 
 
 def test_a_real_refusal_names_what_is_wrong(drive: Driver, url: str, llm: FakeLLM) -> None:

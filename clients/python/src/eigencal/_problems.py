@@ -2,6 +2,7 @@
 
 import json
 import math
+import ssl
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,6 +18,7 @@ LONGEST_RETRY_AFTER_S = 3600.0  # whatever a server asks for
 # What a server before the service may answer in words of its own: it wants a key, is asked too much or too
 # often, or cannot reach the service. Whatever else comes without a code is of something else.
 _OF_A_PROXY = {401, 403, 407, 408, 411, 413, 414, 429, 431, 451, 502, 503, 504, *range(520, 531)}
+_NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}  # OpenSSL's
 _LEAVE_OUT_V1 = "If the URL given ends in /v1, leave out /v1: that is for OpenAI's clients."
 
 
@@ -143,8 +145,22 @@ def no_answer(
     why = str(failure) or type(failure).__name__  # many have no text
     if isinstance(failure, httpx.DecodingError | httpx.TooManyRedirects):
         return errors.UnexpectedAnswer(f"The answer of {where} cannot be read: {why}")
+    if (refused := _tls_error(failure)) is not None:
+        return errors.UnexpectedAnswer(f"{where} {refused}")
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError):
         return errors.ConnectionFailed(f"Nothing answers at {where}: {why}")
     if isinstance(failure, httpx.TimeoutException):
         return errors.TimedOut(f"{where} did not answer in time to {request.method} {request.url.path}.")
     return errors.ConnectionLost(f"The connection to {where} broke off: {why}")
+
+
+def _tls_error(failure: BaseException) -> str | None:
+    """Return what is wrong with the TLS of what listens there; None: something else is wrong."""
+    cause: BaseException | None = failure
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"shows a certificate that is not trusted: {cause.verify_message}"
+    if cause is None or cause.reason not in _NO_TLS:
+        return None
+    return "is not spoken to by https: its URL begins with http://"

@@ -12,7 +12,7 @@ from rich.text import Text
 from eigencal import ChatOptions, Client, EigencalError, KeptScore
 from eigencal.cli.command import Invocation, tell
 from eigencal.cli.exit_codes import code_of
-from eigencal.cli.jobs import given
+from eigencal.cli.jobs import efforts, given
 from eigencal.cli.output import Output, colours, harmless, plain, shown
 
 LEAVE = ("/quit", "/exit")
@@ -68,7 +68,8 @@ def chat(
     model: Annotated[str | None, typer.Option(help="Model; left out: the first that is served.")] = None,
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
     effort: Annotated[
-        str | None, typer.Option(help="How many answers to judge by: low, medium or high.")
+        str | None,
+        typer.Option(help="How many answers to judge by: low, medium or high.", autocompletion=efforts),
     ] = None,
     target_error: Annotated[
         float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")

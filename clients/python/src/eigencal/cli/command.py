@@ -76,6 +76,7 @@ _SHARED: dict[str, Any] = {
         bool, typer.Option("--verbose", "-v", help="Of an error: everything that is known.")
     ],
 }
+OF_ALL = {"--url", "--profile", "--json", "--verbose", "-v"}
 _DEFAULTS = {"url": None, "profile": None, "json": False, "verbose": False}
 
 
