@@ -15,15 +15,16 @@ UNCERTAINTY = "[lambda_max "
 
 
 def test_every_answer_says_how_uncertain_it_is(here: Here, llm: OpenAIServer) -> None:
-    done = here("chat", stdin="question 1\n\nquestion 2\n/quit\nafter the end\n")
+    count = len(asked(llm))
+    done = here("chat", stdin="question 1\n\nquestion 2\n/quit\nquestion 3\n")
     assert done.code == 0, done.err
     first, told, second, again = done.out.splitlines()
     assert first in ("Paris", "Lyon", "Nice", "Lille", "Metz")
     assert second in ("Paris", "Lyon", "Nice", "Lille", "Metz")
     assert told.startswith(UNCERTAINTY)
     assert again.startswith(UNCERTAINTY)
-    assert "after the end" not in asked(llm), "after /quit nothing is asked"
-    assert done.err == ""
+    assert "question 3" not in asked(llm)[count:], "after /quit nothing is asked"
+    assert all(line.startswith("note: ") for line in done.err.splitlines())
 
 
 def test_the_conversation_goes_along(here: Here, llm: OpenAIServer) -> None:
@@ -66,9 +67,14 @@ def test_a_score_that_is_still_made_is_waited_for(tmp_path: Path) -> None:
     with serving_in_thread(OpenAIServer(default=llm_and_embedder(cities))) as server:
         settings = {"chat_mode": "async"}  # every answer goes out before its score
         with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path, **settings) as running:
-            done = Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})("chat", stdin="question 1")
+            command = Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})
+            done = command("chat", stdin="question 1\nquestion 2\n")
     assert done.code == 0, done.err
-    assert done.out.splitlines()[1].startswith(UNCERTAINTY)
+    told = done.out.splitlines()[1::2]
+    assert len(told) == 2
+    assert all(line.startswith(UNCERTAINTY) and line.endswith("raw]") for line in told)
+    assert done.err.startswith("note: ") and "calibrat" in done.err
+    assert done.err.count("\n") == 1, "why it is raw is told once"
 
 
 def test_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(slow: Command) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eigencal.cli.calibrations import WHY_NONE, _correctness
 from tests.cli.conftest import Here
 from tests.support.command import Command
 from tests.support.openai_server import OpenAIServer, serving_in_thread
@@ -51,8 +52,18 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
     said = here("report", calibration).out
     assert said.startswith(f"{calibration} mine: ")
     assert "40 of 40 rows were usable" in said
-    assert "activated: " in said
+    assert "when it was fitted, activated: " in said
+    assert "active now: yes" in said
     assert "note: Only 40 rows" in said
+    told = here("report", calibration, "--json").json
+    served = {row["map"]: row for row in told["served"]}
+    for name, field in (("risk (nats)", "risk"), ("projection ECE", "projection_ece")):
+        line = next(line for line in said.splitlines() if line.startswith(name))
+        figures = [served[each][field] for each in ("raw", told["calibration"]["method"])]
+        assert line.split()[-2:] == [f"{figure:.3f}" for figure in figures]
+    whole = told["correctness"]["by_num_samples"][-1]
+    verdicts = f"({whole['fitted_right']} right, {whole['fitted_wrong']} wrong in the half that fits)"
+    assert f"P(correct): none, {WHY_NONE[whole['why_none']]} {verdicts}\n" in said
     page = tmp_path / "report.html"
     assert here("report", calibration, "--out", page).out == f"{page}\n"
     assert page.read_text().startswith("<!doctype html>")
@@ -64,6 +75,17 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
     assert row.split()[:4] == [job["id"], "calibrate", "mine", "succeeded"]
     assert here("jobs", job["id"], "--json").json["calibration_id"] == calibration
     assert here("jobs", job["id"], "--cancel").code == 6, "it has ended: a conflict"
+    other = here("calibrate", dev, "--watch", "--activate", "always", "--seed", 7, "--json").json
+    assert "active now: no" in here("report", calibration).out, "another one was activated since"
+    assert "active now: yes" in here("report", other["calibration_id"]).out
+
+
+def test_a_report_with_p_correct_says_how_good_it_is() -> None:
+    whole = {"why_none": None, "log_loss": 0.5, "base_log_loss": 0.625}
+    (said,) = _correctness({"correctness": {"by_num_samples": [{"why_none": "one_kind"}, whole]}})
+    assert said == (
+        "P(correct): yes, held-out log loss 0.500 against 0.625 by the share of right answers alone"
+    )
 
 
 def test_an_evaluation(here: Here, dev: Path, tmp_path: Path) -> None:
@@ -74,7 +96,11 @@ def test_an_evaluation(here: Here, dev: Path, tmp_path: Path) -> None:
     job = done.out.split()[0]
     assert f"eigencal report {job} --open" in done.out
     verdict = here("report", job, "--json").json["verdict"]
-    assert here("report", job).out.splitlines()[: len(verdict)] == verdict
+    said = here("report", job).out
+    assert said.splitlines()[: len(verdict)] == verdict
+    left_out = [each for each in here("report", job, "--json").json["experiments"] if not each["ran"]]
+    below = said.partition("The reasons stand below.")[2]
+    assert left_out and all(f"  {each['title']}: {each['reason']}\n" in below for each in left_out)
     page = tmp_path / "evaluation.html"
     assert here("report", job, "--out", page).code == 0
     assert page.read_text().startswith("<!doctype html>")

@@ -61,6 +61,12 @@ def test_its_return_is_told_and_begins_the_time_anew(
     assert "back after 59 s" in told[1]
 
 
+@pytest.mark.parametrize("detail", ["All attempts failed", "All attempts failed."])
+def test_waiting_is_a_sentence_of_its_own(patience: Patience, told: list[str], detail: str) -> None:
+    patience.wait_s(eigencal.ConnectionFailed(detail))
+    assert told == ["eigencal: All attempts failed. Waiting for it, 60 s at most"]
+
+
 def test_it_is_asked_again_when_it_says_so(patience: Patience) -> None:
     error = answered(eigencal.Overloaded, retryable=True)
     error.retry_after_s = 7.0

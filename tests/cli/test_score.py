@@ -46,8 +46,18 @@ def test_options_reach_the_service(here: Here) -> None:
     ("arguments", "env", "code", "said"),
     [
         (["score", "question 1", "--num-samples", "1000"], {}, 6, "invalid_request: "),
-        (["score", "question 1"], {"EIGENCAL_KEY": "another"}, 4, "bad_key: "),
-        (["score", "question 1"], {"EIGENCAL_KEY": ""}, 4, "eigencal login remembers one"),
+        (
+            ["score", "question 1"],
+            {"EIGENCAL_KEY": "another"},
+            4,
+            "bad_key: this key opens nothing there: eigencal login",
+        ),
+        (
+            ["score", "question 1"],
+            {"EIGENCAL_KEY": ""},
+            4,
+            "missing_key: the service wants a key: eigencal login remembers one, EIGENCAL_KEY gives one (req",
+        ),
         (["score", "question 1", "--calibration", "cal_" + "0" * 26], {}, 5, "not_found: "),
         (["activate", "cal_" + "0" * 26], {}, 5, "not_found: "),
         (["jobs", "job_" + "0" * 26], {}, 5, "not_found: "),
@@ -63,6 +73,11 @@ def test_options_reach_the_service(here: Here) -> None:
         (["score", "--file", "none.txt"], {}, 2, "none.txt cannot be read"),
         (["score", "--fiel", "x"], {}, 2, "No such option: --fiel"),
         (["scores"], {}, 2, "No such command"),
+        (["scroe", "x"], {}, 2, "'score'? (see eigencal --help)"),
+        (["score", "x", "--fiel", "x"], {}, 2, "(see eigencal score --help)"),
+        (["keys", "list", "--fiel"], {}, 2, "(see eigencal keys list --help)"),
+        (["--url", "http://x", "score", "x"], {}, 2, "it goes behind the command: eigencal COMMAND --url"),
+        (["score", " "], {}, 6, "prompt: It is empty, or white space alone"),
         (["jobs", "--watch"], {}, 2, "need the ID of a job"),
         (["calibrate", "none.jsonl"], {}, 2, "none.jsonl cannot be read"),
     ],
@@ -70,7 +85,8 @@ def test_options_reach_the_service(here: Here) -> None:
 def test_an_error_is_one_line_and_its_exit_code(
     here: Here, arguments: list[str], env: dict[str, str], code: int, said: str
 ) -> None:
-    done = here(*arguments, "--json", **env) if arguments[0] != "scores" else here(*arguments)
+    known = arguments[0] not in ("scores", "scroe", "--url")
+    done = here(*arguments, *(["--json"] if known else []), **env)
     assert (done.code, done.out) == (code, ""), done.err
     assert done.err.count("\n") == 1
     assert done.err.startswith("eigencal: ")

@@ -171,6 +171,18 @@ def test_the_format_may_be_told(here: Here, tmp_path: Path, llm: OpenAIServer) -
     assert here("score", "--file", file, "--format", "csv").code == 2
 
 
+@pytest.mark.parametrize("name", ["q.csv", "q.CSV", "q.tsv"])
+def test_a_table_is_no_list_of_questions(
+    here: Here, tmp_path: Path, results: Path, llm: OpenAIServer, name: str
+) -> None:
+    file, count = written(tmp_path / name, "prompt,reference\nquestion 1,Paris\n"), len(asked(llm))
+    done = here("score", "--file", file, "--out", results)
+    assert (done.code, len(asked(llm)), results.exists()) == (2, count, False)
+    assert "--format lines" in done.err and done.err.count("\n") == 1
+    written(file, "question 1\nquestion 2\n")
+    assert here("score", "--file", file, "--format", "lines").code == 0
+
+
 def test_errors_are_asked_again_when_told_so(here: Here, tmp_path: Path, results: Path) -> None:
     file = written(tmp_path / "q.jsonl", '{"prompt": "question 1"}\n{"prompt": "question 2", "model": "m"}\n')
     arguments = ("score", "--file", file, "--out", results)

@@ -173,6 +173,13 @@ def test_commands_complete(bare: Command, shell: str) -> None:
     assert "evaluate" not in done.out
 
 
+@pytest.mark.parametrize("command", ["score", "chat"])
+def test_efforts_complete(bare: Command, command: str) -> None:
+    words = {"COMP_WORDS": f"eigencal {command} --effort ", "COMP_CWORD": "3"}
+    done = bare(_EIGENCAL_COMPLETE="complete_bash", **words)
+    assert done.out.split() == ["low", "medium", "high"]
+
+
 def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     python = tmp_path / "bare" / ("Scripts" if sys.platform == "win32" else "bin") / "python"

@@ -1,5 +1,6 @@
 """Errors by their code: each has its class, and whatever answers is told clearly."""
 
+import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -93,10 +94,37 @@ def test_the_page_of_a_proxy_is_a_clear_error(drive: Driver) -> None:
     assert (found.request_id, found.retryable) == ("of-the-proxy", False)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"not json", b'{"error": "x"}', b'{"detail": 7, "code": {}}'])
-def test_any_other_body_is_an_error_of_its_status(drive: Driver, body: bytes) -> None:
-    found = raised(drive, answering(500, content=body))
-    assert isinstance(found, eigencal.InternalError) and "500" in found.detail
+OTHERS = [
+    b"",
+    b"[]",
+    b"not json",
+    b'{"error": "x"}',
+    b'{"detail": 7, "code": {}}',
+    b'{"detail": "Not Found"}',
+]
+
+
+@pytest.mark.parametrize("body", OTHERS)
+@pytest.mark.parametrize("status", [400, 404, 405, 422, 500, 501])
+def test_an_error_of_nobody_we_know_is_not_the_services(drive: Driver, status: int, body: bytes) -> None:
+    found = raised(drive, answering(status, content=body, headers={"x-request-id": "theirs"}))
+    assert isinstance(found, UnexpectedAnswer) and "not an Eigencal service" in found.detail
+    assert (found.status, found.request_id, found.retryable) == (status, "theirs", False)
+    assert str(status) in found.detail
+
+
+@pytest.mark.parametrize("body", OTHERS)
+@pytest.mark.parametrize("status", [401, 403, 413, 429, 502, 503, 504, 522])
+def test_a_server_before_the_service_is_told_by_its_status(drive: Driver, status: int, body: bytes) -> None:
+    found = raised(drive, answering(status, content=body))
+    assert type(found) is kind_of(None, status)
+
+
+def test_a_url_that_ends_in_v1_is_noticed(drive: Driver, url: str) -> None:
+    with drive(f"{url}/v1", retries=0) as client:
+        for ask in (lambda: client.score("What?"), client.models, client.calibrations):
+            with pytest.raises(UnexpectedAnswer, match="leave out /v1"):
+                ask()
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"id": 7}'])
@@ -129,6 +157,22 @@ def test_nobody_there_is_told_without_the_password_in_the_url(drive: Driver) -> 
         with pytest.raises(eigencal.ConnectionFailed, match=r"http://127\.0\.0\.1:1") as caught:
             client.score("What?")
     assert "secret" not in str(caught.value)
+
+
+def test_https_at_a_server_without_tls_says_so(drive: Driver, url: str) -> None:
+    with drive(url.replace("http://", "https://"), retries=0) as client:
+        with pytest.raises(UnexpectedAnswer, match="its URL begins with http://"):
+            client.score("What?")
+
+
+def test_a_certificate_that_is_not_trusted_is_told(drive: Driver) -> None:
+    refused = ssl.SSLCertVerificationError()
+    refused.verify_message = "self-signed certificate"
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("failed", request=request) from refused
+
+    assert "not trusted: self-signed" in str(raised(drive, answer))
 
 
 def test_a_real_refusal_names_what_is_wrong(drive: Driver, url: str, llm: FakeLLM) -> None:

@@ -43,6 +43,11 @@ def test_the_examples_are_typed(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+def test_no_example_puts_a_calibration_in_force_that_is_no_better() -> None:
+    lines = [line.strip() for block in BLOCKS for line in block.splitlines()]
+    assert [line for line in lines if line.startswith("client.activate(")] == []
+
+
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_an_example_does_what_it_says(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [

@@ -164,13 +164,18 @@ def test_options_that_are_honoured(url: str, llm: FakeLLM) -> None:
     assert found["log"] == {"explanation": said}
 
 
-def test_explanations_can_be_asked_for_later(tlm: TLM) -> None:
+def test_explanations_can_be_asked_for_later(tlm: TLM, url: str) -> None:
     found = tlm.get_trustworthiness_score(PROMPT, "Nice")
     said = tlm.get_explanation(prompt=PROMPT, response="Nice", tlm_result=found)
     assert said.endswith("None of them says what the response says.")
     assert found["log"]["explanation"] == said
     lyon = tlm.get_trustworthiness_score(PROMPT, "Lyon")
-    assert tlm.get_explanation(prompt=PROMPT, tlm_result=lyon).endswith("The response means 'Lyon'.")
+    said = tlm.get_explanation(prompt=PROMPT, tlm_result=lyon)
+    with eigencal.Client(url) as client:
+        judged = client.get_score(str(lyon["score_id"])).candidate
+    assert judged is not None and 0.2 < judged.probability < 0.3
+    share = f"{judged.probability:.0%}"
+    assert said.endswith(f"The response is nearest to 'Lyon'; it has {share} of the answers' meaning.")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,14 @@ class Terminal:
         until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S")
         self.types("\x03")
 
+    def rest(self) -> str:
+        """Return what is still to read, once the command has ended."""
+        while True:
+            try:
+                self.said += os.read(self.descriptor, 65536).decode(errors="replace")
+            except OSError:  # the other end is closed
+                return self.said[self._read :]
+
     def types(self, text: str) -> None:
         os.write(self.descriptor, text.encode())
 

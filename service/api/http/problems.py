@@ -52,6 +52,7 @@ STATUS: dict[str, int] = {
 # What Starlette and FastAPI raise by themselves.
 _CODE_OF_STATUS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
 DEFAULT_RETRY_AFTER_S = 2.0
+NOT_EMPTY = r"\S"  # the pattern by which the contract says so
 LONGEST_RETRY_AFTER_S = 3600.0  # whatever another server asked for
 
 
@@ -157,9 +158,12 @@ def _clean(part: object) -> str:
 
 def _message(error: Mapping[str, Any]) -> str:
     # A JSON syntax error keeps what is wrong in the context; the message alone says only "JSON decode error".
-    said = error.get("ctx", {}).get("error")
+    context = error.get("ctx", {})
+    said = context.get("error")
     if error["type"] == "json_invalid" and said:
         return f"The body is not valid JSON: {str(said)[:200]}"
+    if error["type"] == "string_pattern_mismatch" and context.get("pattern") == NOT_EMPTY:
+        return "It is empty, or white space alone"
     return str(error["msg"]).removeprefix("Value error, ")
 
 

@@ -102,7 +102,11 @@ class TimedOut(NoAnswer):
 
 
 class UnexpectedAnswer(EigencalError):
-    """What answered does not speak this contract: a proxy's page, another service, another major version."""
+    """What answered does not speak this contract: a page, another service, another major version.
+
+    Also an error without a code of the service, but for those that a server before it may answer (401, 403,
+    413, 429, 502, 503, 504 ..): these are an ApiError of their status.
+    """
 
     code = "unexpected_answer"
 

@@ -8,7 +8,7 @@ import typer
 
 from eigencal import InvalidSetup, __version__
 from eigencal.cli import calibrations, chat, jobs, keys, login, score
-from eigencal.cli.command import command, guarded, tell
+from eigencal.cli.command import OF_ALL, command, guarded, tell
 from eigencal.cli.exit_codes import ExitCode, table
 from eigencal.cli.output import Output, prepare
 
@@ -76,9 +76,8 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         code = built.main(list(arguments), prog_name="eigencal", standalone_mode=False)
     except typer.TyperException as wrong:  # a misspelt option, a missing argument
-        tell(
-            Output(json=False, verbose=False), InvalidSetup(f"{wrong.format_message()} ({_help(arguments)})")
-        )
+        where = _help(built, arguments)
+        tell(Output(json=False, verbose=False), InvalidSetup(f"{wrong.format_message()} ({where})"))
         return ExitCode.USAGE
     except typer.Abort:
         return ExitCode.INTERRUPTED
@@ -86,6 +85,14 @@ def _run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else ExitCode.DONE
 
 
-def _help(arguments: Sequence[str]) -> str:
-    named = [word for word in arguments[:2] if word.isalpha()]
-    return f"see {' '.join(['eigencal', *named[:1]])} --help"
+def _help(built: object, arguments: Sequence[str]) -> str:
+    """Return where to look; an option of all commands that stands before the command belongs behind it."""
+    if arguments and arguments[0].partition("=")[0] in OF_ALL:
+        return f"it goes behind the command: eigencal COMMAND {arguments[0]}"
+    path, at = ["eigencal"], built
+    for word in arguments:
+        at = getattr(at, "commands", {}).get(word)
+        if at is None:
+            break
+        path.append(word)
+    return f"see {' '.join(path)} --help"

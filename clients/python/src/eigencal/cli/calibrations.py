@@ -14,6 +14,16 @@ from eigencal.cli.command import Invocation
 from eigencal.cli.jobs import given, started
 from eigencal.cli.output import shown, table
 
+FIGURES = (
+    ("risk (nats)", "risk"),
+    ("projection ECE", "projection_ece"),
+    ("projection Brier", "projection_brier"),
+)
+WHY_NONE = {
+    "one_kind": "all answers of the rows that would fit it are of one kind, right or wrong",
+    "too_few_verdicts": "too few right answers, or too few wrong ones",
+    "no_better_than_base_rate": "nothing tells right from wrong better than their share of right answers",
+}
 HEAD = ("id", "name", "active", "method", "T", "g", "answers", "rows", "decides", "created")
 
 
@@ -83,8 +93,8 @@ def report(
     """Show the report of a calibration or of an evaluation: a page to read, or its numbers."""
     with invocation.client() as client:
         if out is None and not open_:
-            found = _report(client, report_id, None)
-            invocation.out.show(found, _summary(cast(Report, found)))
+            found = cast(Report, _report(client, report_id, None))
+            invocation.out.show(found, _summary(client, found))
             return
         page = cast(Path, _report(client, report_id, out or _temporary(report_id))).resolve()
     if open_ and not webbrowser.open(page.as_uri()):
@@ -105,7 +115,7 @@ def _temporary(report_id: str) -> Path:
     return Path(path)
 
 
-def _summary(found: Report) -> Iterator[str]:
+def _summary(client: Client, found: Report) -> Iterator[str]:
     """Yield what a report comes to, in lines; those of earlier releases may lack some."""
     fields = found.fields
     if fitted := fields.get("calibration"):
@@ -115,11 +125,45 @@ def _summary(found: Report) -> Iterator[str]:
         yield f"{shown(rows.get('usable'))} of {shown(rows.get('rows'))} rows were usable"
     if decided := fields.get("decision"):
         became = "activated" if decided.get("activated") else "not activated"
-        yield f"{became}: {shown(decided.get('reason'))}"
+        yield f"when it was fitted, {became}: {shown(decided.get('reason'))}"
+    if fitted:
+        # The report stays as it was written, whatever was activated since.
+        yield f"active now: {shown(client.calibration(fitted['id']).active)}"
+        yield from _gain(fields, str(fitted.get("method")))
+        yield from _correctness(fields)
     yield from fields.get("verdict", [])
     for warning in fields.get("warnings", []):
         yield f"note: {warning.get('text', warning) if isinstance(warning, dict) else warning}"
+    for each in fields.get("experiments", []):
+        if not each.get("ran", True):
+            yield f"  {each.get('title')}: {each.get('reason')}"
     yield "(--json has everything, --open the page)"
+
+
+def _gain(fields: dict[str, Any], method: str) -> Iterator[str]:
+    """Yield what the calibration does to questions that it was not fitted on."""
+    served = {row.get("map"): row for row in fields.get("served", [])}
+    if "raw" not in served or method not in served:
+        return
+    before, after = served["raw"], served[method]
+    rows = [(words, before.get(name), after.get(name)) for words, name in FIGURES]
+    yield from table(("held-out questions, lower is better", "before", "after"), rows)
+
+
+def _correctness(fields: dict[str, Any]) -> Iterator[str]:
+    """Yield whether there is a P(correct) by all answers, and why not."""
+    sizes = (fields.get("correctness") or {}).get("by_num_samples")
+    if not sizes:
+        return
+    whole = sizes[-1]
+    if why := whole.get("why_none"):
+        verdicts = (
+            f"{whole.get('fitted_right')} right, {whole.get('fitted_wrong')} wrong in the half that fits"
+        )
+        yield f"P(correct): none, {WHY_NONE.get(why, why)} ({verdicts})"
+    else:
+        loss, base = shown(whole.get("log_loss")), shown(whole.get("base_log_loss"))
+        yield f"P(correct): yes, held-out log loss {loss} against {base} by the share of right answers alone"
 
 
 def _row(found: Calibration) -> tuple[Any, ...]:

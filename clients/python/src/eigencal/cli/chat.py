@@ -12,7 +12,7 @@ from rich.text import Text
 from eigencal import ChatOptions, Client, EigencalError, KeptScore
 from eigencal.cli.command import Invocation, tell
 from eigencal.cli.exit_codes import code_of
-from eigencal.cli.jobs import given
+from eigencal.cli.jobs import efforts, given
 from eigencal.cli.output import Output, colours, harmless, plain, shown
 
 LEAVE = ("/quit", "/exit")
@@ -68,7 +68,8 @@ def chat(
     model: Annotated[str | None, typer.Option(help="Model; left out: the first that is served.")] = None,
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
     effort: Annotated[
-        str | None, typer.Option(help="How many answers to judge by: low, medium or high.")
+        str | None,
+        typer.Option(help="How many answers to judge by: low, medium or high.", autocompletion=efforts),
     ] = None,
     target_error: Annotated[
         float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")
@@ -92,6 +93,7 @@ class _Loop:
         self._terminal = sys.stdin.isatty() and not out.json
         self._stopped = False  # Ctrl-C at an empty prompt, once
         self._failed: int | None = None
+        self._told: set[str] = set()  # warnings: each once, not below every answer
 
     def run(self) -> int | None:
         """Return the exit code: that of the last turn, where it failed and nobody could see it."""
@@ -149,6 +151,10 @@ class _Loop:
             return
         print()
         colours(sys.stdout).print(Text(f"[{told_of(score)}]", style="dim"))
+        for warning in score.warnings if score is not None else ():
+            if warning.code not in self._told:
+                self._told.add(warning.code)
+                self._out.note(f"note: {warning.message}")
 
 
 def told_of(score: KeptScore | None) -> str:

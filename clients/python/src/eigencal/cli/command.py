@@ -11,7 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from eigencal import ApiError, AsyncClient, Client, ConnectionFailed, EigencalError, JobEnded, MissingKey
+from eigencal import (
+    ApiError,
+    AsyncClient,
+    BadKey,
+    Client,
+    ConnectionFailed,
+    EigencalError,
+    JobEnded,
+    MissingKey,
+    UnexpectedAnswer,
+)
 from eigencal.cli.exit_codes import ExitCode, code_of
 from eigencal.cli.output import Output, as_json, harmless, one_line
 from eigencal.cli.target import Target, target
@@ -19,7 +29,12 @@ from eigencal.cli.target import Target, target
 MOST_SHOWN = 20  # of the things that are wrong with one request
 HINTS: dict[type[EigencalError], str] = {
     ConnectionFailed: "is it running? --url or EIGENCAL_URL names another",
-    MissingKey: "eigencal login remembers one, EIGENCAL_KEY gives one",
+    UnexpectedAnswer: "--url or EIGENCAL_URL names the service",
+}
+# The service speaks of headers, which nobody types here.
+OWN_WORDS: dict[type[EigencalError], str] = {
+    MissingKey: "the service wants a key: eigencal login remembers one, EIGENCAL_KEY gives one",
+    BadKey: "this key opens nothing there: eigencal login remembers another, EIGENCAL_KEY gives one",
 }
 
 
@@ -61,6 +76,7 @@ _SHARED: dict[str, Any] = {
         bool, typer.Option("--verbose", "-v", help="Of an error: everything that is known.")
     ],
 }
+OF_ALL = {"--url", "--profile", "--json", "--verbose", "-v"}
 _DEFAULTS = {"url": None, "profile": None, "json": False, "verbose": False}
 
 
@@ -98,7 +114,7 @@ def guarded(out: Output, work: Callable[[], object]) -> int:
         sys.stdout.flush()
     except typer.Exit as ended:
         code = ended.exit_code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):  # the second: at a question
         out.note("eigencal: stopped")
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
@@ -124,7 +140,8 @@ def tell(out: Output, error: EigencalError) -> None:
     more = f" (and {len(wrong) - 1} more: --verbose)" if len(wrong) > 1 and not out.verbose else ""
     named = f" (request {error.request_id})" if error.request_id else ""
     hint = next((f" ({said})" for kind, said in HINTS.items() if isinstance(error, kind)), "")
-    out.note(f"eigencal: {_code(error)}{error.detail}{first}{more}{hint}{named}")
+    detail = OWN_WORDS.get(type(error), error.detail)
+    out.note(f"eigencal: {_code(error)}{detail}{first}{more}{hint}{named}")
     if not out.verbose:
         return
     for each in wrong[1:MOST_SHOWN]:

@@ -19,6 +19,11 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+def efforts(begun: str) -> list[str]:
+    """Return the efforts that begin so, for a shell to complete."""
+    return [each for each in ("low", "medium", "high") if each.startswith(begun)]
+
+
 def jobs(
     invocation: Invocation,
     job_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="One job; left out: all.")] = None,

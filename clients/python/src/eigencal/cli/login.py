@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from eigencal import Client, EigencalError, Forbidden, InvalidSetup, Unauthorized
+from eigencal import Client, EigencalError, Forbidden, InvalidSetup, Unauthorized, UnexpectedAnswer
 from eigencal.cli import profile as profiles
 from eigencal.cli.command import Invocation
 from eigencal.cli.profile import Profile
@@ -85,10 +85,13 @@ def _asked_key() -> str:
 
 
 def _check(invocation: Invocation, client: Client) -> None:
-    """Raise Unauthorized for a key that is refused; a service that is away is only told of."""
+    """Raise Unauthorized for a key that is refused, UnexpectedAnswer for what is not the service.
+
+    A service that is away is only told of.
+    """
     try:
         client.models(timeout_s=10)
-    except (Unauthorized, Forbidden):
+    except (Unauthorized, Forbidden, UnexpectedAnswer):
         raise
     except EigencalError as error:
         invocation.out.note(f"eigencal: not checked: {error.detail}")

@@ -20,6 +20,7 @@ from eigencal.cli.bulk.results import Results
 from eigencal.cli.bulk.run import answer_all
 from eigencal.cli.command import Invocation
 from eigencal.cli.exit_codes import ExitCode
+from eigencal.cli.jobs import efforts
 from eigencal.cli.output import colours
 
 PATIENCE_S = 600.0
@@ -42,7 +43,10 @@ def score(
     format_: Annotated[
         str, typer.Option("--format", help="How the file is written: auto (by its name), lines or jsonl.")
     ] = "auto",
-    effort: Annotated[str | None, typer.Option(help="How many answers to draw: low, medium or high.")] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(help="How many answers to draw: low, medium or high.", autocompletion=efforts),
+    ] = None,
     num_samples: Annotated[int | None, typer.Option(help="How many answers to draw, by number.")] = None,
     candidate: Annotated[str | None, typer.Option(help="A text of yours to judge by the answers.")] = None,
     target_error: Annotated[

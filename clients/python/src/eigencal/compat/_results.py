@@ -80,5 +80,10 @@ def explanation(score: Score | KeptScore) -> str:
     if judged.mode is None:
         return f"{drawn} None of them says what the response says."
     if judged.mode < len(score.modes or ()):
-        return f"{drawn} The response means {(score.modes or ())[judged.mode].answer!r}."
-    return f"{drawn} The response means what few of them mean."
+        near = repr((score.modes or ())[judged.mode].answer)
+    else:
+        near = "what few of them mean"
+    # An embedder sees likeness: the text of another may be near a meaning without having it.
+    return (
+        f"{drawn} The response is nearest to {near}; it has {judged.probability:.0%} of the answers' meaning."
+    )

@@ -60,7 +60,7 @@ class Patience:
         now = self.clock()
         if self._away_since is None:
             self._away_since = now
-            self.say(f"eigencal: {error.detail} Waiting for it, {self.limit_s:g} s at most")
+            self.say(f"eigencal: {error.detail.rstrip('. ')}. Waiting for it, {self.limit_s:g} s at most")
         left_s = self.limit_s - (now - self._away_since)
         if left_s <= 0:
             raise error

@@ -13,6 +13,7 @@ from eigencal import InvalidSetup, ScoreOptions
 
 Format = Literal["auto", "lines", "jsonl"]
 JSONL = {".jsonl", ".ndjson"}
+TABLES = {".csv", ".tsv"}  # their heads and columns would be asked as questions
 ASKS = ("prompt", "messages", "samples")
 # `return` is the field's own name; Python needs `return_`.
 HOW_MANY = {"effort", "num_samples"}
@@ -50,9 +51,17 @@ class Questions:
         name: Its name, for people; with `form` "auto", .jsonl and .ndjson say that it is JSON Lines.
         options: Fields of every request that does not set them itself.
         form: How they are written.
+
+    Raises:
+        InvalidSetup: The name is that of a table, and nothing is said of how it is written.
     """
 
     def __init__(self, file: BinaryIO, name: str, options: Mapping[str, Any], form: Format = "auto") -> None:
+        if form == "auto" and Path(name).suffix.lower() in TABLES:
+            raise InvalidSetup(
+                f"{name} is a table, and questions are plain lines or JSON Lines: write them so, or say "
+                "--format lines, to ask every line as it is. Nothing was sent."
+            )
         self._file, self._name, self._options = file, name, dict(options)
         self._known = form != "auto" or Path(name).suffix.lower() in JSONL
         self._jsonl = form == "jsonl" or (form == "auto" and self._known)
