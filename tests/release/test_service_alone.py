@@ -1,4 +1,4 @@
-"""The service's wheel alone, in an environment and a folder that were empty: serving, evaluating, its demo."""
+"""The service's wheel alone, in an environment and a folder that were empty: it serves, evaluates, demos."""
 
 import json
 import re
