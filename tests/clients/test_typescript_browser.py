@@ -26,6 +26,8 @@ const across = new eigencal.Eigencal({ baseUrl: "SERVICE", key: "KEY", maxRetrie
 const told = {};
 try { await across.score("question"); } catch (error) { told.across = [error.name, error.code]; }
 try { await client.score({ samples: [] }); } catch (error) { told.bad = [error.name, error.status]; }
+const moved = new eigencal.Eigencal({ baseUrl: "/moved" });
+try { await moved.health(); } catch (error) { told.moved = error.message; }
 told.batch = [];
 for await (const item of client.scoreBatch(["one", "two"])) told.batch.push(item.result.answer);
 told.chunks = "";
@@ -47,6 +49,8 @@ class Proxy(BaseHTTPRequestHandler):
             return self.pass_on()
         if self.path.startswith("/eigencal.js/"):
             return self.give((DIST / Path(self.path).name).read_bytes())
+        if self.path.startswith("/moved/"):
+            return self.send_away()
         found = self.pages.get(self.path)
         return self.give(found) if found else self.send_error(HTTPStatus.NOT_FOUND)
 
@@ -58,6 +62,11 @@ class Proxy(BaseHTTPRequestHandler):
         self.send_header("Content-Type", TYPES[Path(self.path).suffix])
         self.end_headers()
         self.wfile.write(content)
+
+    def send_away(self) -> None:
+        self.send_response(HTTPStatus.TEMPORARY_REDIRECT)
+        self.send_header("Location", self.path.replace("/moved/", "/eigencal/"))
+        self.end_headers()
 
     def pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -109,7 +118,9 @@ def test_a_page_behind_one_origin_with_the_service(ours: str, tmp_path: Path) ->
         assert not page.complaints()
         page.visit(f"{origin}/more.html")
         page.until(lambda: bool(page.evaluate("document.body.textContent")))
-        assert page.evaluate("JSON.parse(document.body.textContent)") == {
+        told = page.evaluate("JSON.parse(document.body.textContent)")
+        assert "redirects to an address that the browser does not tell" in told.pop("moved")
+        assert told == {
             "across": ["ConnectionError", "connection_failed"],
             "bad": ["TooFewSamplesError", 422],
             "batch": ["Berlin", "Berlin"],

@@ -1,6 +1,7 @@
 """The npm package: what is in it, and that it works where nothing else is, by the examples of its README."""
 
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.clients
 PRINTS = {
     "score.ts": ["Berlin 0."],
     "batch.ts": ["0 0.", "1 0."],
-    "calibrate.ts": ["reporting", "name: 'November'", "active: true"],
+    "calibrate.ts": ["reporting", "November is "],
     "chat.ts": ["Berlin 0.", "0."],
     "errors.ts": ["model_not_found 404"],
 }
@@ -61,6 +62,16 @@ def test_its_version_is_in_the_changelog_and_goes_with_the_contract() -> None:
     contract = json.loads((ROOT / "clients" / "openapi.json").read_text())["info"]["version"]
     assert f"## [{version}]" in (FOLDER / "CHANGELOG.md").read_text()
     assert version.split(".")[:2] == contract.split(".")[:2]
+
+
+def test_the_readme_installs_what_is_packed(tarball: Path) -> None:
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"eigencal-\S+\.tgz", readme)) == {tarball.name}
+    assert "*.tgz" in (FOLDER / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
+def test_no_example_puts_in_force_what_may_be_worse() -> None:
+    assert not [name for name, code in readme_blocks().items() if "always" in code]
 
 
 def test_every_example_of_the_readme_is_run() -> None:
