@@ -179,6 +179,26 @@ def test_explanations_can_be_asked_for_later(tlm: TLM, url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "result",
+    [
+        {"response": "Paris", "trustworthiness_score": 0.9},  # TLM's own
+        {"trustworthiness_score": None, "score_is": None, "score_id": None},
+        [{"trustworthiness_score": 0.9, "score_is": "lambda_max", "score_id": "scr_1"}],
+        None,
+    ],
+)
+def test_what_has_no_score_cannot_be_explained(tlm: TLM, result: Any) -> None:
+    with pytest.raises(ValidationError, match="tlm_result"):
+        tlm.get_explanation(prompt=PROMPT, tlm_result=result)
+
+
+def test_a_server_that_names_no_model_is_told(tlm: TLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eigencal.Client, "models", lambda _client: [])
+    with pytest.raises(eigencal.UnexpectedAnswer, match="names no model"):
+        tlm.get_model_name()
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         {"quality_preset": "lowest"},

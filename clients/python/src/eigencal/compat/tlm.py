@@ -17,6 +17,7 @@ from typing import Any, Self, cast, overload
 import httpx
 
 from eigencal._async.client import AsyncClient
+from eigencal._errors import UnexpectedAnswer
 from eigencal._progress import told
 from eigencal._sync.client import Client
 from eigencal.compat._lists import Pair, all_awaited, all_of, pairs_of, text
@@ -79,8 +80,17 @@ class TLM:
         self._client.close()
 
     def get_model_name(self) -> str:
-        """Return the model that is asked: the option's, or the first that the LLM server serves."""
-        return self._request.fields.get("model") or self._client.models()[0].id
+        """Return the model that is asked: the option's, or the first that the LLM server serves.
+
+        Raises:
+            UnexpectedAnswer: The LLM server names no model.
+        """
+        if named := self._request.fields.get("model"):
+            return named
+        served = self._client.models()
+        if not served:
+            raise UnexpectedAnswer('The LLM server names no model: give options={"model": ...}.')
+        return served[0].id
 
     @overload
     def prompt(self, prompt: str, /, **kwargs: Any) -> TLMResponse: ...
@@ -186,8 +196,10 @@ class TLM:
 
         Raises:
             NotFound: The score is no longer kept.
-            ValidationError: The result has no score.
+            ValidationError: It is not one result of this TLM, or has no score.
         """
+        if not isinstance(tlm_result, dict) or "score_id" not in tlm_result:
+            raise ValidationError("tlm_result must be one result of this TLM, with its score_id.")
         log = tlm_result.setdefault("log", {})
         if "explanation" not in log:
             if tlm_result["score_id"] is None:
