@@ -1,5 +1,6 @@
 """A client that is used after a fork: no two processes read from one connection."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -7,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread
-from tests.support.scripted_batches import SCORE
+import eigencal
+from tests.support.openai_server import Exchange, OpenAIServer, pieces, serving_in_thread
+from tests.support.scripted_batches import SCORE, line
 
-ROOT = Path(__file__).parents[2]
 # A process without threads of its own forks; each tells by which of the server's connections it was answered.
 PROGRAM = """
 import asyncio, json, os, sys
@@ -42,13 +43,16 @@ async def by_port(exchange: Exchange) -> None:
     await exchange.send(200, SCORE | {"answer": str(exchange.writer.get_extra_info("peername")[1])})
 
 
+def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *arguments]
+    environment = {"PYTHONPATH": str(Path(eigencal.__file__).parents[1])}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+
 def told(kind: str, own: str) -> list[list[str]]:
     server = OpenAIServer(default=by_port)
     with serving_in_thread(server):
-        url = server.url.removesuffix("/v1")
-        command = [sys.executable, "-c", PROGRAM, url, kind, own]
-        environment = {"PYTHONPATH": str(ROOT / "clients" / "python" / "src")}
-        run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        run = python(PROGRAM, server.url.removesuffix("/v1"), kind, own)
     assert run.returncode == 0, run.stderr
     return [json.loads(line) for line in run.stdout.splitlines()]
 
@@ -65,3 +69,45 @@ def test_what_was_handed_in_is_refused_there(kind: str) -> None:
     child, *parent = told(kind, "handed in")
     assert child[1] == "invalid_setup"
     assert all(before == after for before, after in parent)
+
+
+IN_A_BATCH = """
+import os, sys
+from eigencal import Client, EigencalError
+client = Client(sys.argv[1], retries=0)
+lines = client.score_batch(["a", "b"])
+print(next(lines).index, flush=True)
+if os.fork() == 0:
+    try:
+        next(lines)
+    except EigencalError as error:
+        print(error.code, flush=True)
+    lines.close()
+    client.score("go on")
+    os._exit(0)
+print(next(lines).index, flush=True)
+os.wait()
+"""
+
+
+def test_a_batch_goes_on_where_it_was_begun() -> None:
+    """The copy of it that the new process has is closed there, and breaks nothing off."""
+    go_on: list[asyncio.Event] = []
+
+    async def batch_or_score(exchange: Exchange) -> None:
+        if exchange.path == "/score":
+            go_on[0].set()
+            await exchange.send(200, SCORE)
+            return
+        go_on.append(asyncio.Event())
+        await pieces(line(0), then=second)(exchange)
+
+    async def second(exchange: Exchange) -> None:
+        await go_on[0].wait()
+        exchange.writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(line(1)), line(1)))
+
+    server = OpenAIServer(default=batch_or_score)
+    with serving_in_thread(server):
+        run = python(IN_A_BATCH, server.url.removesuffix("/v1"))
+    assert run.stdout.split() == ["0", "invalid_setup", "1"], run.stderr
+    assert [exchange.path for exchange in server.requests] == ["/score/batch", "/score"]
