@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,19 +44,21 @@ class Shrinking(io.BytesIO):
 def packed(folder: Path) -> Any:
     path = folder / "dev.jsonl.gz"
     path.write_bytes(gzip.compress(LINE * 1000))
-    return gzip.open(path)  # noqa: SIM115
+    return gzip.open(path)
 
 
-def fifo_like(folder: Path) -> Any:
+def pipe(folder: Path) -> Any:
+    """A path that can be read once."""
     path = folder / "dev.jsonl"
-    path.write_bytes(LINE * 1000)
-    return os.fsencode(path).decode()
+    os.mkfifo(path)
+    threading.Thread(target=path.write_bytes, args=(LINE * 1000,), daemon=True).start()
+    return path
 
 
 FILES: dict[str, Callable[[Path], Any]] = {
     "packed": packed,
     "growing": lambda folder: Growing(LINE * 1000),
-    "path": fifo_like,
+    "a named pipe": pipe,
 }
 
 
@@ -95,8 +98,7 @@ def test_what_cannot_be_read_is_told(drive: Driver, name: str) -> None:
 
 def test_a_file_may_have_any_name(drive: Driver, tmp_path: Path) -> None:
     path = os.fsencode(tmp_path) + b"/dev\xff.jsonl"
-    with open(path, "wb") as file:
-        file.write(LINE)
+    Path(os.fsdecode(path)).write_bytes(LINE)
     script = Script(ACCEPTED)
     with drive("http://host", answer=script) as client:
         client.calibrate(os.fsdecode(path))
@@ -115,7 +117,7 @@ def test_what_no_header_or_form_can_hold_is_refused(drive: Driver, options: dict
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "\ud800", None, 7, "x" * 70_000], ids=lambda id: ascii(id)[:9]
+    "name", ["", ".", "..", "\ud800", None, 7, "x" * 70_000], ids=lambda name: ascii(name)[:9]
 )
 def test_an_id_that_is_none_goes_nowhere(drive: Driver, name: Any) -> None:
     script = Script(ACCEPTED)

@@ -29,7 +29,7 @@ def made(kind: type[EigencalError]) -> EigencalError:
 
 
 WAYS: list[Callable[[EigencalError], EigencalError]] = [
-    lambda error: pickle.loads(pickle.dumps(error)),  # noqa: S301
+    lambda error: pickle.loads(pickle.dumps(error)),
     copy.copy,
     copy.deepcopy,
 ]
