@@ -1,13 +1,19 @@
 """Batches of any length: every item has one line, whatever breaks off, and little is under way."""
 
+import asyncio
 import itertools
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import eigencal
-from tests.support.both_clients import Driver
+from tests.support.both_clients import Driver, waiting
 from tests.support.fakes import FakeLLM
 from tests.support.openai_server import (
     Behaviour,
@@ -180,3 +186,120 @@ def test_no_items_are_no_request(drive: Driver) -> None:
     with scripted() as (url, server), drive(url) as client:
         assert list(client.score_batch([])) == []
     assert server.requests == []
+
+
+@pytest.mark.parametrize("cut", [b'{"ind', b"\n"])
+def test_what_breaks_off_before_a_line_every_time_is_given_up(drive: Driver, cut: bytes) -> None:
+    """Half a line is nothing: neither are signs of life a reason to begin the count anew."""
+    with scripted(*[pieces(cut, then=drop)] * 12) as (url, server), drive(url, **QUICK) as client:
+        with pytest.raises(eigencal.ConnectionLost):
+            list(client.score_batch(["x"]))
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("index", [b"-1", b"true", b"1.0", b'"0"'])
+def test_an_index_is_a_number_from_0(drive: Driver, index: bytes) -> None:
+    answer = line(0).replace(b'"index": 0', b'"index": ' + index)
+    with scripted(pieces(answer)) as (url, _), drive(url, **QUICK) as client:
+        with pytest.raises(eigencal.UnexpectedAnswer):
+            list(client.score_batch(["x", "y"]))
+
+
+def test_a_line_without_a_result_was_not_scored(drive: Driver) -> None:
+    with scripted(pieces(b'{"index": 0}\n')) as (url, _), drive(url) as client:
+        [item] = client.score_batch(["x"])
+    assert not item.ok
+    with pytest.raises(eigencal.ApiError):
+        item.unwrap()
+
+
+def test_leaving_off_waits_for_no_answer(drive: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request has not even begun to be answered; its thread could not be woken."""
+    monkeypatch.setattr("eigencal._sync.batches.LET_GO_S", 40.0)
+    with scripted(whole, default=hang) as (url, server), drive(url) as client:
+        lines = client.score_batch(map(str, itertools.count()), items_per_request=1)
+        next(lines)
+        until(lambda: len(server.requests) >= 2)
+        with ThreadPoolExecutor(1) as apart:
+            apart.submit(lines.close).result(20)
+
+
+def test_what_has_come_goes_out_before_the_next_is_asked_for() -> None:
+    """A slow source: each item takes as long as the answers to those before it."""
+    taken, taken_before = 0, list[int]()
+    with scripted() as (url, server), waiting(url) as client:
+
+        def slow() -> Iterator[str]:
+            nonlocal taken
+            for taken in range(1, 13):
+                until(lambda sent=taken - 1: len(server.requests) == sent and server.active == 0)
+                yield str(taken)
+
+        for _ in client.score_batch(slow(), requests=12, items_per_request=1):
+            taken_before.append(taken)
+    assert len(taken_before) == 12 and taken_before[0] < 12
+
+
+def test_items_may_be_awaited() -> None:
+    """A source that waits for a line holds no other up."""
+
+    async def main(url: str) -> list[int]:
+        came = asyncio.Event()
+
+        async def source() -> AsyncIterator[str]:
+            yield "a"
+            async with asyncio.timeout(20):
+                await came.wait()
+            for prompt in "bcd":
+                yield prompt
+
+        found = []
+        async with eigencal.AsyncClient(url) as client:
+            async for item in client.score_batch(source(), requests=4, items_per_request=1):
+                found.append(item.index)
+                came.set()
+            sizes = [item.index async for item in client.score_batch(source(), items_per_request=3)]
+        return found + sorted(sizes)
+
+    with scripted() as (url, _):
+        assert sorted(asyncio.run(main(url))) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_an_error_of_the_source_is_raised(drive: Driver) -> None:
+    def failing() -> Iterator[str]:
+        yield from "ab"
+        raise KeyError("mine")
+
+    with scripted() as (url, _), drive(url) as client, pytest.raises(KeyError, match="mine"):
+        list(client.score_batch(failing(), items_per_request=1))
+
+
+@pytest.mark.parametrize("items", ["text", b"text", 7])
+@pytest.mark.parametrize("size", [0, 257, 2.5])
+def test_what_cannot_be_a_batch_is_refused(drive: Driver, items: Any, size: Any) -> None:
+    with drive("http://host") as client:
+        with pytest.raises(eigencal.InvalidSetup):
+            list(client.score_batch(items))
+        with pytest.raises(eigencal.InvalidSetup):
+            list(client.score_batch(["x"], items_per_request=size))
+
+
+def test_a_client_that_waits_refuses_items_that_are_awaited() -> None:
+    async def source() -> AsyncIterator[str]:
+        yield "a"
+
+    with waiting("http://host") as client, pytest.raises(eigencal.InvalidSetup, match="AsyncClient"):
+        list(client.score_batch(source()))
+
+
+def test_a_long_line_is_put_together_once() -> None:
+    """In many pieces: put together with each of them anew, it would take minutes of computing."""
+    program = (
+        "import resource; from eigencal._sending.lines import Lines\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (15, 15))\n"
+        "lines, piece = Lines(600.0), b'x' * 1024\n"
+        "assert not any(list(lines.feed(piece)) for _ in range(1 << 16))\n"
+        "assert [len(line) for line in lines.feed(b'\\n')] == [1 << 26]\n"
+    )
+    environment = {"PYTHONPATH": str(Path(eigencal.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=120)

@@ -44,7 +44,7 @@ class AsyncMerged:
         await self._came.put(None)
 
     async def _next_part(self) -> Part | None:
-        """Return the next part once there is room for it, None after the last; an error goes to the caller."""
+        """Return the next part as soon as there is room, None after the last; errors go to the caller."""
         await self._room.acquire()
         await asyncio.sleep(0)  # what has come goes out before a source that may be slow is asked for more
         try:
