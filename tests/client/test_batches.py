@@ -115,11 +115,16 @@ def test_a_line_that_is_none_is_an_error(drive: Driver, answer: bytes) -> None:
 
 
 def test_a_refused_batch_raises_and_the_rest_is_broken_off(drive: Driver) -> None:
+    under_way: list[Exchange] = []
+
     async def refused(exchange: Exchange) -> None:
+        while not under_way:  # else it may never have been sent
+            await asyncio.sleep(0.01)
         await exchange.send(401, {"code": "bad_key", "detail": "no", "retryable": False})
 
     async def begun(exchange: Exchange) -> None:
         await exchange.start(200, {"transfer-encoding": "chunked"})
+        under_way.append(exchange)
         await hang(exchange)
 
     async def second_refused(exchange: Exchange) -> None:

@@ -60,5 +60,5 @@ class AsyncMerged:
                     await self._came.put(item)
         except Exception as error:
             await self._came.put(error)
-        finally:
-            self._room.release()
+        else:
+            self._room.release()  # after an error nothing more is sent
