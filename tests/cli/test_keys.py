@@ -9,13 +9,14 @@ import pytest
 
 from service.app import create_app
 from service.settings import Settings
-from tests.support.command import Command, Done
+from tests.support.command import PATIENCE_S, Command, Done
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.in_a_terminal import terminal
 from tests.support.live import served
 from tests.support.memory_store import MemoryStore
 
 Run = Callable[..., Awaitable[Done]]
+INTERRUPT = "Ctrl-C"
 pytestmark = pytest.mark.anyio
 
 
@@ -96,11 +97,11 @@ async def test_in_a_terminal_it_asks_before_it_closes_a_scope(run: Run, command:
     def typed(answer: str) -> tuple[int, str]:
         with terminal(command, "keys", "create", "x") as shown:
             shown.until("Make it? [y/N]: ")
-            shown.types(answer)
-            code = shown.process.wait(60)
+            shown.interrupts() if answer == INTERRUPT else shown.types(answer)
+            code = shown.process.wait(PATIENCE_S)
             return code, shown.rest()
 
-    for answer, code in (("n\n", 2), ("\x03", 130)):
+    for answer, code in (("n\n", 2), (INTERRUPT, 130)):
         ended, said = await anyio.to_thread.run_sync(typed, answer)
         assert (ended, "fault" in said) == (code, False), said
         assert (await run("keys", "list", "--json")).json == []
