@@ -200,7 +200,7 @@ def test_a_question_that_alone_is_refused_for_now_gets_its_line(
     here: Here, tmp_path: Path, results: Path
 ) -> None:
     file = tmp_path / "q.txt"
-    file.write_text("".join(f"question {i}\n" for i in range(300)))
+    file.write_text("".join(f"question {i}\n" for i in range(400)))
 
     async def poisoned(exchange: Exchange) -> None:
         if exchange.body["prompt"] == "question 3":
@@ -212,4 +212,4 @@ def test_a_question_that_alone_is_refused_for_now_gets_its_line(
     with scripted(poisoned) as (url, _):
         done = here("score", "--file", file, "--out", results, "--url", url, "--patience", 3)
     assert done.code == 8, done.err
-    assert "scored: 299, errors: 1, left: 0" in done.err
+    assert "scored: 399, errors: 1, left: 0" in done.err
