@@ -34,8 +34,9 @@ $(VENV)/.installed: $(PY) pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e ".[embedded]"
 	@touch $@
 
+# All that any test needs: pytest reads every file of tests, whichever it then runs.
 $(VENV)/.installed-dev: $(VENV)/.installed clients/python/pyproject.toml
-	$(PIP) install -c constraints.txt -e ".[embedded,dev]" -e "clients/python[cli]"
+	$(PIP) install -c constraints.txt -e ".[embedded,dev,docs,release]" -e "clients/python[cli]"
 	@touch $@
 
 $(WEIGHTS)/.small: $(VENV)/.installed
@@ -91,7 +92,7 @@ chromium:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
 
-test-browser: $(VENV)/.installed-docs chromium
+test-browser: $(VENV)/.installed-dev chromium
 	$(PY) -m pytest -m browser -v $(ARGS)
 
 # Client packages pin one another: they have an environment of their own, and every version is written down.

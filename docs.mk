@@ -8,15 +8,11 @@
 # Material for MkDocs says at each start when its support ends (docs/decisions/0031); this is its own switch for that.
 export NO_MKDOCS_2_WARNING := 1
 
-$(VENV)/.installed-docs: $(VENV)/.installed-dev
-	$(PIP) install -c constraints.txt -e ".[embedded,dev,docs]"
-	@touch $@
-
-docs: $(VENV)/.installed-docs
+docs: $(VENV)/.installed-dev
 	$(PY) -m mkdocs build --strict
 	@echo "The site is in site/: open site/index.html"
 
-test-docs: $(VENV)/.installed-docs
+test-docs: $(VENV)/.installed-dev
 	$(PY) -m pytest -m "site and not browser" -v $(ARGS)
 
 figures: $(VENV)/.installed-dev

@@ -10,13 +10,9 @@ HEAVY += or dist
 
 .PHONY: dist test-dist
 
-$(VENV)/.installed-release: $(VENV)/.installed-dev
-	$(PIP) install -c constraints.txt -e ".[embedded,dev,release]"
-	@touch $@
-
 # setuptools packs whatever an earlier build has listed in its egg-info: without it the files that are here decide.
 # The wheel is built from the source distribution, and both by the pinned version of what the project names.
-dist: $(VENV)/.installed-release
+dist: $(VENV)/.installed-dev
 	rm -rf dist $(foreach p,$(PYTHON_PROJECTS),$(p)/*.egg-info $(p)/src/*.egg-info)
 	for project in $(PYTHON_PROJECTS); do \
 	  PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PY) -m build --outdir dist $$project || exit 1; done
