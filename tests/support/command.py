@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,11 @@ from benchmarks.processes import PYTHON, ROOT
 
 SOURCES = ROOT / "clients" / "python" / "src"
 PATIENCE_S = 300.0  # nothing but a guard: a machine may be busy
+
+
+def heeds_interrupts() -> None:
+    """Take Ctrl-C as a command in a terminal does: what a shell starts in the background ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ class Command:
             stderr=subprocess.PIPE,
             env=self.environment(**env),
             cwd=self.home,
+            preexec_fn=heeds_interrupts,
         )
         with process:
             try:

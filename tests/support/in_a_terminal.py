@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.command import PATIENCE_S, Command
+from tests.support.command import PATIENCE_S, Command, heeds_interrupts
 from tests.support.services import until
 
 
@@ -50,6 +50,12 @@ class Terminal:
         os.write(self.descriptor, text.encode())
 
 
+def _at_its_own_terminal() -> None:
+    # The first terminal that a session opens is its own, whose Ctrl-C it gets.
+    os.close(os.open(os.ttyname(0), os.O_RDWR))
+    heeds_interrupts()
+
+
 @contextmanager
 def terminal(command: Command, *arguments: object, **env: str) -> Iterator[Terminal]:
     """Run the command in a terminal of its own."""
@@ -62,7 +68,7 @@ def terminal(command: Command, *arguments: object, **env: str) -> Iterator[Termi
         env=command.environment(TERM="xterm", **env),
         cwd=command.home,
         start_new_session=True,
-        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # its own terminal, for Ctrl-C
+        preexec_fn=_at_its_own_terminal,
     )
     os.close(theirs)
     with process:
