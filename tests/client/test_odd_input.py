@@ -141,8 +141,9 @@ BODIES: list[bytes] = [
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body[:20].decode())
 def test_an_error_of_any_shape_is_told(drive: Driver, body: bytes) -> None:
-    with drive("http://host", answer=Script(httpx.Response(400, content=body)), retries=0) as client:
-        with pytest.raises(eigencal.BadRequest) as caught:
+    # A proxy's, before the service: whatever else has no code of ours is not the service at all.
+    with drive("http://host", answer=Script(httpx.Response(502, content=body)), retries=0) as client:
+        with pytest.raises(eigencal.BadGateway) as caught:
             client.score("What?")
     error = caught.value
     assert (error.errors, error.title, error.request_id, error.retryable) == ((), "", None, False)

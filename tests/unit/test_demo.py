@@ -202,6 +202,7 @@ async def test_keys_of_an_earlier_run_that_close_the_service_are_told_with_a_rem
                 await asyncio.to_thread(http.post, "/score", json={"prompt": "?"})
 
 
+@pytest.mark.anyio
 async def test_recording_has_the_service_draw_answers_with_their_log_probabilities(tmp_path: Path) -> None:
     asked = b"".join(b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(30))
     async with demo_app(tmp_path, llm=TellingLLM()) as url:
