@@ -149,6 +149,15 @@ def test_an_error_of_any_shape_is_told(drive: Driver, body: bytes) -> None:
     assert (error.errors, error.title, error.request_id, error.retryable) == ((), "", None, False)
 
 
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body[:20].decode())
+def test_a_refusal_of_any_shape_is_told(drive: Driver, body: bytes) -> None:
+    # Only a code tells that it is the service's; without one, something else answers there.
+    told = eigencal.BadRequest if b'"code": "x"' in body else eigencal.UnexpectedAnswer
+    with drive("http://host", answer=Script(httpx.Response(400, content=body)), retries=0) as client:
+        with pytest.raises(told):
+            client.score("What?")
+
+
 @pytest.mark.parametrize("when", ["Mon, 01 Jan 0001 00:00:00 +2359", "Mon, 01 Jan 2024 00:00:00 +9999999999"])
 def test_a_date_that_is_none_is_no_time_to_wait(drive: Driver, when: str) -> None:
     answer = httpx.Response(503, content=b"{}", headers={"retry-after": when})

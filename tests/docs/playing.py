@@ -26,7 +26,7 @@ def ask(path):
     return json.load(urllib.request.urlopen({url!r} + path, timeout=60))
 
 kind = sys.argv[1:] and sys.argv[1]
-for _ in range(600):
+for _ in range(3000):  # ten minutes: nothing but a guard, on a machine that may be busy
     job = ask("/jobs")[0]
     if job["state"] not in ("queued", "running"):
         break

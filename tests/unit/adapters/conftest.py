@@ -19,10 +19,20 @@ def llm_weights() -> Path:
     return WEIGHTS
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of a new database, of each kind that the store runs on."""
-    if request.param == "sqlite":
+def _new(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if kind == "sqlite":
         return f"sqlite:///{tmp_path / 'folder' / 'store.db'}"
     running: Cluster = request.getfixturevalue("postgres")
     return running.database()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of a new database, of each kind that the store runs on."""
+    return _new(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
+    """Return the address of a new database, as `url`; None where a port's fake stands in for one."""
+    return None if request.param == "memory" else _new(request.param, request, tmp_path)

@@ -17,7 +17,6 @@ from service.domain.errors import StoreUnavailable
 from service.domain.ports import Document, KeptDocuments
 from tests.support.calibrations import NASTY
 from tests.support.kept import MemoryKept
-from tests.support.postgres import Cluster
 
 MOST = 5
 
@@ -61,14 +60,9 @@ class Opened:
                 yield made
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
-    if request.param == "memory":
-        return Opened(None)
-    if request.param == "sqlite":
-        return Opened(f"sqlite:///{tmp_path / 'store.db'}")
-    running: Cluster = request.getfixturevalue("postgres")
-    return Opened(running.database())
+@pytest.fixture
+def opened(place: str | None) -> Opened:
+    return Opened(place)
 
 
 def documents(*ids: str, kind: str = "score") -> list[Document]:

@@ -16,7 +16,6 @@ from service.domain.keys.model import Key, Scope, digest_of, new_key
 from service.domain.keys.store import KeyStore
 from tests.support.calibrations import NASTY
 from tests.support.keys import MemoryKeys
-from tests.support.postgres import Cluster
 
 MOST = 3
 NOON = datetime(2026, 11, 22, 12, 0, 0, 123456, UTC)
@@ -53,14 +52,9 @@ class Opened:
                 yield made
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
-    if request.param == "memory":
-        return Opened(None)
-    if request.param == "sqlite":
-        return Opened(f"sqlite:///{tmp_path / 'store.db'}")
-    running: Cluster = request.getfixturevalue("postgres")
-    return Opened(running.database())
+@pytest.fixture
+def opened(place: str | None) -> Opened:
+    return Opened(place)
 
 
 def key(
