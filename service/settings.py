@@ -114,7 +114,7 @@ class Settings(BaseSettings):
         gt=0,
         lt=1,
         description="Share of wrong ones allowed among the answers let through: each score then says whether "
-        "to answer or to abstain. Unset: those whose request names a share.",
+        "to answer or to abstain. Unset: 0.2, and only where a calibration can decide.",
     )
     confidence: float = Field(0.9, gt=0, lt=1, description="Confidence with which such a share is kept.")
 
@@ -131,7 +131,7 @@ class Settings(BaseSettings):
     )
     abstain: bool = Field(
         False,
-        description="Replace answers of /v1 (no stream) whose decision is to abstain; needs a target error.",
+        description="Replace answers of /v1 (no stream) whose decision is to abstain.",
     )
     abstain_text: str = Field(
         "I am not sure enough to answer this.", description="The text that stands in for such an answer."

@@ -14,7 +14,7 @@ from service.domain.scoring.model import Score
 log = logging.getLogger(__name__)
 
 EVENT = "gen_ai.evaluation.result"
-PROBABILITY, LAMBDA_MAX = "probability_correct", "lambda_max"
+PROBABILITY, CANDIDATE, LAMBDA_MAX = "probability_correct", "candidate_probability", "lambda_max"
 STOP_S = 5.0
 
 
@@ -59,7 +59,7 @@ class OtelEvents:
         await asyncio.to_thread(last.join, STOP_S)
 
     def scored(self, score: Score) -> None:
-        """Tell of a score: P(correct) where the calibration tells it, else lambda_max."""
+        """Tell of a score: P(correct), else the probability of a candidate, else lambda_max."""
         self._emit(attributes_of(score))
 
     def failed(self, code: str) -> None:
@@ -79,12 +79,21 @@ class OtelEvents:
 
 def attributes_of(score: Score) -> dict[str, Any]:
     """Return the attributes of a score's event."""
-    correct, decision = score.judgement.decisive, score.judgement.decision
+    candidate, decision = score.judgement.candidate, score.judgement.decision
+    name, value = LAMBDA_MAX, score.served.lambda_max
+    # Of the text that the caller shows, where it is known.
+    if score.judgement.decisive is not None:
+        name, value = PROBABILITY, score.judgement.decisive
+    elif candidate is not None:
+        name, value = CANDIDATE, candidate.probability
     told: dict[str, Any] = {
-        "gen_ai.evaluation.name": LAMBDA_MAX if correct is None else PROBABILITY,
-        "gen_ai.evaluation.score.value": score.served.lambda_max if correct is None else correct,
+        "gen_ai.evaluation.name": name,
+        "gen_ai.evaluation.score.value": value,
         "gen_ai.evaluation.score.label": None if decision is None else decision.action,
-        "gen_ai.evaluation.explanation": " ".join(warning.message for warning in score.warnings) or None,
+        "gen_ai.evaluation.explanation": " ".join(
+            [*([decision.reason] if decision else []), *(warning.message for warning in score.warnings)]
+        )
+        or None,
         "gen_ai.request.model": score.model,
         "eigencal.score.id": score.id,
         "eigencal.lambda_max": score.served.lambda_max,

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.domain.models import GenerationRequest, Message, Sampling
+from service.domain.scoring.judgement import Target
 from service.spectral.selective import CONFIDENCE
 
+DEFAULT_TARGET_ERROR = 0.2
 Effort = Literal["low", "medium", "high"]
 
 
@@ -28,7 +30,8 @@ class Efforts:
 class Serving:
     """How answers are drawn for a request that says nothing; a conversation with `messages_sampling`.
 
-    `target_error`: the error that decisions keep, with this confidence; None: none is made.
+    `target_error`: the error that decisions keep, with this confidence; None: DEFAULT_TARGET_ERROR, where a
+    calibration can decide.
     """
 
     num_samples: int
@@ -37,6 +40,15 @@ class Serving:
     efforts: Efforts = Efforts()
     target_error: float | None = None
     confidence: float = CONFIDENCE
+
+    def target(self, error: float | None = None, confidence: float | None = None) -> Target:
+        """Return what a decision keeps: as a request names it, else as the settings do, else by default."""
+        named = self.target_error if error is None else error
+        return Target(
+            DEFAULT_TARGET_ERROR if named is None else named,
+            self.confidence if confidence is None else confidence,
+            by_default=named is None and confidence is None,
+        )
 
     def request(
         self,

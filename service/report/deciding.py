@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from service.domain.decider import NEEDED_OF_A_KIND
+from service.domain.scoring.deciding import percent
 from service.domain.study.by_answers import sizes
-from service.domain.study.decider_parts import percent
 from service.domain.study.report_model import CorrectnessAt, CorrectnessPart, PromiseAt, Report
 from service.report.comparison import Head
 from service.report.deciding_plots import curve, diagram

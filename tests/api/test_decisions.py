@@ -97,15 +97,24 @@ async def test_a_candidate_is_judged_and_decided_about(started: Served) -> None:
         {"probability": LIKELY, "mode": 0, "probability_correct": LIKELY}
     )
     decision = {"action": "answer", "target_error": 0.2, "confidence": 0.9, "threshold": 0.5, "coverage": 0.6}
-    assert same["decision"] == none["decision"] == decision
+    reason = (
+        "Let it through: it is right with a probability of 0.781; from 0.500 on, at most 20 % of the answers "
+        "let through are wrong (90 % confidence)."
+    )
+    # Without a target of anybody's, 0.2 is kept.
+    assert same["decision"] == none["decision"] == plain["decision"] == {**decision, "reason": reason}
     assert none["candidate"] is None
     assert none["probability_correct"] == pytest.approx(LIKELY)
-    assert (plain["candidate"], plain["decision"]) == (None, None)
+    assert plain["candidate"] is None
+    # What the reader of the text wants to know comes before what is known of the draws.
+    assert list(same)[:6] == ["id", "answer", "probability_correct", "candidate", "decision", "lambda_max"]
     assert sure["decision"]["confidence"] == 0.95
     assert same["warnings"] == none["warnings"] == plain["warnings"] == []
     assert same["headers"]["x-decision"] == "answer"
     assert same["headers"]["x-probability-correct"] == f"{LIKELY:.6f}"
-    assert "x-decision" not in plain["headers"]
+    assert plain["headers"]["x-decision"] == "answer"
+    assert same["headers"]["x-candidate-probability"] == f"{LIKELY:.6f}"
+    assert "x-candidate-probability" not in plain["headers"]
     assert plain["headers"]["x-probability-correct"] == f"{LIKELY:.6f}"
 
 
@@ -132,6 +141,7 @@ async def test_one_answer_and_answers_of_the_caller_are_judged_too(started: Serv
     assert (one["num_samples"], one["candidate"]["mode"]) == (1, 0)
     assert one["decision"]["action"] == "answer"
     assert own["candidate"]["probability"] == pytest.approx(own["lambda_max"])
+    assert own["decision"].pop("reason").startswith("Let it through")
     assert own["decision"] == {
         "action": "answer",
         "target_error": 0.34,
@@ -152,7 +162,8 @@ async def test_a_target_out_of_reach_and_a_score_without_a_model_abstain_with_a_
         )
         unasked = await answered(http, prompt="question 0", num_samples=2, candidate="x")
     assert [one["code"] for one in far["warnings"]] == ["target_unreachable"]
-    assert "0.074" in far["warnings"][0]["message"]
+    assert "7.4 %" in far["warnings"][0]["message"]
+    assert far["decision"]["reason"] == f"Hold it back: {far['warnings'][0]['message']}"
     assert far["probability_correct"] == pytest.approx(LIKELY)
     for body in (far, without, raw):
         decision = body["decision"]
@@ -180,13 +191,6 @@ async def test_the_settings_ask_for_decisions_on_every_score(started: Served) ->
     assert made == [(0.2, 0.8), (0.3, 0.8), (0.2, 0.95)]
 
 
-async def test_a_confidence_in_nothing_is_refused(started: Served) -> None:
-    async with started() as http:
-        response = await http.post("/score", json={"samples": ["a", "b"], "confidence": 0.9})
-    assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
-    assert response.json()["errors"][0]["loc"] == ["body", "confidence"]
-
-
 REFUSED: list[dict[str, Any]] = [
     {"target_error": 0},
     {"target_error": 1},
@@ -209,7 +213,7 @@ async def test_what_is_no_target_or_candidate_is_refused(started: Served) -> Non
 
 async def test_items_of_a_batch_are_judged_like_single_requests(started: Served) -> None:
     asked = {"prompt": "question 0", "effort": "low", "candidate": "answer 0", "target_error": 0.2}
-    items = [asked, {**asked, "deadline_ms": 20_000}, {"prompt": "question 0", "confidence": 0.9}]
+    items = [asked, {**asked, "deadline_ms": 20_000}, {"prompt": "question 0", "confidence": 9}]
     async with started() as http:
         lines = (await http.post("/score/batch", json={"items": items})).text.splitlines()
         single = await answered(http, **asked)

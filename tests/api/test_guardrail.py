@@ -96,7 +96,7 @@ async def test_an_answer_that_few_support_is_blocked_with_the_numbers(tmp_path: 
         found = (await judged(http, "Lyon")).json()
     assert found["action"] == "BLOCKED"
     said = found["blocked_reason"]
-    assert "probability of 0.16" in said and "0.50 is needed" in said and "at most 0.15" in said
+    assert "probability of 0.16" in said and "0.500 is needed" in said and "at most 15 %" in said
 
 
 async def test_an_id_that_comes_again_with_tools_is_not_judged_by_the_first_chats_draws(
@@ -290,16 +290,12 @@ async def test_parts_of_text_are_text(tmp_path: Path) -> None:
     assert llm.requests[0].messages == (Message("user", "What is\nthis?"),)
 
 
-async def test_without_a_target_nothing_is_drawn(tmp_path: Path) -> None:
-    llm = FakeLLM(default=UNANIMOUS)
-    async with replica(tmp_path, "one", llm, target_error=None) as http:
+async def test_without_a_target_of_anybodys_the_default_one_is_kept(tmp_path: Path) -> None:
+    async with replica(tmp_path, "one", FakeLLM(default=UNANIMOUS), target_error=None) as http:
         await asked(http)
-        found = await judged(http, "Lyon")
-        assert (found.json(), found.headers[REASON]) == (
-            {"action": "NONE"},
-            "No target error is set, neither here nor by the gateway.",
-        )
-    assert llm.requests == []
+        found = (await judged(http, "Lyon")).json()
+    assert found["action"] == "BLOCKED"
+    assert found["blocked_reason"].startswith("Hold it back: none of the answers drawn says what it says")
 
 
 async def test_the_gateway_may_set_target_and_effort(tmp_path: Path) -> None:

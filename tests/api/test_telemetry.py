@@ -59,6 +59,7 @@ async def test_a_score_is_an_event_below_the_callers_span(tmp_path: Path, export
     assert attributes.pop("gen_ai.evaluation.name") == "probability_correct"
     assert attributes.pop("gen_ai.evaluation.score.value") == score["probability_correct"]
     assert attributes.pop("gen_ai.evaluation.score.label") == "answer"
+    assert attributes.pop("gen_ai.evaluation.explanation") == score["decision"]["reason"]
     assert attributes == {
         "gen_ai.request.model": "fake-llm",
         "eigencal.score.id": score["id"],

@@ -919,6 +919,11 @@ export interface components {
              */
             coverage: number;
             /**
+             * Reason
+             * @description Why, and what to do with the text, for a person.
+             */
+            reason: string;
+            /**
              * Target Error
              * @description Share of wrong ones allowed among those let through.
              */
@@ -1690,7 +1695,7 @@ export interface components {
             candidate?: string;
             /**
              * Confidence
-             * @description Confidence with which the target is kept; left out: that of the settings (0.9). Refused where neither request nor settings name a `target_error`.
+             * @description Confidence with which the target is kept; left out: that of the settings (0.9).
              */
             confidence?: number;
             /**
@@ -1751,7 +1756,7 @@ export interface components {
             source_label?: string;
             /**
              * Target Error
-             * @description Share of wrong ones allowed among the answers let through: asks for a `decision`. Left out: that of the settings, if any.
+             * @description Share of wrong ones allowed among the answers let through, for `decision`. Left out: that of the settings, else 0.2 where a calibration can decide.
              */
             target_error?: number;
         };
@@ -1774,7 +1779,7 @@ export interface components {
             calibration: components["schemas"]["CalibrationUsed"] | null;
             /** @description The `candidate` judged; null without one. */
             candidate: components["schemas"]["CandidateOut"] | null;
-            /** @description Whether to let the `candidate` through or, without one, `answer`; null where neither request nor settings name a `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain. */
+            /** @description What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain. */
             decision: components["schemas"]["DecisionOut"] | null;
             /**
              * Embedder
@@ -4040,7 +4045,9 @@ export interface operations {
                 headers: {
                     /** @description Id of the calibration used; absent without one. */
                     "X-Calibration-ID"?: string;
-                    /** @description `decision.action`: `answer`, let the text through, or `abstain`, hold it back. The text is the `candidate` or, without one, `answer`. Absent where neither request nor settings name a `target_error`. */
+                    /** @description `candidate.probability`; absent without a candidate. */
+                    "X-Candidate-Probability"?: number;
+                    /** @description `decision.action`: `answer`, let the text through, or `abstain`, hold it back. The text is the `candidate` or, without one, `answer`. Absent where `decision` is null. */
                     "X-Decision"?: "answer" | "abstain";
                     /** @description `entropy`. */
                     "X-Entropy"?: number;

@@ -19,7 +19,6 @@ from service.domain.gateways.guardrail import Guardrail, NotScoredError, reason_
 from service.domain.gateways.shared_draws import Key
 from service.domain.gateways.verdict import Verdict, unscored, verdict
 from service.domain.models import GenerationRequest
-from service.domain.scoring.judgement import Target
 from service.domain.serving import Effort, Serving
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
@@ -122,7 +121,7 @@ def _begin(
     call: GuardrailCall, params: GuardrailParams, key: Key, guardrail: Guardrail, serving: Serving
 ) -> None:
     """Begin to draw, or remember why not for the second call."""
-    if not key.call_id or _target(params, serving) is None:
+    if not key.call_id:
         return
     try:
         guardrail.begin(key, _asked(call, params, serving))
@@ -141,23 +140,14 @@ def _asked(call: GuardrailCall, params: GuardrailParams, serving: Serving) -> Ge
     return serving.request(messages=conversation(call.structured_messages or ()), num_samples=number)
 
 
-def _target(params: GuardrailParams, serving: Serving) -> Target | None:
-    error = serving.target_error if params.target_error is None else params.target_error
-    if error is None:
-        return None
-    return Target(error, serving.confidence if params.confidence is None else params.confidence)
-
-
 async def _judged(
     app: Services, guardrail: Guardrail, call: GuardrailCall, params: GuardrailParams, key: Key, wrong: str
 ) -> Verdict:
     closed = params.fail_closed
-    target = _target(params, app.serving)
+    target = app.serving.target(params.target_error, params.confidence)
     why_not = wrong or _unjudged(call, key)
     if why_not:
         return unscored(why_not, fail_closed=closed)
-    if target is None:
-        return Verdict("NONE", "No target error is set, neither here nor by the gateway.")
     try:
         with app.metrics.under_way():
             score = await guardrail.score(key, str((call.texts or [""])[0]), target)

@@ -12,7 +12,6 @@ from service.api.http.error_log import ErrorLog
 from service.api.http.problems import error_body, internal_body
 from service.api.openai.own_field import FIELD, Incoming, Mode, OwnField
 from service.api.openai.view import document_of
-from service.api.routes.score_command import target_of
 from service.domain.chat.plan import Options, Plan, plan_for
 from service.domain.chat.prompt import Api, Unscorable
 from service.domain.chat.running import BUSY, ChatScorer, RunningScore, Told
@@ -46,7 +45,7 @@ class Chat:
     def begin(self, incoming: Incoming, api: Api, owner: str) -> RunningScore:
         """Return the score of the answer to come. Raises InvalidRequest for what may not be asked."""
         options = self._options(incoming)
-        self._check_abstain(incoming, options)
+        self._check_abstain(incoming)
         if incoming.mode == "async" and not self.scorer.has_room:
             return self.scorer.begin(BUSY, owner)
         return self.scorer.begin(self._plan(incoming, api, options), owner)
@@ -72,7 +71,7 @@ class Chat:
 
     def _options(self, incoming: Incoming) -> Options:
         own = incoming.own
-        target = target_of(own.target_error, own.confidence, self.serving)
+        target = self.serving.target(own.target_error, own.confidence)
         return Options(self._number(own), target, own.calibration)
 
     def _number(self, own: OwnField) -> int:
@@ -81,14 +80,12 @@ class Chat:
             return own.num_samples or self.serving.num_samples
         return self.serving.efforts.num_samples(effort)
 
-    def _check_abstain(self, incoming: Incoming, options: Options) -> None:
+    def _check_abstain(self, incoming: Incoming) -> None:
         """Refuse to abstain where it could not be done: who asks for it relies on it."""
         if not incoming.own.abstain:
             return
         if incoming.streams or incoming.mode != "on":
             raise _refused("goes with an answer that waits for its score: `X-Eigencal: on`, and no stream")
-        if options.target is None:
-            raise _refused("goes with a `target_error`, which neither the request nor the settings name")
 
 
 def _refused(said: str) -> InvalidRequest:

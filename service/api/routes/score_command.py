@@ -4,9 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from service.api.routes.score_schemas import SamplingIn, ScoreRequest
-from service.domain.errors import InvalidRequest
 from service.domain.models import GenerationRequest, Message, Sampling
-from service.domain.scoring.judgement import Target
 from service.domain.scoring.model import ScoreCommand
 from service.domain.serving import Serving
 
@@ -22,12 +20,12 @@ def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
 
 
 def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
-    """Return the domain's form of a request. Raises InvalidRequest for what only the settings can refuse."""
+    """Return the domain's form of a request."""
     # Any: what types the call does not follow unpacked dictionaries.
     asked: dict[str, Any] = {
         "calibration": body.calibration,
         "candidate": body.candidate,
-        "target": target_of(body.target_error, body.confidence, serving),
+        "target": serving.target(body.target_error, body.confidence),
         "arrived": arrived,
     }
     if body.samples is not None:
@@ -38,18 +36,6 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
             **asked,
         )
     return ScoreCommand(_generation(body, serving), **asked)
-
-
-def target_of(asked: float | None, confidence: float | None, serving: Serving) -> Target | None:
-    """Return what a decision is to keep. Raises InvalidRequest for a confidence in no target."""
-    error = serving.target_error if asked is None else asked
-    if error is not None:
-        return Target(error, serving.confidence if confidence is None else confidence)
-    if confidence is not None:
-        # The schema cannot say it: the settings may name a target.
-        said = "goes with a `target_error`, which neither the request nor the settings name"
-        raise InvalidRequest(f"confidence: {said}", [{"loc": ["body", "confidence"], "msg": said}])
-    return None
 
 
 def _number(body: ScoreRequest, serving: Serving) -> int:

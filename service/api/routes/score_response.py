@@ -75,6 +75,7 @@ class DecisionOut(BaseModel):
     """Whether to let a text through, so that few of those let through are wrong."""
 
     action: Literal["answer", "abstain"] = Field(description="Let it through, or do not.")
+    reason: str = Field(description="Why, and what to do with the text, for a person.")
     target_error: float = Field(description="Share of wrong ones allowed among those let through.")
     confidence: float = Field(
         description="How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at "
@@ -127,6 +128,17 @@ class ScoreResponse(BaseModel):
 
     id: str = Field(description="Id of this score.")
     answer: str = Field(description="The sample most aligned with the dominant eigenvector.")
+    probability_correct: float | None = Field(
+        description="Probability that `answer` is right, 0..1, by the verdicts on the calibration's "
+        "questions. Null where no calibration is applied, where it has no model of being right for so many "
+        "answers, or where the model takes log-probabilities that these lack."
+    )
+    candidate: CandidateOut | None = Field(description="The `candidate` judged; null without one.")
+    decision: DecisionOut | None = Field(
+        description="What to do with the `candidate` or, without one, `answer`, to keep a target error; null "
+        "where no calibration can decide and the request names no `target_error`. Without a "
+        "`probability_correct`, as for a candidate whose `mode` is null: abstain."
+    )
     lambda_max: float = Field(
         description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
         "of their meaning the answers share, not the probability that the answer is right."
@@ -138,17 +150,6 @@ class ScoreResponse(BaseModel):
     calibration: CalibrationUsed | None = Field(description="The calibration used; null: none.")
     evidence: EvidenceOut | None = Field(
         description="What the log-probabilities say; null unless every answer has one."
-    )
-    candidate: CandidateOut | None = Field(description="The `candidate` judged; null without one.")
-    probability_correct: float | None = Field(
-        description="Probability that `answer` is right, 0..1, by the verdicts on the calibration's "
-        "questions. Null where no calibration is applied, where it has no model of being right for so many "
-        "answers, or where the model takes log-probabilities that these lack."
-    )
-    decision: DecisionOut | None = Field(
-        description="Whether to let the `candidate` through or, without one, `answer`; null where neither "
-        "request nor settings name a `target_error`. Without a `probability_correct`, as for a candidate "
-        "whose `mode` is null: abstain."
     )
     warnings: list[WarningOut] = Field(description="What to know about this score.")
     model: str | None = Field(description="Model that answered; null for supplied samples.")

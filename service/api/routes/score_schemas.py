@@ -113,15 +113,14 @@ class ScoreRequest(RequestModel):
         None,
         gt=0,
         lt=1,
-        description="Share of wrong ones allowed among the answers let through: asks for a `decision`. Left "
-        "out: that of the settings, if any.",
+        description="Share of wrong ones allowed among the answers let through, for `decision`. Left out: "
+        "that of the settings, else 0.2 where a calibration can decide.",
     )
     confidence: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="Confidence with which the target is kept; left out: that of the settings (0.9). Refused "
-        "where neither request nor settings name a `target_error`.",
+        description="Confidence with which the target is kept; left out: that of the settings (0.9).",
     )
     sampling: SamplingIn | None = Field(None, description="How to draw them.")
     model: str | None = Field(

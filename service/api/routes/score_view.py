@@ -40,6 +40,9 @@ def view(score: Score, parts: Collection[ScorePart]) -> ScoreResponse:
     return ScoreResponse.model_construct(
         id=score.id,
         answer=score.answer,
+        probability_correct=score.judgement.probability_correct,
+        candidate=_candidate(score.judgement.candidate),
+        decision=_decision(score.judgement.decision),
         lambda_max=score.served.lambda_max,
         entropy=score.served.entropy,
         entropy_normalized=score.served.entropy_normalized(len(score.samples)),
@@ -49,9 +52,6 @@ def view(score: Score, parts: Collection[ScorePart]) -> ScoreResponse:
         ),
         calibration=_calibration(score.applied) if score.applied else None,
         evidence=_evidence(score.evidence),
-        candidate=_candidate(score.judgement.candidate),
-        probability_correct=score.judgement.probability_correct,
-        decision=_decision(score.judgement.decision),
         warnings=[
             WarningOut.model_construct(code=w.code, message=w.message, **_differs(w.differs))
             for w in score.warnings
@@ -75,6 +75,10 @@ HEADERS: dict[str, Any] = {
         "description": "Id of the calibration used; absent without one.",
         "schema": {"type": "string"},
     },
+    "X-Candidate-Probability": {
+        "description": "`candidate.probability`; absent without a candidate.",
+        "schema": {"type": "number"},
+    },
     "X-Probability-Correct": {
         "description": "`probability_correct` of the `candidate` or, without one, of `answer`; absent where "
         "null.",
@@ -82,8 +86,7 @@ HEADERS: dict[str, Any] = {
     },
     "X-Decision": {
         "description": "`decision.action`: `answer`, let the text through, or `abstain`, hold it back. The "
-        "text is the `candidate` or, without one, `answer`. Absent where neither request nor settings name a "
-        "`target_error`.",
+        "text is the `candidate` or, without one, `answer`. Absent where `decision` is null.",
         "schema": {"type": "string", "enum": ["answer", "abstain"]},
     },
 }
@@ -97,6 +100,8 @@ def headers_of(score: Score) -> dict[str, str]:
     }
     if score.applied:
         headers["X-Calibration-ID"] = score.applied.calibration.id
+    if score.judgement.candidate is not None:
+        headers["X-Candidate-Probability"] = f"{score.judgement.candidate.probability:.6f}"
     if score.judgement.decisive is not None:
         headers["X-Probability-Correct"] = f"{score.judgement.decisive:.6f}"
     if score.judgement.decision:
@@ -151,6 +156,7 @@ def _decision(made: Decision | None) -> DecisionOut | None:
         return None
     return DecisionOut.model_construct(
         action=made.action,
+        reason=made.reason,
         target_error=made.target.error,
         confidence=made.target.confidence,
         threshold=made.threshold,

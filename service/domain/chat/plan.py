@@ -18,7 +18,7 @@ class Options:
     """What a caller asks of the score beside its answer."""
 
     num_samples: int
-    target: Target | None = None
+    target: Target
     calibration: str = "active"
 
 

@@ -10,6 +10,9 @@ from service.spectral.selective import Promise, SelectiveCounts, promises
 
 # Callers choose targets freely; those of the settings, and of most callers, are few.
 KEPT_PROMISES = 256
+UNSUPPORTED = (
+    "none of the answers drawn says what it says, so nothing tells how likely it is right. More answers may."
+)
 # Digits of the lowest error named, most readable first.
 NAMED_DIGITS = (3, 6, 9)
 
@@ -23,11 +26,28 @@ def decide(
     """
     found = promise(counts, target)
     if found.threshold is None:
-        return Decision("abstain", target), [_unreachable(counts, found, target)]
-    # Without support there is none, whatever the threshold: so were the rows counted.
+        reason = _unreachable(counts, found, target)
+        # Of a target that nobody named there is nothing to warn of.
+        warnings = [] if target.by_default else [ScoreWarning("target_unreachable", reason)]
+        return held_back(target, reason), warnings
+    if correct is None:
+        return held_back(target, UNSUPPORTED, found), []
     # Rounded as the counts were: scores that differ in their last bits only are one.
-    passes = correct is not None and rounded_ties(correct) >= rounded_ties(found.threshold)
-    return Decision("answer" if passes else "abstain", target, found.threshold, found.coverage), []
+    passes = rounded_ties(correct) >= rounded_ties(found.threshold)
+    kept = f"at most {percent(target.error)} of the answers let through are wrong ({_sure(target)})"
+    told, needed = f"it is right with a probability of {correct:.3f}", f"{found.threshold:.3f}"
+    if not passes:
+        return held_back(target, f"{told}, and {needed} is needed so that {kept}.", found), []
+    reason = f"Let it through: {told}; from {needed} on, {kept}."
+    return Decision("answer", target, reason, found.threshold, found.coverage), []
+
+
+def held_back(target: Target, why: str, found: Promise | None = None) -> Decision:
+    """Return the decision to abstain; found: the promise whose threshold the text misses."""
+    reason = f"Hold it back: {why}"
+    if found is None:
+        return Decision("abstain", target, reason)
+    return Decision("abstain", target, reason, found.threshold, found.coverage)
 
 
 @lru_cache(KEPT_PROMISES)
@@ -40,14 +60,22 @@ def promise(counts: SelectiveCounts, target: Target) -> Promise:
     return found
 
 
-def _unreachable(counts: SelectiveCounts, found: Promise, target: Target) -> ScoreWarning:
+def _unreachable(counts: SelectiveCounts, found: Promise, target: Target) -> str:
     lowest = lowest_named(counts, found)
-    instead = "no error can" if lowest is None else f"the lowest that can is {lowest}"
-    message = (
-        f"An error of {target.error} among the answers let through cannot be promised with a confidence of "
-        f"{target.confidence}: {instead}. So none is let through."
+    instead = "no error can" if lowest is None else f"the lowest that can is {100 * lowest:g} %"
+    return (
+        f"that at most {percent(target.error)} of the answers let through are wrong cannot be promised "
+        f"({_sure(target)}): {instead}."
     )
-    return ScoreWarning("target_unreachable", message)
+
+
+def _sure(target: Target) -> str:
+    return f"{100 * target.confidence:g} % confidence"
+
+
+def percent(share: float) -> str:
+    """Return a share in [0, 1] as percents, rounded up: a promise must not be rounded down."""
+    return f"{math.ceil(1000 * share - 1e-9) / 10:g} %"
 
 
 def lowest_named(counts: SelectiveCounts, found: Promise) -> float | None:

@@ -9,11 +9,13 @@ class Target:
     """What is asked of a decision.
 
     `error`: the share of wrong ones allowed among the answers let through, in (0, 1). `confidence`: with
-    which probability it is kept, in (0, 1).
+    which probability it is kept, in (0, 1). `by_default`: nobody named one, so there is a decision only
+    where a calibration can make it.
     """
 
     error: float
     confidence: float
+    by_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,14 @@ class JudgedCandidate:
 class Decision:
     """Whether to let a text through.
 
+    `reason`: why, and so what to do with the text, in a sentence.
     `threshold`: the least P(correct) that is let through; None where the target cannot be promised.
     `coverage`: the share of questions, of those that set the threshold, that it lets through, in [0, 1].
     """
 
     action: Literal["answer", "abstain"]
     target: Target
+    reason: str
     threshold: float | None = None
     coverage: float = 0.0
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from service.domain.decider import NEEDED_OF_A_KIND, Decider, features
 from service.domain.outcomes import outcome_vectors
 from service.domain.scoring.answer_warnings import EQUAL_COSINE, essence
-from service.domain.scoring.deciding import decide
+from service.domain.scoring.deciding import decide, held_back
 from service.domain.scoring.evidence import Evidence
 from service.domain.scoring.judgement import Decision, JudgedCandidate, Judgement, Target
 from service.domain.scoring.model import Score, ScoreWarning, shares_by_mode
@@ -80,7 +80,7 @@ def judge(score: Score, outcomes: Outcomes, target: Target | None) -> tuple[Judg
     model = _model_of(score)
     correct = None if isinstance(model, str) else model.probability(score.answer, outcomes)
     judgement, warnings = Judgement(_candidate(score, outcomes, model), correct), _mistaken(outcomes)
-    if target is None:
+    if target is None or (target.by_default and isinstance(model, str)):
         return judgement, warnings
     decision, about_decision = _decide(model, judgement, target)
     warnings += _unsupported(model, judgement) + _elsewhere(model, score.answer, outcomes.candidate)
@@ -178,6 +178,6 @@ def _why(calibration_id: str) -> str:
 
 def _decide(model: _Model | str, judgement: Judgement, target: Target) -> tuple[Decision, list[ScoreWarning]]:
     if isinstance(model, str):
-        message = f"Nothing tells how likely an answer is right: {model}. So none is let through."
-        return Decision("abstain", target), [ScoreWarning("no_correctness_model", message)]
+        why = f"nothing tells how likely an answer is right: {model}."
+        return held_back(target, why), [ScoreWarning("no_correctness_model", why)]
     return decide(model.decider.counts, judgement.decisive, target)

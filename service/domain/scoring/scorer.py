@@ -123,8 +123,9 @@ class Scorer:
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
         outcomes = Outcomes(texts, candidate, embedded.vectors, spectrum_)
-        # The first decision imports scipy, which takes half a second.
-        slow = _much([candidate or ""]) or command.target is not None
+        # A decision's first bounds import scipy, which takes half a second.
+        decides = command.target is not None and applied is not None and applied.calibration.deciders
+        slow = decides or _much([candidate or ""])
         judgement, about_texts = await _apart(slow, judge, score, outcomes, command.target)
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]

@@ -3,11 +3,9 @@
 import math
 from typing import cast
 
-import numpy as np
-
 from service.domain.calibrating.deciders import DecidedAt
 from service.domain.calibrating.fitting import Fitted, Stream, rng
-from service.domain.scoring.deciding import lowest_named
+from service.domain.scoring.deciding import lowest_named, percent
 from service.domain.study.experiments.reliability import diagram_rows
 from service.domain.study.model import estimate
 from service.domain.study.report_model import Bin, CorrectnessAt, CorrectnessPart, Estimate, PromiseAt, RiskAt
@@ -141,8 +139,3 @@ def in_words(promise: Promise) -> str:
         return f"No error can be promised {sure}: these rows are too few."
     wanted, lowest = percent(promise.target_error), percent(promise.lowest_error)
     return f"An error of at most {wanted} cannot be promised {sure}; the lowest that can be is {lowest}."
-
-
-def percent(share: float) -> str:
-    """Return a share in [0, 1] as percents, rounded up: a promise must not be rounded down."""
-    return f"{np.ceil(1000 * share - 1e-9) / 10:g} %"

@@ -12,7 +12,8 @@ from service.domain.calibrating.deciders import MOST_THRESHOLDS, Decided, fit_de
 from service.domain.calibrating.fitting import WHOLE, Fitted, fit_all
 from service.domain.calibrating.judged import FullRows
 from service.domain.jobs.store import StoredRow
-from service.domain.study.decider_parts import correctness_part, in_words, percent, targets
+from service.domain.scoring.deciding import percent
+from service.domain.study.decider_parts import correctness_part, in_words, targets
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import Promise, promises

@@ -299,7 +299,7 @@ async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can(
     assert made is not None
     assert (made.action, made.threshold, made.coverage) == ("abstain", None, 0.0)
     assert codes(score) == ["target_unreachable"]
-    assert "the lowest that can is 0.074." in score.warnings[0].message
+    assert "the lowest that can is 7.4 %." in score.warnings[0].message
     for error, threshold in ((0.073, None), (0.074, 0.8)):
         again = (await scored(UNANIMOUS, active, target=Target(error, 0.9))).judgement.decision
         assert again is not None

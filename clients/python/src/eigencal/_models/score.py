@@ -82,6 +82,8 @@ class Decision(Result):
     keep the error at or below `target_error`. It says nothing of this one text."""
     coverage: float
     """Share of the calibration's questions that is let through, 0..1; 0 where none is."""
+    reason: str
+    """Why, and what to do with the text, for a person."""
     target_error: float
     """Share of wrong ones allowed among those let through."""
     threshold: float | None

@@ -164,10 +164,12 @@ def told_of(score: KeptScore | None) -> str:
     if score.status != "scored":
         why = f": {score.warning.message}" if score.warning else ""
         return f"{score.status}{why}"
-    parts = [f"lambda_max {shown(score.lambda_max)}", f"entropy {shown(score.entropy)} nats"]
+    parts = []
     if score.probability_correct is not None:
         parts.append(f"P(right) {shown(score.probability_correct)}")
-    if score.decision is not None:
-        parts.append(f"decision: {score.decision.action}")
+    if score.candidate is not None:
+        parts.append(f"share of the meaning {shown(score.candidate.probability)}")
+    parts.append(f"of the draws: lambda_max {shown(score.lambda_max)}, entropy {shown(score.entropy)} nats")
     parts.append("calibrated" if score.calibrated else "raw")
-    return harmless(", ".join(parts))
+    told = ", ".join(parts)
+    return harmless(told if score.decision is None else f"{told}. {score.decision.reason}")

@@ -103,9 +103,6 @@ def _lines(found: Score) -> Iterator[str]:
     """Yield what a person reads of a score."""
     yield found.answer
     yield ""
-    by = f"calibration {found.calibration.id}" if found.calibration else "raw: no calibration"
-    yield f"confidence (lambda_max)     {found.lambda_max:.3f}   {by}"
-    yield f"uncertainty (entropy, nats) {found.entropy:.3f}   {found.entropy_normalized:.0%} of the largest"
     if found.probability_correct is not None:
         yield f"P(answer is right)          {found.probability_correct:.3f}"
     if found.candidate is not None:
@@ -114,6 +111,10 @@ def _lines(found: Score) -> Iterator[str]:
         yield f"candidate: probability      {found.candidate.probability:.3f}{told}"
     if found.decision is not None:
         yield f"decision                    {found.decision.action}"
+        yield found.decision.reason
+    by = f"calibration {found.calibration.id}" if found.calibration else "raw: no calibration"
+    yield f"confidence (lambda_max)     {found.lambda_max:.3f}   {by}"
+    yield f"uncertainty (entropy, nats) {found.entropy:.3f}   {found.entropy_normalized:.0%} of the largest"
     yield f"answers                     {found.num_samples}, {found.num_distinct} distinct, by {found.model}"
     for warning in found.warnings:
         yield f"note: {warning.message}"
