@@ -11,7 +11,7 @@ from tests.support.in_a_terminal import terminal
 from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread
 from tests.support.services import asked, cities, llm_and_embedder, service
 
-UNCERTAINTY = "[lambda_max "
+UNCERTAINTY = "[share of the meaning "
 
 
 def test_every_answer_says_how_uncertain_it_is(here: Here, llm: OpenAIServer) -> None:

@@ -24,21 +24,24 @@ from tests.support.services import service
 pytestmark = pytest.mark.clients
 # What each script prints beside the answer; those that are not here have a test of their own below.
 PRINTS = {
-    ("openai-python.md", "ask.py"): ["confidence 0.", "calibrated False"],
-    ("openai-python.md", "stream.py"): ["confidence 0."],
-    ("openai-python.md", "helper.py"): ["confidence 0."],
-    ("openai-python.md", "later.py"): ["confidence 0."],
-    ("openai-node.md", "ask.mjs"): ["confidence 0."],
-    ("openai-node.md", "stream.mjs"): ["confidence 0."],
-    ("ai-sdk.md", "ask.mjs"): ["confidence 0.", f"{DRAWN[0]}\nconfidence 0."],
-    ("langchain.md", "ask.py"): ["confidence 0.", f"{DRAWN[0]}\nconfidence 0."],
-    ("litellm.md", "ask.py"): ["confidence 0."],
+    ("openai-python.md", "ask.py"): ["this answer {'probability': 0.", "calibrated False"],
+    ("openai-python.md", "stream.py"): ["this answer {'probability': 0."],
+    ("openai-python.md", "helper.py"): ["this answer {'probability': 0."],
+    ("openai-python.md", "later.py"): ["this answer {'probability': 0."],
+    ("openai-node.md", "ask.mjs"): ["this answer { probability: 0."],
+    ("openai-node.md", "stream.mjs"): ["this answer { probability: 0."],
+    ("ai-sdk.md", "ask.mjs"): [
+        "this answer { probability: 0.",
+        f"{DRAWN[0]}\nthis answer {{ probability: 0.",
+    ],
+    ("langchain.md", "ask.py"): ["this answer 0.", f"{DRAWN[0]}\nthis answer {{'probability': 0."],
+    ("litellm.md", "ask.py"): ["this answer {'probability': 0."],
 }
 QUESTION = {"messages": [{"role": "user", "content": "What is the capital of Germany?"}]}
 
 
 @pytest.mark.parametrize(("page", "name"), PRINTS, ids="/".join)
-def test_a_recipe_prints_the_answer_and_its_confidence(
+def test_a_recipe_prints_the_answer_and_what_is_known_of_it(
     page: str, name: str, ours: str, tmp_path: Path
 ) -> None:
     done = outcome(script(page, name, ours, tmp_path))
@@ -193,7 +196,7 @@ async def test_open_webui_shows_the_confidence_once(
     assert [await ui.see(chunk) for chunk in chunks] == chunks
     [event] = ui.events
     [told] = [chunk["uncertainty"] for chunk in chunks if "uncertainty" in chunk]
-    said = f"{sign}confidence {told['lambda_max']:.2f} (not calibrated)"
+    said = f"{sign}confidence {told['candidate']['probability']:.2f} (not calibrated)"
     assert event == {"type": "status", "data": {"description": said, "done": True}}
 
 

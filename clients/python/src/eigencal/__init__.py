@@ -1,10 +1,10 @@
-"""Eigencal's Python client: how uncertain is an LLM about a prompt? Ask the service. Ask the service.
+"""Eigencal's Python client: how uncertain is an LLM about a prompt? Ask the service.
 
 from eigencal import Client
 
 with Client("http://127.0.0.1:8000") as client:
     score = client.score("How many legs does a spider have?")
-    print(score.answer, score.lambda_max, score.entropy)
+    print(score.answer, score.probability_correct, score.lambda_max)
 """
 
 from eigencal._async.client import AsyncClient

@@ -54,7 +54,7 @@ class KeptScore(Result):
     probability_correct: float | None = None
     """Probability, 0..1, that the answer is right; null where no calibration tells it."""
     decision: Decision | None = None
-    """Whether to let the answer through; null where no `target_error` is named."""
+    """What to do with the answer, and why; null where no calibration can decide."""
     warnings: tuple[ScoreWarning, ...] = ()
     """What to know about this score."""
     model: str | None = None

@@ -150,9 +150,9 @@ class Score(Result):
     candidate: Candidate | None
     """The `candidate` judged; null without one."""
     decision: Decision | None
-    """Whether to let the `candidate` through or, without one, `answer`; null where neither request nor
-    settings name a `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is
-    null: abstain."""
+    """What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no
+    calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a
+    candidate whose `mode` is null: abstain."""
     embedder: str
     """Embedder of the answers."""
     entropy: float
