@@ -62,7 +62,8 @@ def _by_answers(report: Report) -> AnswersTable | None:
     told, rows = report.get("answers"), words.count(report["data"]["rows_full"], "row")
     if told is None:
         return None
-    return answers_table(told["rows"], told, f"all {rows}, each judged by fits without its fold")
+    headline = {**told, "recommended": report["opening"]["num_samples"]}
+    return answers_table(told["rows"], headline, f"all {rows}, each judged by fits without its fold")
 
 
 def _has_bands(report: Report) -> dict[str, bool]:

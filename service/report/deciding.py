@@ -43,7 +43,8 @@ def decided(report: Report) -> Mapping[str, Any] | None:
     if (part := report.get("correctness")) is None:
         return None
     whole = next(row for row in part["by_num_samples"] if row["num_samples"] == part["num_samples"])
-    shown = _shown(part)
+    recommended = report["opening"]["num_samples"]
+    shown = _shown(part, recommended)
     found: dict[str, Any] = {
         "heads": HEADS,
         "target_heads": TARGET_HEADS,
@@ -57,7 +58,7 @@ def decided(report: Report) -> Mapping[str, Any] | None:
         "promises": bool(part["promises"]),
         "reached": _reached(part["promises"], whole.get("lowest")),
         "unreached": _unreached(part, whole.get("lowest")),
-        **_by_number(shown, report.get("answers", {}).get("recommended")),
+        **_by_number(shown, recommended),
     }
     if not part["promises"]:
         return found
@@ -66,9 +67,9 @@ def decided(report: Report) -> Mapping[str, Any] | None:
     return found | {name: Markup(svg) for name, svg in drawn.items()}  # noqa: S704
 
 
-def _shown(part: CorrectnessPart) -> list[CorrectnessAt]:
+def _shown(part: CorrectnessPart, recommended: int | None) -> list[CorrectnessAt]:
     """Return the numbers of answers that the page compares; the JSON has every one."""
-    wanted = sizes(part["num_samples"])
+    wanted = {*sizes(part["num_samples"]), recommended}
     return [row for row in part["by_num_samples"] if row["num_samples"] in wanted]
 
 

@@ -126,7 +126,7 @@ def judged(p_value: float | None) -> str:
     """Return what a p-value shows of a map, as a predicate. A large one is no proof of calibration."""
     if p_value is None:
         return "cannot be judged"
-    return "is off by more than chance" if off(p_value) else "cannot be told from calibrated"
+    return "is off by more than chance" if off(p_value) else "shows no miscalibration"
 
 
 def projection_words(row: ServedRow) -> str:

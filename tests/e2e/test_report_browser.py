@@ -67,9 +67,26 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="module", params=CASES)
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(render(CASES[request.param]()), encoding="utf-8")
+    return unfolded(render(CASES[request.param]()), tmp_path_factory.mktemp("page"))
+
+
+def unfolded(page: str, folder: Path) -> Path:
+    """Save a page with all that it folds away open; `folded.html` beside it is the page as it is."""
+    (folder / "folded.html").write_text(page, encoding="utf-8")
+    path = folder / "report.html"
+    path.write_text(page.replace("<details>", "<details open>"), encoding="utf-8")
     return path
+
+
+def test_what_an_operator_needs_is_one_screen(tab: Page, saved: Path) -> None:
+    tab.resize(1200, 900)
+    tab.open(saved.with_name("folded.html"))
+    shown = tab.evaluate("document.body.innerText")
+    assert (
+        shown.index("Is it safe to use") < shown.index("What does it promise") < shown.index("How many ans")
+    )
+    assert tab.evaluate("document.documentElement.scrollHeight") < 2 * 900
+    assert tab.evaluate("document.querySelector('svg').checkVisibility()") is False
 
 
 def test_it_asks_for_nothing_else_and_complains_about_nothing(tab: Page, saved: Path) -> None:
@@ -162,8 +179,7 @@ def test_a_name_without_end_and_a_markup_name_do_no_harm(tab: Page, tmp_path: Pa
 
 
 def test_lines_are_told_apart_without_colour(tab: Page, tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(render(small_report(with_active=True)), encoding="utf-8")
+    path = unfolded(render(small_report(with_active=True)), tmp_path)
     tab.open(path)
     dashes = tab.evaluate(DASHES)
     assert len(dashes) == 4
@@ -175,8 +191,7 @@ def test_what_an_answer_more_is_worth_can_be_read(
     tab: Page, evaluated: Path, tmp_path: Path, width: int
 ) -> None:
     """On both pages: every number of answers has its line, whole words, and nothing leaves its frame."""
-    path = tmp_path / "report.html"
-    path.write_text(render(deciding_report()), encoding="utf-8")
+    path = unfolded(render(deciding_report()), tmp_path)
     for page in (path, evaluated):
         tab.resize(width, 844, phone=width < 500)
         tab.open(page)
@@ -195,8 +210,7 @@ def test_what_an_answer_more_is_worth_can_be_read(
 
 def test_a_table_that_scrolls_shows_where_there_is_more(tab: Page, tmp_path: Path) -> None:
     """A shadow stands at the edge that cuts the table, and moves to the other edge at its end."""
-    path = tmp_path / "report.html"
-    path.write_text(render(deciding_report()), encoding="utf-8")
+    path = unfolded(render(deciding_report()), tmp_path)
     tab.resize(390, 844, phone=True)
     tab.open(path)
     frame = "document.querySelector('.by-answers').closest('.scroll')"
@@ -217,8 +231,7 @@ def _darkness(picture: bytes, left: float, right: float, top: float) -> tuple[bo
 
 
 def test_what_decides_can_be_read_at_any_width(tab: Page, tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(render(deciding_report()), encoding="utf-8")
+    path = unfolded(render(deciding_report()), tmp_path)
     for width in (390, 1200):
         tab.resize(width, 844, phone=width < 500)
         tab.open(path)
@@ -235,7 +248,9 @@ def test_what_decides_can_be_read_at_any_width(tab: Page, tmp_path: Path) -> Non
 def test_the_picture_is_not_blank_and_it_prints_on_a4(tab: Page, saved: Path) -> None:
     tab.resize(1200, 900)
     tab.open(saved)
-    picture, paper = tab.screenshot(), tab.pdf()
+    picture = tab.screenshot()
+    tab.open(saved.with_name("folded.html"))  # what is folded away on the screen is on paper
+    paper = tab.pdf()
     width, height = struct.unpack(">II", picture[16:24])
     assert width == 1200
     assert height > 3000

@@ -10,6 +10,7 @@ from service.domain.decider import Decider, JudgedTexts
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.store import StoredRow
 from service.domain.models import Draw
+from service.domain.scoring.judgement import Target
 from service.spectral.correctness_model import CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
@@ -18,6 +19,8 @@ from service.spectral.selective import SelectiveCounts
 # At 90 % confidence, thresholds 0.8, 0.5 and 0.0 can promise errors of 0.074, 0.150 and 0.336.
 COUNTS = SelectiveCounts(thresholds=(0.8, 0.5, 0.0), answered=(30, 60, 100), wrong=(0, 5, 27))
 PLAIN = DepolarizedMap(1.0, 0.5)
+# What decisions keep where nobody names another.
+TARGET = Target(0.2, 0.9, by_default=True)
 
 
 def decider(

@@ -25,6 +25,7 @@ from service.domain.study.report_model import Report
 from service.domain.study.reporting import FinishedFit, make_report
 from service.spectral.batch import Answers
 from tests.support import decisions, evidence
+from tests.support.decisions import TARGET
 
 ROWS, SAMPLES, DIMENSION, MEANINGS = 120, 6, 16, 4
 
@@ -51,7 +52,7 @@ def _evidence_report(tells: bool) -> Report:
         evidence=fitted.evidence_table,
         fingerprint=replace(_fingerprint(), evidence="token_sums" if tells else ""),
     )
-    return make_report(FinishedFit(made, CalibrateOptions(), told, fitted, None, evidence.ROWS))
+    return make_report(FinishedFit(made, CalibrateOptions(), told, fitted, None, evidence.ROWS, TARGET))
 
 
 def deciding_report(count: int = 300, *, logprobs: bool = True) -> Report:
@@ -69,7 +70,7 @@ def _deciding_report(count: int, logprobs: bool) -> Report:
         evidence=fitted.evidence_table,
         deciders=fitted.decided.deciders(),
     )
-    return make_report(FinishedFit(made, CalibrateOptions(), material, fitted, None, count))
+    return make_report(FinishedFit(made, CalibrateOptions(), material, fitted, None, count, TARGET))
 
 
 @functools.cache
@@ -77,7 +78,9 @@ def _report(method: str, with_active: bool, right: bool | None) -> Report:
     material = small_material(right)
     active = _calibration(fit_all(material, "temperature")) if with_active else None
     fitted = fit_all(material, method, active=active)
-    outcome = FinishedFit(_calibration(fitted), CalibrateOptions(), material, fitted, active, ROWS + 2)
+    outcome = FinishedFit(
+        _calibration(fitted), CalibrateOptions(), material, fitted, active, ROWS + 2, TARGET
+    )
     return make_report(outcome)
 
 

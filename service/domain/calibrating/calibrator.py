@@ -94,7 +94,9 @@ class Calibrator:
         active = self._calibrations.active(key)
         fitted = await self._fit(job, material, active)
         calibration = self._calibration(job, loaded, fitted)
-        outcome = FinishedFit(calibration, job.options, material, fitted, active, job.num_rows)
+        outcome = FinishedFit(
+            calibration, job.options, material, fitted, active, job.num_rows, self._drawer.serving.target()
+        )
         await self._stage(job, "reporting", 1).begin()
         report = await asyncio.to_thread(make_report, outcome)
         if self._calibrations.active(key) != active:

@@ -6,31 +6,37 @@ from typing import cast
 from service.domain.calibrating.deciders import DecidedAt
 from service.domain.calibrating.fitting import Fitted, Stream, rng
 from service.domain.scoring.deciding import lowest_named, percent
+from service.domain.scoring.judgement import Target
 from service.domain.study.experiments.reliability import diagram_rows
 from service.domain.study.model import estimate
 from service.domain.study.report_model import Bin, CorrectnessAt, CorrectnessPart, Estimate, PromiseAt, RiskAt
 from service.spectral.correctness import bootstrap_auroc
 from service.spectral.correctness_model import CorrectnessFit, Scores
 from service.spectral.reliability import label_band, reliability_diagram
-from service.spectral.selective import CONFIDENCE, Promise, SelectiveCounts, error_bound, promises
+from service.spectral.selective import Promise, SelectiveCounts, error_bound, promises
 
 TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 LESS_THAN_ANY = 1e-9  # error; a bound so low takes a billion rows
 
 
-def correctness_part(fitted: Fitted, num_samples: int, seed: int) -> CorrectnessPart:
-    """Return whether answers are right, for a calibration of so many answers. Blocking: a second."""
+def correctness_part(fitted: Fitted, num_samples: int, seed: int, target: Target) -> CorrectnessPart:
+    """Return whether answers are right, for a calibration of so many answers. Blocking: a second.
+
+    target: what decisions keep by default, and so one of the promises.
+    """
     at = fitted.decided.at
     whole = at[num_samples]
     # The same for every number, so that a table can hold them; of many rows on one question none may be left.
-    wanted = targets(1 - float(whole.fitted.mean())) if whole.fitted.size else list(TARGETS)
+    base = [1 - float(whole.fitted.mean())] if whole.fitted.size else []
+    wanted = sorted({*(targets(base[0]) if base else TARGETS), target.error})
+    sure = target.confidence
     return {
         "num_samples": num_samples,
-        "confidence": CONFIDENCE,
-        "by_num_samples": [_at(m, one, wanted, seed) for m, one in sorted(at.items())],
+        "confidence": sure,
+        "by_num_samples": [_at(m, one, wanted, sure, seed) for m, one in sorted(at.items())],
         "diagram": _diagram(whole, seed),
-        "risk_coverage": risk_coverage(whole.decider.counts) if whole.decider else [],
-        "promises": promises_part(whole.decider.counts, wanted) if whole.decider else [],
+        "risk_coverage": risk_coverage(whole.decider.counts, sure) if whole.decider else [],
+        "promises": promises_part(whole.decider.counts, wanted, sure) if whole.decider else [],
     }
 
 
@@ -43,7 +49,7 @@ def targets(base_error: float) -> list[float]:
     return [*TARGETS, *([rounded] if TARGETS[-1] < rounded < 1 else [])]
 
 
-def _at(num_samples: int, one: DecidedAt, wanted: list[float], seed: int) -> CorrectnessAt:
+def _at(num_samples: int, one: DecidedAt, wanted: list[float], sure: float, seed: int) -> CorrectnessAt:
     best, base = _best(one.fit), one.fit.base_rate
     counts = None if one.decider is None else one.decider.counts
     return {
@@ -59,8 +65,8 @@ def _at(num_samples: int, one: DecidedAt, wanted: list[float], seed: int) -> Cor
         "base_brier": base.brier if base else None,
         "auroc": _auroc(one, seed),
         "why_none": one.fit.why_none,
-        "promises": promises_part(counts, wanted) if counts else [],
-        "lowest": lowest_part(counts) if counts else None,
+        "promises": promises_part(counts, wanted, sure) if counts else [],
+        "lowest": lowest_part(counts, sure) if counts else None,
     }
 
 
@@ -89,9 +95,9 @@ def _diagram(one: DecidedAt, seed: int) -> list[Bin]:
     return [cast("Bin", {name: row[name] for name in Bin.__annotations__}) for row in rows]
 
 
-def risk_coverage(counts: SelectiveCounts) -> list[RiskAt]:
+def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[RiskAt]:
     """Return the error among the answers let through by threshold, strictest first, with its exact bound."""
-    bounds = error_bound(counts.wrong, counts.answered, CONFIDENCE)
+    bounds = error_bound(counts.wrong, counts.answered, confidence)
     rows = zip(counts.thresholds, counts.answered, counts.wrong, bounds, strict=True)
     return [
         {
@@ -104,7 +110,7 @@ def risk_coverage(counts: SelectiveCounts) -> list[RiskAt]:
     ]
 
 
-def promises_part(counts: SelectiveCounts, wanted: list[float]) -> list[PromiseAt]:
+def promises_part(counts: SelectiveCounts, wanted: list[float], confidence: float) -> list[PromiseAt]:
     """Return what can be promised for each target error, in numbers and in words."""
     return [
         {
@@ -116,16 +122,16 @@ def promises_part(counts: SelectiveCounts, wanted: list[float]) -> list[PromiseA
             "lowest_error": one.lowest_error,
             "text": in_words(one),
         }
-        for one in promises(counts, wanted, CONFIDENCE)
+        for one in promises(counts, wanted, confidence)
     ]
 
 
-def lowest_part(counts: SelectiveCounts) -> PromiseAt | None:
+def lowest_part(counts: SelectiveCounts, confidence: float) -> PromiseAt | None:
     """Return what the lowest error lets through that can be promised at all; None where none can."""
     # No rows promise so little, which makes the promise name the lowest that they do.
-    [found] = promises(counts, [LESS_THAN_ANY], CONFIDENCE)
+    [found] = promises(counts, [LESS_THAN_ANY], confidence)
     lowest = lowest_named(counts, found)
-    return None if lowest is None else promises_part(counts, [lowest])[0]
+    return None if lowest is None else promises_part(counts, [lowest], confidence)[0]
 
 
 def in_words(promise: Promise) -> str:

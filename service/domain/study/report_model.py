@@ -349,6 +349,19 @@ class CorrectnessPart(TypedDict):
     promises: list[PromiseAt]
 
 
+class Opening(TypedDict):
+    """What an operator wants to know first, in words, for the target error of the settings.
+
+    safe: whether it is safe to use, and for what; promise: what it promises; answers: how many answers to
+    draw for that. num_samples: that number, null where none is recommended.
+    """
+
+    safe: str
+    promise: str
+    answers: str
+    num_samples: int | None
+
+
 class PlainWarning(TypedDict):
     """A stable code and a sentence in plain words."""
 
@@ -367,6 +380,7 @@ class Report(TypedDict):
     """
 
     version: Literal[1]
+    opening: Opening
     calibration: CalibrationPart
     data: DataPart
     fits: dict[str, FitPart]

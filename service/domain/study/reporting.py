@@ -13,6 +13,7 @@ from service.domain.calibrating.judged import Labels
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrateOptions
+from service.domain.scoring.judgement import Target
 from service.domain.study.bench import Bench, HeldOut
 from service.domain.study.decider_parts import correctness_part
 from service.domain.study.experiments.answers import answers
@@ -29,6 +30,7 @@ from service.domain.study.fit_parts import (
     parameters_part,
 )
 from service.domain.study.model import Experiment, TableRow
+from service.domain.study.opening import opening
 from service.domain.study.report_model import (
     AnswersPart,
     AnswersRow,
@@ -48,7 +50,7 @@ Shape = TypeVar("Shape")  # of a row as a report has it
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinishedFit:
-    """Everything a finished fit is about."""
+    """Everything a finished fit is about; target: what decisions keep where nobody names another."""
 
     calibration: Calibration
     options: CalibrateOptions
@@ -56,6 +58,7 @@ class FinishedFit:
     fitted: Fitted
     active: Calibration | None
     num_rows: int
+    target: Target
 
 
 def make_report(outcome: FinishedFit) -> Report:
@@ -64,18 +67,22 @@ def make_report(outcome: FinishedFit) -> Report:
     bench = HeldOut(rows, outcome.fitted, seed=outcome.options.seed, eps=outcome.calibration.eps)
     data, calibration = _data(outcome, rows.labels), outcome.calibration
     decision = decide(calibration, outcome.active, outcome.options.activate, bench)
+    part, served = calibration_part(calibration), side_by_side(bench)
+    worth = _answers(answers(bench))
+    right = correctness_part(outcome.fitted, calibration.num_samples, outcome.options.seed, outcome.target)
     report: Report = {
         "version": 1,
-        "calibration": calibration_part(calibration),
+        "opening": opening(part, data, served, right, worth, outcome.target.error),
+        "calibration": part,
         "data": data,
         "fits": fit_parts(outcome.fitted),
         "unfitted": {"evidence": why} if (why := why_no_evidence(outcome.material)) else {},
         "parameters": parameters_part(calibration),
-        "served": side_by_side(bench),
+        "served": served,
         "decision": decision,
         "curves": curves(bench),
-        "answers": _answers(answers(bench)),
-        "correctness": correctness_part(outcome.fitted, calibration.num_samples, outcome.options.seed),
+        "answers": worth,
+        "correctness": right,
         "warnings": [
             *about_data(data, rows.labels.right),
             *about_fit(chosen_fit(outcome.fitted)),

@@ -70,7 +70,7 @@ def _projection(headline: TableRow, name: str) -> str:
     if p_value <= LEVEL:
         word = "are not calibrated" if name == "raw" else "is not calibrated"
     else:
-        word = "cannot be told from calibrated"
+        word = "shows no miscalibration"
     return f"{word} ({ece:.3f} against {low:.3f} to {high:.3f}, p = {p_value:.2g})"
 
 

@@ -17,7 +17,7 @@ from service.domain.study.decider_parts import correctness_part, in_words, targe
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import Promise, promises
-from tests.support.decisions import judged_material, judged_rows
+from tests.support.decisions import TARGET, judged_material, judged_rows
 from tests.support.fakes import FakeEmbedder
 from tests.support.trial import NONSENSE, check, deciding, judged
 
@@ -153,7 +153,7 @@ def test_many_rows_on_few_questions_are_fitted_and_decide_nothing(questions: int
     ]
     found = fit_all(judged_material(rows), "depolarized")
     assert found.decided.deciders() == {}
-    part = correctness_part(found, 4, 0)
+    part = correctness_part(found, 4, 0, TARGET)
     assert {row["why_none"] for row in part["by_num_samples"]} <= {"too_few_verdicts", "one_kind"}
     assert part["promises"] == []
 
@@ -196,7 +196,7 @@ def test_the_promise_holds_in_simulated_worlds_and_a_naive_threshold_breaks_it()
 
 
 def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -> None:
-    part = correctness_part(fitted(), 4, 0)
+    part = correctness_part(fitted(), 4, 0, TARGET)
     assert [row["num_samples"] for row in part["by_num_samples"]] == [1, 2, 3, 4]
     for row in part["by_num_samples"]:
         assert row["why_none"] is None
@@ -219,7 +219,7 @@ def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -
 
 
 def test_without_a_model_the_report_says_why_and_promises_nothing() -> None:
-    part = correctness_part(fit_all(judged_material(judged_rows(80)), "depolarized"), 4, 0)
+    part = correctness_part(fit_all(judged_material(judged_rows(80)), "depolarized"), 4, 0, TARGET)
     assert {row["why_none"] for row in part["by_num_samples"]} == {"too_few_verdicts"}
     assert (part["diagram"], part["risk_coverage"], part["promises"]) == ([], [], [])
 

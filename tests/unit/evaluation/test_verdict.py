@@ -52,7 +52,7 @@ def test_three_sentences_that_say_what_was_found():
     assert "Brier score below that of raw scores" in gain
     assert "raw scores are not calibrated (0.311 against 0.016 to 0.048, p = 0.001)" in calibrated
     assert "the paper's map is not calibrated (0.101" in calibrated
-    assert "the depolarised map cannot be told from calibrated (0.029" in calibrated
+    assert "the depolarised map shows no miscalibration (0.029" in calibrated
     assert "tells right answers from wrong ones (AUROC 0.680, 95 % 0.590 to 0.760)" in ranking
 
 

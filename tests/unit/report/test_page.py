@@ -177,6 +177,20 @@ def test_equal_figures_are_all_best_unless_all_are_equal(report: Report) -> None
     assert lines["Projection Brier"] == [False, False, False]
 
 
+def test_it_opens_with_what_an_operator_wants_to_know(report: Report) -> None:
+    report["warnings"] = [{"code": "few_rows", "text": "Only 31 rows."}]
+    page = render(report)
+    asked = (
+        "Is it safe to use, and for what?",
+        "What does it promise?",
+        "How many answers to draw for that?",
+    )
+    told = [report["opening"][name] for name in ("safe", "promise", "answers")]
+    places = [page.index(text) for pair in zip(asked, told, strict=True) for text in pair]
+    assert sorted(places) == places
+    assert places[-1] < page.index("Only 31 rows.") < page.index("<details>") < page.index("<svg")
+
+
 def test_warnings_come_first(report: Report) -> None:
     report["warnings"] = [
         {"code": "few_rows", "text": "Only 31 rows."},
@@ -408,7 +422,7 @@ def test_the_projection_ece_stands_beside_its_null_in_words(report: Report) -> N
     text = words(render(report))
     read = "calibrated scores would read 0.031 on average (0.016 to 0.048); p = 0.001"
     assert f"Raw: 0.311; {read}: it is off by more than chance." in text
-    assert "p = 0.460: it cannot be told from calibrated." in text
+    assert "p = 0.460: it shows no miscalibration." in text
     assert "0.311 if calibrated: 0.016 to 0.048; p = 0.001" in text  # in the table
     assert "Calibrated scores would read 0.015 to 0.047 on these prompts (p = 0.460): this calib" in text
 

@@ -1,0 +1,52 @@
+"""The three lines that a report opens with: what an operator reads before anything else."""
+
+from service.domain.study.opening import opening
+from service.domain.study.report_model import Opening, Report
+from tests.support.reports import deciding_report, small_report
+
+
+def opened(report: Report, target_error: float) -> Opening:
+    names = ("calibration", "data", "served", "correctness", "answers")
+    calibration, data, served, correctness, answers = (report[name] for name in names)
+    return opening(calibration, data, served, correctness, answers, target_error)
+
+
+def test_the_fewest_answers_that_reach_the_promise_are_recommended() -> None:
+    report = deciding_report()
+    for row in report["correctness"]["by_num_samples"]:
+        for promise in row["promises"]:
+            if row["num_samples"] < 3 and promise["target_error"] == 0.3:
+                promise["threshold"] = None
+    found = opened(report, 0.3)
+    assert found["num_samples"] == 3
+    assert found["answers"] == "3 answers: the fewest that reach this promise."
+    [kept] = [
+        one for one in report["correctness"]["by_num_samples"][2]["promises"] if one["target_error"] == 0.3
+    ]
+    assert found["promise"].startswith(kept["text"])
+    assert f"lets {kept['coverage']:.0%} of" in found["promise"]
+
+
+def test_a_target_out_of_reach_promises_nothing_and_names_what_can_be() -> None:
+    report = deciding_report()
+    found = opened(report, 0.05)
+    lowest = min(row["lowest"]["target_error"] for row in report["correctness"]["by_num_samples"])
+    assert found["promise"].startswith("Nothing at 5 %")
+    assert f"the lowest error that can be is {100 * lowest:g} %" in found["promise"]
+    assert found["answers"].startswith("No number reaches 5 %.")
+    assert found["num_samples"] == report["answers"]["recommended"]
+
+
+def test_without_a_model_nothing_is_promised() -> None:
+    assert small_report()["opening"]["promise"].startswith("Nothing: no model")
+
+
+def test_it_says_whether_it_is_safe_to_use() -> None:
+    report = deciding_report()
+    raw, ours = report["served"][0], report["served"][-1]
+    assert ours["map"] == report["calibration"]["method"]
+    assert opened(report, 0.2)["safe"].startswith("Safe to use for questions like its 300 rows")
+    ours["projection_null"]["p_value"] = 0.01
+    assert opened(report, 0.2)["safe"].startswith("To be used with care")
+    ours["projection_ece"] = raw["projection_ece"]
+    assert opened(report, 0.2)["safe"].startswith("Not safe to use")
