@@ -165,10 +165,11 @@ class Settings(BaseSettings):
     embedder: str = Field(
         "all-mpnet-base-v2", description="Sentence embedder: a packaged name, a folder, or a hub name."
     )
-    empty_answers: Literal["outcome", "embedded"] = Field(
-        "outcome",
-        description='Empty answers: one `outcome` orthogonal to all others, or `embedded` as the text "" '
-        "(which some embeddings servers refuse).",
+    empty_answers: Literal["failed", "outcome", "embedded"] = Field(
+        "failed",
+        description="Answers without text (empty, or only reasoning or a tool call): `failed`, they do not "
+        "count; or where an empty answer means something, one `outcome` orthogonal to all others, or "
+        '`embedded` as the text "" (which some embeddings servers refuse).',
     )
     embedder_url: str = Field(
         "",

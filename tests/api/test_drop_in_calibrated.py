@@ -121,6 +121,29 @@ async def test_what_else_changes_the_answers_is_served_raw(body: dict[str, Any])
     assert {name: draw[name] for name in body} == body
 
 
+@pytest.mark.parametrize(
+    ("tokens", "differs"), [([256] * 5, []), ([1, 1, 1, 1, 257], [["sampling.max_tokens"]])]
+)
+@pytest.mark.parametrize("told", ["by token", "in all"])
+async def test_a_larger_limit_is_another_set_up_only_where_a_draw_is_longer(
+    tokens: list[int], differs: list[list[str]], told: str
+) -> None:
+    async def behave(exchange: Exchange) -> None:
+        choices = [said(exchange, "Paris", i) for i in range(exchange.body.get("n", 1))]
+        usage = {"prompt_tokens": 3, "completion_tokens": max(tokens)}
+        for choice, number in zip(choices, tokens, strict=False):
+            choice["logprobs"] = {"content": [{"token": "x", "logprob": -0.25}] * number}
+            if told == "in all":
+                choice["logprobs"] = None
+        usage = {} if told == "by token" else usage
+        await exchange.send(200, {"model": MODEL, "choices": choices, "usage": usage})
+
+    async with before(behave, plain()) as made:
+        found = (await made.ask(max_tokens=3000)).json()["uncertainty"]
+    assert found["calibrated"] is not bool(differs)
+    assert [one["differs"] for one in found["warnings"] if "differs" in one] == differs
+
+
 # The caller's own answer as one of those drawn
 
 

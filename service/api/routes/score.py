@@ -28,7 +28,14 @@ T = TypeVar("T")
 EXAMPLES = recorded("examples.json")
 BATCH_PATIENCE_S = 300.0
 CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
-LLM_CODES = ("llm_error", "llm_bad_response", "llm_unavailable", "deadline_exceeded", "model_not_found")
+LLM_CODES = (
+    "llm_error",
+    "llm_bad_response",
+    "no_usable_answers",
+    "llm_unavailable",
+    "deadline_exceeded",
+    "model_not_found",
+)
 PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "internal")
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
 

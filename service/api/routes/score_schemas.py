@@ -79,8 +79,9 @@ class ScoreRequest(RequestModel):
         None,
         min_length=1,
         max_length=MAX_ITEMS,
-        description="Answers already drawn; the LLM is not called. Empty ones count as one outcome. One is "
-        "enough with its log-probability where a calibration by evidence fits, else two.",
+        description="Answers already drawn; the LLM is not called. Empty ones are left out, unless the "
+        "settings say what they mean. One is enough with its log-probability where a calibration by evidence "
+        "fits, else two.",
     )
     logprobs: list[LogProbability] | None = Field(
         None,
@@ -107,7 +108,7 @@ class ScoreRequest(RequestModel):
     candidate: Answer | None = Field(
         None,
         description="A text to judge by the answers, such as the one about to be sent. It never counts as "
-        "one of them. Empty, it is the outcome that empty answers are.",
+        "one of them. A blank one is refused, unless the settings say what empty answers mean.",
     )
     target_error: float | None = Field(
         None,

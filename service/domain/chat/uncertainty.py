@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from service.domain.chat.prompt import Unscorable
-from service.domain.errors import EigencalError
+from service.domain.errors import EigencalError, NoUsableAnswers
 from service.domain.ids import new_id
 from service.domain.scoring.model import Score, ScoreWarning
 
@@ -35,6 +35,8 @@ class Uncertainty:
         """Return it without one: not to be had for this answer, or failed."""
         if isinstance(error, Unscorable):
             return self.not_scored(error.code, error.message)
+        if isinstance(error, NoUsableAnswers):
+            return replace(self.not_scored(error.code, error.detail), failure=error)
         told = ScoreWarning("internal", "Something went wrong in the service; its log has the details.")
         if isinstance(error, EigencalError):
             told = ScoreWarning(error.code, error.detail)
