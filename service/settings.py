@@ -131,10 +131,21 @@ class Settings(BaseSettings):
     )
     abstain: bool = Field(
         False,
-        description="Replace answers of /v1 (no stream) whose decision is to abstain; needs a target error.",
+        description="Withhold answers of /v1 where the decision is to abstain, or cannot be made. Needs a "
+        "target error; callers cannot opt out.",
     )
     abstain_text: str = Field(
         "I am not sure enough to answer this.", description="The text that stands in for such an answer."
+    )
+    abstain_fail_open: bool = Field(
+        False,
+        description="Let answers go out that cannot be judged: no score, a late one, or no model of being "
+        "right.",
+    )
+    abstain_streams: Literal["hold", "refuse"] = Field(
+        "hold",
+        description="What becomes of streams then: `hold`, nothing of the text goes out before the decision; "
+        "`refuse`, they are answered 400.",
     )
     otel_endpoint: str = Field(
         "",

@@ -78,8 +78,8 @@ class Draw:
 
     `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, where the server tells.
     `total_logprob`: the log-probability of the whole answer in nats, the token that ended it included; None
-    where the server does not tell, or where the answer is only a part of what was drawn. `num_tokens`: all that were
-    drawn for it, where that is told.
+    where the server does not tell, or where the answer is only a part of what was drawn. `num_tokens`: of all
+    that was drawn, where told.
     """
 
     text: str

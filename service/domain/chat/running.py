@@ -94,6 +94,11 @@ class RunningScore:
         self._is_left = False
 
     @property
+    def found(self) -> Uncertainty:
+        """Return what has been told last."""
+        return self._uncertainty
+
+    @property
     def id(self) -> str:
         """Return the id of the score to come."""
         return self._uncertainty.id
@@ -168,5 +173,6 @@ class RunningScore:
         return await self._home.scorer.finish(drawn, own.text)
 
     def _tell(self, found: Uncertainty) -> Uncertainty:
+        self._uncertainty = found
         self._home.told(found)
         return found

@@ -15,8 +15,8 @@ Status = Literal["scored", "pending", "not_scored", "failed"]
 class Uncertainty:
     """The score of an answer, or why there is none: it is still made, cannot be, or has failed.
 
-    `owner`: the mark of the key under which it may be fetched. `withheld`: the model's own text where an
-    abstaining one went out in its stead. `failure`: for the log alone.
+    `owner`: the mark of the key under which it may be fetched. `withheld`: the model's own text where its
+    caller had an abstaining one sent in its stead. `failure`: for the log alone.
     """
 
     id: str

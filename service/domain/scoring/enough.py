@@ -46,8 +46,8 @@ def too_few(generation: Generation, request: GenerationRequest | None) -> Eigenc
         return TooFewSamples(f"{empty} of {asked} samples are empty, which are no answers. {TOO_FEW}")
     if request is not None and empty and came + empty >= min(asked, MIN_SAMPLES):
         return NoUsableAnswers(
-            f"{empty} of {came + empty} answers drawn hold no text (only reasoning, a tool call, or nothing); "
-            f"a score takes two. Each may have {request.sampling.max_tokens} tokens: allow a model that "
+            f"{empty} of {came + empty} answers drawn hold no text (only reasoning, a tool call, or nothing)"
+            f"; a score takes two. Each may have {request.sampling.max_tokens} tokens: allow a model that "
             "reasons more (EIGENCAL_MAX_TOKENS, or `sampling.max_tokens`). Where an empty answer means "
             "something, set EIGENCAL_EMPTY_ANSWERS."
         )
