@@ -110,6 +110,7 @@ UNLIKE: list[dict[str, Any]] = [
     {"messages": [{"role": "tool", "content": "7", "tool_call_id": "1"}]},
     {"messages": [{"role": "developer", "content": "?"}]},
     {"messages": [{"role": "user", "content": "?", "name": "Ann"}]},
+    {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "It is"}]},
 ]
 
 

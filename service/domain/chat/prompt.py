@@ -76,7 +76,11 @@ def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
     }
     if api == "chat":
         turns = said.get("messages")
-        return WirePrompt(api, {"messages": turns, **marks}, marks | _unlike_plain(turns))
+        beside = _unlike_plain(turns)
+        # No chat that a calibration knows: servers go on with that turn, or begin another.
+        if turns and turns[-1].get("role") == "assistant":
+            beside["last_turn"] = "assistant"
+        return WirePrompt(api, {"messages": turns, **marks}, marks | beside)
     prompt, beside = _one_prompt(said)
     return WirePrompt(api, {"prompt": prompt, **marks}, marks | beside)
 
