@@ -97,7 +97,8 @@ def blank(body: object) -> bool:
 def answered(body: object) -> bool:
     """Tell whether the last turn of a conversation is the assistant's."""
     turns = body.get("messages") if isinstance(body, dict) else None
-    return bool(isinstance(turns, list) and turns and turns[-1].get("role") == "assistant")
+    last = turns[-1] if isinstance(turns, list) and turns else None
+    return isinstance(last, dict) and last.get("role") == "assistant"
 
 
 def single(body: object) -> bool:
