@@ -131,10 +131,21 @@ class Settings(BaseSettings):
     )
     abstain: bool = Field(
         False,
-        description="Replace answers of /v1 (no stream) whose decision is to abstain.",
+        description="Withhold answers of /v1 where the decision is to abstain, or cannot be made; "
+        "callers cannot opt out.",
     )
     abstain_text: str = Field(
         "I am not sure enough to answer this.", description="The text that stands in for such an answer."
+    )
+    abstain_fail_open: bool = Field(
+        False,
+        description="Let answers go out that cannot be judged: no score, a late one, or no model of being "
+        "right.",
+    )
+    abstain_streams: Literal["hold", "refuse"] = Field(
+        "hold",
+        description="What becomes of streams then: `hold`, nothing of the text goes out before the decision; "
+        "`refuse`, they are answered 400.",
     )
     otel_endpoint: str = Field(
         "",
@@ -165,10 +176,11 @@ class Settings(BaseSettings):
     embedder: str = Field(
         "all-mpnet-base-v2", description="Sentence embedder: a packaged name, a folder, or a hub name."
     )
-    empty_answers: Literal["outcome", "embedded"] = Field(
-        "outcome",
-        description='Empty answers: one `outcome` orthogonal to all others, or `embedded` as the text "" '
-        "(which some embeddings servers refuse).",
+    empty_answers: Literal["failed", "outcome", "embedded"] = Field(
+        "failed",
+        description="Answers without text (empty, or only reasoning or a tool call): `failed`, they do not "
+        "count; or where an empty answer means something, one `outcome` orthogonal to all others, or "
+        '`embedded` as the text "" (which some embeddings servers refuse).',
     )
     embedder_url: str = Field(
         "",

@@ -53,4 +53,6 @@ def build_chat(
         effort=settings.chat_effort or None,
         abstain=settings.abstain,
         abstain_text=settings.abstain_text,
+        abstain_fail_open=settings.abstain_fail_open,
+        abstain_streams=settings.abstain_streams,
     )

@@ -115,7 +115,7 @@ def build_embedder(settings: Settings) -> Embedder:
             api_key=settings.embedder_api_key.get_secret_value(),
             cache_size=settings.embedder_cache,
             max_queue=settings.embedder_queue,
-            embeds_empty=settings.empty_answers == "embedded",
+            empty_answers=settings.empty_answers,
             proxies_from_env=settings.proxies_from_env,
         )
     from service.adapters.embedder.local import SentenceTransformerEmbedder
@@ -127,7 +127,7 @@ def build_embedder(settings: Settings) -> Embedder:
         cache_size=settings.embedder_cache,
         max_queue=settings.embedder_queue,
         threads=settings.embedder_threads or None,
-        embeds_empty=settings.empty_answers == "embedded",
+        empty_answers=settings.empty_answers,
     )
 
 

@@ -13,6 +13,7 @@ EigencalError
 ├── DeadlineExceeded          fewer than two answers came before the deadline
 ├── LLMError                  the LLM server answered with an error
 │   └── LLMBadResponse        ... or with something that is no completion
+├── NoUsableAnswers           too few of the answers drawn hold a text
 ├── LLMUnavailable            the LLM server cannot be reached or refuses work for now
 ├── EmbedderUnavailable
 ├── StoreUnavailable
@@ -147,6 +148,15 @@ class LLMBadResponse(LLMError):
 
     code = "llm_bad_response"
     retryable = True
+
+
+class NoUsableAnswers(EigencalError):
+    """Fewer of the answers drawn hold a text than a score takes: the others agree on nothing.
+
+    Not retryable: the same request is drawn alike.
+    """
+
+    code = "no_usable_answers"
 
 
 class LLMUnavailable(EigencalError):

@@ -9,9 +9,11 @@ from typing import Any, Literal
 CALLER = "caller"
 SERVICE = "service"
 
-# How empty answers count: each other's equal and orthogonal to the rest, or by the model's vector for "".
-OUTCOME = "outcome"
-EMBEDDED = "embedded"
+# What an answer without text is: none, one outcome orthogonal to the rest, or the model's vector for "".
+EmptyAnswers = Literal["failed", "outcome", "embedded"]
+FAILED: EmptyAnswers = "failed"
+OUTCOME: EmptyAnswers = "outcome"
+EMBEDDED: EmptyAnswers = "embedded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class Draw:
 
     `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, where the server tells.
     `total_logprob`: the log-probability of the whole answer in nats, the token that ended it included; None
-    where the server does not tell, or where the answer is only a part of what was drawn. `num_tokens` of it.
+    where the server does not tell, or where the answer is only a part of what was drawn. `num_tokens`: of all
+    that was drawn, where told.
     """
 
     text: str
@@ -96,12 +99,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What came back: at least one draw; `requested - len(draws)` are missing (failed or too late).
+    """What came back: at least one draw; `requested - len(draws) - num_empty` are missing (failed, too late).
 
     `model`: the one that drew all of them, as it names itself; "" for answers that were supplied.
     `missing_reason`: "deadline" or "error" when draws are missing, else None.
     `queued_s`: how long the request waited for a slot before it went to the model.
-    `omitted`: see `LLMIdentity`.
+    `omitted`: see `LLMIdentity`. `num_empty`: draws without text that were left out of `draws` as failed.
     """
 
     draws: tuple[Draw, ...]
@@ -111,6 +114,7 @@ class Generation:
     missing_reason: Literal["deadline", "error"] | None = None
     queued_s: float = 0.0
     omitted: tuple[str, ...] = ()
+    num_empty: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +149,14 @@ class LLMIdentity:
 class EmbedderIdentity:
     """What decides the vectors: `revision` is a weights hash or hub revision, `precision` e.g. "float32".
 
-    `embeds_empty`: an empty answer has the model's vector for "", instead of being an outcome of its own.
+    `empty_answers`: what an answer without text is.
     """
 
     name: str
     revision: str
     dimension: int
     precision: str
-    embeds_empty: bool = False
+    empty_answers: EmptyAnswers = FAILED
 
 
 def shape_hash(**parts: Any) -> str:
@@ -180,7 +184,7 @@ class Fingerprint:
     api: str = ""
     prompt_shape: str = ""
     answer_regex: str = ""
-    empty_answers: str = OUTCOME
+    empty_answers: EmptyAnswers = OUTCOME
     sampling: dict[str, Any] = field(default_factory=dict)
     evidence: Literal["", "token_sums", "supplied"] = ""
 
@@ -221,7 +225,7 @@ def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
         "embedder_revision": embedder.revision,
         "embedder_precision": embedder.precision,
         "embedder_dimension": embedder.dimension,
-        "empty_answers": EMBEDDED if embedder.embeds_empty else OUTCOME,
+        "empty_answers": embedder.empty_answers,
     }
 
 

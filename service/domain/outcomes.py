@@ -1,6 +1,7 @@
-"""From answers to outcomes: equal answers are one outcome, and all empty answers together form another.
+"""From answers to outcomes: equal answers are one outcome.
 
-An operator may have empty answers embedded as the text "" instead, as the paper's scripts do.
+An answer without text is none, and left out. An operator may have all of them form one outcome instead, or be
+embedded as the text "", as the paper's scripts do.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.models import Draw
+from service.domain.models import EMBEDDED, FAILED, Draw, EmptyAnswers
 from service.spectral.missing_mass import checked_log_probabilities
 
 
@@ -29,6 +30,11 @@ def supplied_draws(samples: Sequence[str], logprobs: Sequence[float] | None = No
     """
     totals = [None] * len(samples) if logprobs is None else logprobs
     return tuple(Draw(text.strip(), total_logprob=one) for text, one in zip(samples, totals, strict=True))
+
+
+def usable(draws: Sequence[Draw], empty_answers: EmptyAnswers) -> tuple[Draw, ...]:
+    """Return the draws that are answers: those with text, or all where an empty one means something."""
+    return tuple(draw for draw in draws if draw.text or empty_answers != FAILED)
 
 
 def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:
@@ -54,9 +60,9 @@ def counts(index: NDArray[np.int_]) -> NDArray[np.int_]:
     return np.bincount(index)
 
 
-def texts_to_embed(texts: Sequence[str], *, embeds_empty: bool) -> list[str]:
+def texts_to_embed(texts: Sequence[str], empty_answers: EmptyAnswers) -> list[str]:
     """Return the texts that have a vector of the embedder's: all but the empty one, or all."""
-    return [text for text in texts if text or embeds_empty]
+    return [text for text in texts if text or empty_answers == EMBEDDED]
 
 
 def outcome_vectors(texts: Sequence[str], embedded: NDArray[np.float32]) -> NDArray[np.float32]:

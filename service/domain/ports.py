@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.models import EmbedderIdentity, Generation, GenerationRequest, LLMIdentity
+from service.domain.models import EmbedderIdentity, EmptyAnswers, Generation, GenerationRequest, LLMIdentity
 
 
 class LanguageModel(Protocol):
@@ -44,8 +44,8 @@ class Embedder(Protocol):
     """Maps texts to unit vectors."""
 
     @property
-    def embeds_empty(self) -> bool:
-        """Tell whether an empty answer is embedded as the text "", instead of being an outcome of its own."""
+    def empty_answers(self) -> EmptyAnswers:
+        """Return what an answer without text is."""
 
     @property
     def identity(self) -> EmbedderIdentity:
@@ -58,8 +58,9 @@ class Embedder(Protocol):
         """Release everything; idempotent."""
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """Return the vectors of distinct texts, never those of two embedders: "" only if `embeds_empty`.
+        """Return the vectors of distinct texts, never those of two embedders.
 
+        The empty text is among them only if `empty_answers` are embedded.
         Raises EmbedderUnavailable, Overloaded.
         """
 

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from service.domain.calibrating.material import Material, all_texts, assemble, full_number, usable_rows
+from service.domain.calibrating.material import (
+    Material,
+    all_texts,
+    answered,
+    assemble,
+    full_number,
+    usable_rows,
+)
 from service.domain.devdata.reader import EvaluationFile, read_evaluation_file
 from service.domain.errors import BodyTooLarge, InvalidDevData
 from service.domain.jobs.store import StoredRow
@@ -105,7 +112,8 @@ def read(path: Path, limit: int | None) -> EvaluationFile:
 async def answers(run: Run, dev: EvaluationFile, test: EvaluationFile) -> GatheredRows:
     """Return both files with their answers, drawing what is missing. Raises what drawing raises."""
     asked = run.plan.num_samples
-    drawn_dev, drawn_test = await _stored(run, "dev", dev), await _stored(run, "test", test)
+    files = await _stored(run, "dev", dev), await _stored(run, "test", test)
+    drawn_dev, drawn_test = (answered(rows, run.parts.embedders[0].empty_answers) for rows in files)
     sizes = [full_number([len(one.draws) for one in rows], asked) for rows in (drawn_dev, drawn_test)]
     m = asked or min(sizes)
     deep = (drawn_dev, drawn_test)[int(np.argmax(sizes))]
@@ -169,7 +177,7 @@ async def _material(
     run: Run, embedder: Embedder, stage: str, rows: list[StoredRow], num_samples: int
 ) -> Material:
     texts = all_texts(rows)
-    embedded = texts_to_embed(texts, embeds_empty=embedder.embeds_empty)
+    embedded = texts_to_embed(texts, embedder.empty_answers)
     run.shown.stage(f"{stage} ({embedder.identity.name})", len(embedded))
     kept = KeptVectors(embedder, run.plan.out / "vectors")
     vectors = outcome_vectors(texts, await kept.vectors(embedded, run.shown.advance))
@@ -196,5 +204,6 @@ async def _drawn_at(
 ) -> Split:
     source = (await _source(run, file)).at(temperature)
     what = f"at sampling temperature {temperature:g}"
-    usable = usable_rows(await _draw(run, split, file, source, what), num_samples)[0]
+    drawn = answered(await _draw(run, split, file, source, what), embedder.empty_answers)
+    usable = usable_rows(drawn, num_samples)[0]
     return await _split(run, embedder, f"{split} {what}: vectors", usable, num_samples)

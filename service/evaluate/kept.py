@@ -182,5 +182,5 @@ def text_key(text: str) -> bytes:
 def identity_key(identity: EmbedderIdentity) -> str:
     """Return the folder of an embedder: everything that decides its vectors."""
     parts = asdict(identity)
-    del parts["embeds_empty"]  # which texts are embedded, not how
+    del parts["empty_answers"]  # which texts are embedded, not how
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -40,6 +40,24 @@ async def test_one_bad_item_fails_no_other(client: Client, llm: FakeLLM) -> None
     assert got[5]["result"]["num_samples"] == 20
 
 
+@pytest.mark.parametrize(
+    "bad",
+    ['{"prompt": "\\ud800"}', '{"samples": ["a", "\\udc00"]}', '{"\\ud800": 1}', '"\\ud800"', "NaN",
+     '{"samples": ["a", "b"], "target_error": 1e999}'],
+)  # fmt: skip
+async def test_an_item_that_cannot_be_text_fails_alone(client: Client, bad: str) -> None:
+    content = f'{{"items": [{{"samples": ["a", "\\ud83d\\ude00"]}}, {bad}]}}'
+    async with client() as http:
+        headers = {"content-type": "application/json"}
+        response = await http.post("/score/batch", content=content, headers=headers)
+        assert response.status_code == 200, response.text
+        whole = await http.post("/score/batch", content='{"items": ["\\ud800"', headers=headers)
+    got = {line["index"]: line for line in map(json.loads, response.text.splitlines())}
+    assert got[0]["result"]["num_samples"] == 2
+    assert (got[1]["error"]["code"], got[1]["error"]["status"]) == ("invalid_request", 422)
+    assert whole.status_code == 422
+
+
 async def test_an_unforeseen_error_stays_in_its_line(client: Client, llm: FakeLLM) -> None:
     llm.fail_with = [RuntimeError("boom")]
     async with client() as http:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.drop_in import QUESTION, DropIn, drop_in
+from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Behaviour, OpenAIServer, answers, draws_and, raw, status
 
 pytestmark = pytest.mark.anyio
+REASONED = {"content": None, "reasoning_content": "Paris, Lyon or Nice? It is"}
 OWN = (
     b'{"id": "chatcmpl-1", "model": "' + MODEL.encode() + b'", "big": 123456789012345678901234567890,\n'
     b'"small": 1.0e-5, "choices": [{"index": 0, "message": {"role": "assistant", "content": "Paris"}, '
@@ -237,10 +238,69 @@ async def test_an_answer_without_a_text_is_passed_on_and_says_why_it_has_no_scor
     assert told["uncertainty"]["warning"]["code"] == code
 
 
-async def test_an_empty_answer_is_an_outcome_of_its_own() -> None:
-    async with before(saying({"content": ""}), answers("Paris")) as made:
+async def test_an_empty_answer_is_an_outcome_of_its_own_where_it_means_something() -> None:
+    embedder = FakeEmbedder(16, empty_answers="outcome")
+    async with before(saying({"content": ""}), answers("Paris"), embedder=embedder) as made:
         found = (await made.ask()).json()["uncertainty"]
     assert found["status"] == "scored" and found["candidate"]["mode"] is None
+
+
+CUT_WITHIN_A_THOUGHT = "<think>The capital of France: let me see, it is one of"
+
+
+@pytest.mark.parametrize("message", [{"content": CUT_WITHIN_A_THOUGHT}, {"content": " "}, REASONED])
+async def test_an_own_answer_without_text_has_nothing_to_judge(message: dict[str, Any]) -> None:
+    async with before(saying(message, "length"), answers("Paris")) as made:
+        found = (await made.ask()).json()["uncertainty"]
+        await made.at_rest()
+    assert (found["status"], found["warning"]["code"]) == ("not_scored", "no_text")
+    assert "lambda_max" not in found
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_draws_cut_within_the_thought_are_no_agreement(stream: bool) -> None:
+    async with before(answers("Paris"), answers(CUT_WITHIN_A_THOUGHT, finish="length")) as made:
+        response = await made.ask(stream=stream, eigencal={"num_samples": 20})
+        kept = await made.scored(response.headers["x-score-id"], "not_scored")
+        metrics = (await made.http.get("/metrics")).text
+    told = events_of(response.content) if stream else [response.json()]
+    [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
+    assert (found["status"], found["warning"]["code"]) == ("not_scored", "no_usable_answers")
+    assert "20 of 20" in found["warning"]["message"] and "256 tokens" in found["warning"]["message"]
+    assert "lambda_max" not in found and kept == found
+    assert 'eigencal_score_errors_total{code="no_usable_answers"} 1.0' in metrics
+
+
+async def test_some_draws_without_text_are_left_out_and_told() -> None:
+    calls_a_tool = {"content": None, "tool_calls": [{"id": "1", "function": {"name": "f"}}]}
+    said = [{"content": "Paris"}, calls_a_tool, REASONED, {"content": "<thinking a='1'>\nParis?"}]
+    several = [{"index": i, "message": one, "finish_reason": "stop"} for i, one in enumerate([*said, *said])]
+    embedder = FakeEmbedder(16)
+    draws = status(200, {"model": MODEL, "choices": several})
+    async with before(answers("Paris"), draws, embedder=embedder) as made:
+        found = (await made.ask(eigencal={"num_samples": 8})).json()["uncertainty"]
+    assert (found["num_samples"], found["num_empty"]) == (2, 6)
+    [partial] = [one for one in found["warnings"] if one["code"] == "partial_samples"]
+    assert "6 of 8 answers hold no text" in partial["message"]
+    assert {text for call in embedder.calls for text in call} == {"Paris"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "sent"),
+    [
+        ({}, 256),
+        ({"max_tokens": 100}, 256),
+        ({"max_tokens": 3000}, 3000),
+        ({"max_completion_tokens": 3000, "max_tokens": 5}, 3000),
+        ({"max_tokens": True}, 256),
+    ],
+)
+async def test_draws_have_the_callers_own_token_limit_where_it_is_larger(
+    limit: dict[str, Any], sent: int
+) -> None:
+    async with before(answers("Paris")) as made:
+        await made.ask(**limit)
+        assert [body["max_tokens"] for body in made.server.bodies if body.get("n", 1) > 1] == [sent]
 
 
 async def test_reasoning_is_passed_on_and_is_no_part_of_what_is_judged() -> None:

@@ -1,5 +1,6 @@
 """/v1 with a calibration: where it is applied, the caller's own answer as one of those drawn, abstaining."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from service.adapters.llm.openai_server import HttpLanguageModel
+from service.api.openai import scored_stream
 from service.app.parts import serving_of
 from service.domain.calibration import Calibration
 from service.domain.models import Message, service_fingerprint
@@ -16,11 +18,11 @@ from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import Active, calibration
 from tests.support.decisions import decider
-from tests.support.drop_in import DropIn, drop_in, events_of
+from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.evidence import by_evidence
 from tests.support.fakes import FakeEmbedder
 from tests.support.memory_store import MemoryStore
-from tests.support.openai_server import MODEL, Exchange, OpenAIServer
+from tests.support.openai_server import MODEL, Exchange, OpenAIServer, hang, raw
 
 pytestmark = pytest.mark.anyio
 # What the service draws a conversation with: a caller that says all of this draws like it.
@@ -108,6 +110,7 @@ UNLIKE: list[dict[str, Any]] = [
     {"messages": [{"role": "tool", "content": "7", "tool_call_id": "1"}]},
     {"messages": [{"role": "developer", "content": "?"}]},
     {"messages": [{"role": "user", "content": "?", "name": "Ann"}]},
+    {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "It is"}]},
 ]
 
 
@@ -119,6 +122,29 @@ async def test_what_else_changes_the_answers_is_served_raw(body: dict[str, Any])
     assert (found["status"], found["calibrated"]) == ("scored", False)
     assert found["warnings"][0]["differs"] == ["prompt_shape"]
     assert {name: draw[name] for name in body} == body
+
+
+@pytest.mark.parametrize(
+    ("tokens", "differs"), [([256] * 5, []), ([1, 1, 1, 1, 257], [["sampling.max_tokens"]])]
+)
+@pytest.mark.parametrize("told", ["by token", "in all"])
+async def test_a_larger_limit_is_another_set_up_only_where_a_draw_is_longer(
+    tokens: list[int], differs: list[list[str]], told: str
+) -> None:
+    async def behave(exchange: Exchange) -> None:
+        choices = [said(exchange, "Paris", i) for i in range(exchange.body.get("n", 1))]
+        usage = {"prompt_tokens": 3, "completion_tokens": max(tokens)}
+        for choice, number in zip(choices, tokens, strict=False):
+            choice["logprobs"] = {"content": [{"token": "x", "logprob": -0.25}] * number}
+            if told == "in all":
+                choice["logprobs"] = None
+        usage = {} if told == "by token" else usage
+        await exchange.send(200, {"model": MODEL, "choices": choices, "usage": usage})
+
+    async with before(behave, plain()) as made:
+        found = (await made.ask(max_tokens=3000)).json()["uncertainty"]
+    assert found["calibrated"] is not bool(differs)
+    assert [one["differs"] for one in found["warnings"] if "differs" in one] == differs
 
 
 # The caller's own answer as one of those drawn
@@ -202,6 +228,8 @@ async def test_a_server_that_refuses_them_costs_no_answer() -> None:
 
 # Abstaining
 
+POLICY = {"abstain": True, "abstain_text": "Ask somebody else.", "target_error": 0.2}
+
 
 async def test_an_answer_that_is_not_sure_enough_is_withheld_where_that_is_asked_for() -> None:
     asked = {"target_error": 0.2, "abstain": True}
@@ -232,23 +260,162 @@ async def test_a_sure_answer_goes_out_as_it_is() -> None:
 
 
 async def test_the_settings_may_abstain_for_every_caller() -> None:
-    settings = {"abstain": True, "abstain_text": "Ask somebody else.", "target_error": 0.2}
-    async with before(telling(own="Nice"), plain(), **settings) as made:
-        body = (await made.ask(path="/v1/chat/completions")).json()
-        streamed = await made.ask(stream=True)
-        own = (await made.ask(eigencal={"abstain": False})).json()
+    async with before(telling(own="Nice"), plain(), **POLICY) as made:
+        response = await made.ask()
+        kept = await made.scored(response.headers["x-score-id"])
+    body = response.json()
     assert body["choices"][0]["message"]["content"] == "Ask somebody else."
-    assert b"Nice" in streamed.content and own["choices"][0]["message"]["content"] == "Nice"
+    assert body["uncertainty"]["decision"]["action"] == "abstain"
+    # The model's own text is the operator's: its callers get it by no way.
+    assert "Nice" not in response.text and "withheld" not in kept
 
 
-async def test_a_score_that_failed_withholds_nothing() -> None:
+LAX: list[tuple[str, dict[str, Any]]] = [
+    ("on", {"eigencal": {"abstain": False}}),
+    ("on", {"eigencal": {"target_error": 0.9, "confidence": 0.01}}),
+    ("on", {"eigencal": {"num_samples": 7}}),
+    ("on", {"eigencal": {"calibration": "none"}}),
+    ("on", {"eigencal": {"calibration": f"cal_{'0' * 26}", "effort": "low"}}),
+    ("off", {}),
+    ("async", {}),
+    ("on", {"n": 2}),
+    ("on", {"strange": float("nan")}),
+    ("on", {"strange": "\ud800"}),
+    ("on", {"logprobs": True, "tools": TOOLS}),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("mode", "body"), LAX, ids=str)
+async def test_no_caller_opts_out(mode: str, body: dict[str, Any], stream: bool) -> None:
+    async with before(telling(own="Nice"), plain(), **POLICY) as made:
+        response = await made.ask(mode, stream=stream, **body)
+        await made.at_rest()
+    assert response.status_code == 200
+    assert "Ask somebody else." in response.text and "Nice" not in response.text
+    told = events_of(response.content) if stream else [response.json()]
+    [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
+    if found["status"] == "scored":
+        assert (found["decision"]["target_error"], found["decision"]["action"]) == (0.2, "abstain")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_stricter_target_is_the_callers(stream: bool) -> None:
+    sure = {"target_error": 0.336, "abstain": True, "abstain_text": "Ask somebody else."}
+    async with before(telling(), plain(), **sure) as made:
+        let = await made.ask(stream=stream)
+        strict = await made.ask(stream=stream, eigencal={"target_error": 0.01})
+    assert "Paris" in let.text and "Ask" not in let.text
+    assert "Paris" not in strict.text and '"target_error":0.01' in strict.text
+
+
+def failing(own: Any) -> Any:
     async def behave(exchange: Exchange) -> None:
         if exchange.body.get("n", 1) > 1:
             await exchange.send(400, {"error": {"message": "not today"}})
         else:
-            await telling()(exchange)
+            await own(exchange)
 
-    async with before(behave, plain()) as made:
+    return behave
+
+
+async def hanging(exchange: Exchange) -> None:
+    await (hang if exchange.body.get("n", 1) > 1 else telling())(exchange)
+
+
+UNJUDGED = {
+    "failed": (failing(telling()), {}),
+    "late": (hanging, {"chat_deadline_s": 0.05}),
+    "no target": (telling(), {"target_error": None}),
+    "no JSON": (raw(b"Paris"), {}),
+    "no text": (telling(own="<think>Paris"), {}),
+    "no answers": (telling(drawn="<think>Paris"), {}),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", UNJUDGED)
+async def test_what_cannot_be_judged_is_withheld_unless_the_settings_say_otherwise(
+    fault: str, stream: bool
+) -> None:
+    behave, settings = UNJUDGED[fault]
+    for fail_open in (False, True):
+        more = {**POLICY, **settings, "abstain_fail_open": fail_open}
+        async with before(behave, plain(), **more) as made:
+            response = await made.ask(stream=stream, eigencal={"target_error": 0.9})
+        assert ("Paris" in response.text) is fail_open
+        assert ("Ask somebody else." in response.text) is not fail_open
+
+
+async def test_without_a_calibration_every_answer_is_withheld() -> None:
+    for fail_open in (False, True):
+        async with before(telling(), Active(calibration()), abstain_fail_open=fail_open, **POLICY) as made:
+            assert ("Paris" in (await made.ask()).text) is fail_open
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_tool_call_has_no_answer_to_judge_and_goes_on(stream: bool) -> None:
+    async def behave(exchange: Exchange) -> None:
+        calls = [{"index": 0, "id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+        kind = "delta" if exchange.body.get("stream") else "message"
+        choice = {"index": 0, kind: {"content": None, "tool_calls": calls}, "finish_reason": "tool_calls"}
+        if kind == "message":
+            await exchange.send(200, {"model": MODEL, "choices": [choice]})
+            return
+        await exchange.start_stream()
+        await exchange.event({"model": MODEL, "choices": [choice]})
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    async with before(behave, plain(), **POLICY) as made:
+        response = await made.ask(stream=stream, tools=TOOLS)
+    assert "tool_calls" in response.text and "Ask somebody else." not in response.text
+
+
+async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scored_stream, "HEARTBEAT_S", 0.01)
+    go = asyncio.Event()
+
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await go.wait()
+        await telling(own="Nice")(exchange)
+
+    async with before(behave, plain(), **POLICY) as made:
+        body = {**QUESTION, "stream": True}
+        async with made.http.stream("POST", "/v1/chat/completions", json=body) as response:
+            lines = response.aiter_lines()
+            begun = [await anext(lines) for _ in range(8)]
+            go.set()
+            rest = [line async for line in lines]
+    assert all(not line or line.startswith(":") for line in begun) and any(begun)
+    assert "Nice" not in str(rest) and rest[-2:] == ["data: [DONE]", ""]
+    first, last, usage = events_of("\n".join(rest).encode())
+    assert first["choices"][0]["delta"]["content"] == "Ask somebody else."
+    assert (first["choices"][0]["finish_reason"], last["choices"][0]["finish_reason"]) == (None, "stop")
+    assert last["uncertainty"] and usage["usage"] == {"prompt_tokens": 3}
+
+
+async def test_a_stream_longer_than_is_held_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scored_stream, "MOST_HELD", 10)
+    async with before(telling(), plain(), **POLICY) as made:
+        response = await made.ask(stream=True)
+        await made.at_rest()
+    assert "longer than" in response.text and "Paris" not in response.text
+
+
+async def test_streams_are_refused_where_the_settings_say_so() -> None:
+    async with before(telling(), plain(), abstain_streams="refuse", **POLICY) as made:
+        response = await made.ask("off", stream=True)
+        assert not made.server.requests
+        plain_one = await made.ask()
+    error = response.json()["error"]
+    assert (response.status_code, error["type"]) == (400, "invalid_request_error")
+    assert "not streamed" in error["message"] and plain_one.status_code == 200
+
+
+async def test_a_score_that_failed_withholds_nothing_that_only_its_caller_asked_for() -> None:
+    async with before(failing(telling()), plain()) as made:
         body = (await made.ask(eigencal={"target_error": 0.2, "abstain": True})).json()
     assert body["choices"][0]["message"]["content"] == "Paris"
     assert body["uncertainty"]["status"] == "failed"

@@ -116,34 +116,51 @@ async def test_an_id_that_comes_again_with_tools_is_not_judged_by_the_first_chat
                 await asyncio.sleep(0.05)
 
 
-async def test_an_id_that_comes_again_to_another_replica_is_judged_by_its_draws_there(tmp_path: Path) -> None:
+ANOTHER = [{"role": "user", "content": "Another?"}]
+CLOSED = {"additional_provider_specific_params": {"fail_closed": True}}
+
+
+async def test_two_chats_under_one_id_on_two_replicas_never_share_draws(tmp_path: Path) -> None:
     first, later = FakeLLM(default=UNANIMOUS), FakeLLM(default=["Lyon"] * 5)
     async with replica(tmp_path, "one", first) as one, replica(tmp_path, "two", later) as two:
         await asked(one)
         await drawn(first)
         assert (await judged(one)).json() == {"action": "NONE"}
-        await asked(two, structured_messages=[{"role": "user", "content": "Another?"}])
-        await drawn(later)
-        async with asyncio.timeout(60):  # the store learns of it a little later
-            while (await judged(one)).json()["action"] != "BLOCKED":
+        await asked(two, structured_messages=ANOTHER)
+        async with asyncio.timeout(60):  # the first replica learns of it a little later
+            while "Two chats" not in (await judged(one)).headers.get(REASON, ""):
                 await asyncio.sleep(0.05)
-        assert (await judged(one, "Lyon")).json() == {"action": "NONE"}
+        for http in (two, one):  # whichever of the chats this answer is to
+            found = await judged(http, "Lyon")
+            assert "Two chats" in found.headers[REASON] and "x-decision" not in found.headers
+            assert (await judged(http, "Lyon", **CLOSED)).json()["action"] == "BLOCKED"
     assert len(first.requests) == 1
 
 
-async def test_an_id_that_comes_again_is_judged_by_the_later_chats_draws_elsewhere(tmp_path: Path) -> None:
-    llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
-    other = FakeLLM(default=["Lyon"] * 5)
+@pytest.mark.parametrize("shared", [False, True])
+async def test_two_chats_under_one_id_never_share_draws(tmp_path: Path, shared: bool) -> None:
+    llm, other = FakeLLM(default=UNANIMOUS, gate=asyncio.Event()), FakeLLM(default=UNANIMOUS)
     async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", other) as two:
         await asked(one)
         await pending(llm)
-        await asked(one, structured_messages=[{"role": "user", "content": "Another?"}])
+        await asked(one, structured_messages=ANOTHER)
+        await asked(one)  # once more: an answer may still be to the other
         llm.gate.set()
+        async with asyncio.timeout(60):  # the store learns of it a little later
+            while "Two chats" not in (found := await judged(two if shared else one)).headers[REASON]:
+                await asyncio.sleep(0.05)
+        assert found.json() == {"action": "NONE"} and "x-decision" not in found.headers
+    assert not other.requests
+
+
+async def test_one_chat_may_come_twice(tmp_path: Path) -> None:
+    llm, other = FakeLLM(default=UNANIMOUS), FakeLLM(default=UNANIMOUS)
+    async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", other) as two:
+        await asked(one)
         await drawn(llm)
-        assert (await judged(one)).json() == {"action": "NONE"}
-        assert (await judged(two)).json() == {"action": "NONE"}
-    assert not other.requests  # the draws to the later chat were shared, those to the first not
-    assert [one.messages[-1].content for one in llm.requests][-1] == "Another?"
+        await asked(two)
+        for http in (one, two):
+            assert (await judged(http)).headers["x-decision"] == "answer"
 
 
 async def test_the_chat_does_not_wait_for_the_draws(tmp_path: Path) -> None:
@@ -259,6 +276,7 @@ UNSCORED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"structured_messages": [{"role": "user", "content": None}]}, {}, "no text"),
     ({"structured_messages": [{"role": "assistant", "content": "", "tool_calls": [1]}]}, {}, "calls a tool"),
     ({"structured_messages": ["x"]}, {}, "no object"),
+    ({"structured_messages": [*MESSAGES, {"role": "assistant", "content": "It is"}]}, {}, "ends with"),
     ({}, {"tool_calls": [{"id": "a"}]}, "calls tools"),
     ({}, {"text": None}, "no text"),
     ({}, {"litellm_call_id": None}, "no litellm_call_id"),
@@ -320,6 +338,26 @@ async def test_a_mistake_in_the_parameters_fails_no_chat(tmp_path: Path, closed:
         found = await judged(http, **sent)
     assert found.json()["action"] == ("BLOCKED" if closed else "NONE")
     assert "target_error" in found.headers[REASON]
+
+
+@pytest.mark.parametrize("value", ["ture", None, 2, [True], {}])
+async def test_a_fail_closed_that_cannot_be_read_is_closed(tmp_path: Path, value: object) -> None:
+    sent = {"additional_provider_specific_params": {"target_error": 0.1, "fail_closed": value}}
+    async with replica(tmp_path, "one", FakeLLM()) as http:
+        await asked(http, **sent)
+        found = await judged(http, **sent)
+    assert found.json()["action"] == "BLOCKED" and "fail_closed" in found.headers[REASON]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+async def test_draws_without_text_let_nothing_through_as_sure(tmp_path: Path, closed: bool) -> None:
+    sent = {"additional_provider_specific_params": {"fail_closed": closed}}
+    async with replica(tmp_path, "one", FakeLLM(default=[""])) as http:
+        await asked(http, **sent)
+        found = await judged(http, **sent)
+    assert found.json()["action"] == ("BLOCKED" if closed else "NONE")
+    assert "5 of 5 answers drawn hold no text" in found.headers[REASON]
+    assert "x-decision" not in found.headers
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -434,9 +472,7 @@ async def test_the_same_request_twice_is_drawn_once(tmp_path: Path) -> None:
             await asked(http)
             await asyncio.sleep(0.05)  # so that a draw that should not be has begun
             await drawn(llm)
-        await asked(http, structured_messages=[{"role": "user", "content": "Another?"}])
-        await judged(http)
-    assert [one.messages[-1].content for one in llm.requests] == [SECRET, "Another?"]
+    assert [one.messages[-1].content for one in llm.requests] == [SECRET]
 
 
 async def test_a_caller_who_hangs_up_takes_no_draws_with_it(tmp_path: Path) -> None:

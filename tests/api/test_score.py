@@ -109,7 +109,10 @@ async def test_sampling_settings_reach_the_llm(client: Client, llm: FakeLLM) -> 
     assert second.sampling.stop == ()
 
 
-async def test_empty_answers_are_one_outcome_orthogonal_to_all(client: Client) -> None:
+async def test_empty_answers_are_one_outcome_orthogonal_to_all(
+    client: Client, embedder: FakeEmbedder
+) -> None:
+    embedder.empty_answers = "outcome"
     async with client() as http:
         body = (await http.post("/score", json={"samples": ["a", "", "  ", "a"]})).json()
         only = (await http.post("/score", json={"samples": ["", ""]})).json()
@@ -120,16 +123,19 @@ async def test_empty_answers_are_one_outcome_orthogonal_to_all(client: Client) -
 
 
 async def test_empty_answers_embedded_as_a_text(client: Client, embedder: FakeEmbedder) -> None:
-    embedder.embeds_empty = True
+    embedder.empty_answers = "embedded"
     async with client() as http:
         body = (await http.post("/score", json={"samples": ["a", "", "  ", "a"]})).json()
     assert body["lambda_max"] == pytest.approx(1.0, abs=1e-12)
     assert (body["num_empty"], body["num_distinct"]) == (2, 2)
 
 
-async def test_how_empty_answers_count_is_part_of_what_a_calibration_is_bound_to(client: Client) -> None:
-    fitted = calibration(caller_fingerprint("", FakeEmbedder(8).identity))
-    other = calibration(caller_fingerprint("", FakeEmbedder(8, embeds_empty=True).identity))
+async def test_how_empty_answers_count_is_part_of_what_a_calibration_is_bound_to(
+    client: Client, embedder: FakeEmbedder
+) -> None:
+    embedder.empty_answers = "outcome"
+    fitted = calibration(caller_fingerprint("", FakeEmbedder(8, empty_answers="outcome").identity))
+    other = calibration(caller_fingerprint("", FakeEmbedder(8, empty_answers="embedded").identity))
     assert "empty_answers" not in fitted.fingerprint.parts()  # older calibrations keep their keys
     for active, calibrated in ((fitted, True), (other, False)):
         async with client(calibrations=Active(active)) as http:
@@ -137,6 +143,20 @@ async def test_how_empty_answers_count_is_part_of_what_a_calibration_is_bound_to
         assert body["calibrated"] is calibrated
         differs = [w["differs"] for w in body["warnings"] if w["code"] == "calibration_mismatch"]
         assert differs == ([] if calibrated else [["empty_answers"]])
+
+
+async def test_empty_samples_are_no_answers(client: Client) -> None:
+    async with client() as http:
+        body = (await http.post("/score", json={"samples": ["a", "", "  ", "a", "b"]})).json()
+        none = await http.post("/score", json={"samples": ["", " ", "a"]})
+        blank = await http.post("/score", json={"samples": ["a", "b"], "candidate": " \n"})
+    assert (body["num_samples"], body["num_distinct"], body["num_empty"]) == (3, 2, 2)
+    assert body["lambda_max"] == pytest.approx(2 / 3, abs=0.05)
+    assert [one["code"] for one in body["warnings"]] == ["partial_samples", "calibration_missing"]
+    assert "2 of 5 answers hold no text" in body["warnings"][0]["message"]
+    assert (none.status_code, none.json()["code"]) == (422, "too_few_samples")
+    assert "2 of 3 samples are empty" in none.json()["detail"]
+    assert (blank.status_code, blank.json()["errors"][0]["loc"]) == (422, ["body", "candidate"])
 
 
 async def test_modes_spectrum_and_samples_on_request(client: Client) -> None:

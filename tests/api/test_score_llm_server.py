@@ -64,6 +64,41 @@ def opened(tmp_path: Path) -> Opened:
     return opening
 
 
+async def test_draws_cut_within_the_thought_are_no_agreement(opened: Opened) -> None:
+    thought = '<think type="long">The capital of France: it is one of'
+    async with OpenAIServer(default=answers(thought, finish="length")) as server, opened(server) as post:
+        for more in ({}, {"deadline_ms": 20_000}):
+            response = await post(num_samples=20, sampling={"max_tokens": 100}, **more)
+            problem = response.json()
+            assert (response.status_code, problem["code"]) == (502, "no_usable_answers")
+            assert "20 of 20" in problem["detail"] and "100 tokens" in problem["detail"]
+            assert not problem["retryable"]
+    async with OpenAIServer(default=answers(thought, f"{thought}</think>Paris")) as server:
+        async with opened(server) as post:
+            body = (await post(num_samples=20)).json()
+    assert (body["answer"], body["num_samples"], body["num_empty"]) == ("Paris", 10, 10)
+    assert body["evidence"] is None
+
+
+async def test_empty_answers_that_mean_something_are_an_outcome(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EMBEDDER, "empty_answers", "outcome")
+    async with OpenAIServer(default=answers("", "Paris")) as server, opened(server) as post:
+        body = (await post()).json()
+    assert (body["num_samples"], body["num_empty"]) == (4, 2)
+    assert body["lambda_max"] == pytest.approx(0.5)
+
+
+async def test_a_conversation_that_the_assistant_ends_is_refused_by_its_field(opened: Opened) -> None:
+    turns = [{"role": "user", "content": "Which?"}, {"role": "assistant", "content": "It is"}]
+    async with OpenAIServer() as server, opened(server) as post:
+        response = await post.http.post("/score", json={"messages": turns, "deadline_ms": 1000})
+        assert not server.requests
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["loc"] == ["body", "messages"]
+
+
 def fitted(model: str, *, omitted: tuple[str, ...] = ()) -> Active:
     """Return an active calibration of the service's own set-up with this model."""
     serving = serving_of(Settings(llm_backend="vllm"))
@@ -219,7 +254,7 @@ async def test_nonsense_in_any_field_is_no_internal_error(
     async with OpenAIServer([saying(streamed, **{field: value})]) as server, opened(server) as post:
         response = await post(**({"deadline_ms": 60_000} if streamed else {}))
     assert response.status_code in (200, 502), response.text
-    assert response.json().get("code") in (None, "llm_bad_response", "llm_error")
+    assert response.json().get("code") in (None, "llm_bad_response", "llm_error", "no_usable_answers")
     json.loads(response.content, parse_constant=pytest.fail)  # no NaN and no Infinity
 
 

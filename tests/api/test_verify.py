@@ -54,6 +54,20 @@ async def test_the_confidence_is_the_probability_of_being_right(tmp_path: Path) 
     assert (found["threshold"], found["should_escalate"]) == (0.4, False)
 
 
+async def test_a_blank_answer_is_right_with_no_probability(tmp_path: Path) -> None:
+    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
+        found = await verified(http, answer=" \n")
+    assert (found["confidence"], found["verified_count"], found["should_escalate"]) == (0.0, 0, True)
+
+
+async def test_draws_without_text_are_no_confidence(tmp_path: Path) -> None:
+    async with service(tmp_path, FakeLLM(default=["", "Paris"])) as http:
+        assert (await verified(http))["samples"] == ["Paris", "Paris"]
+    async with service(tmp_path, FakeLLM(default=[""])) as http:
+        response = await http.post("/verify", json=ASKED)
+    assert (response.status_code, response.json()["code"]) == (502, "no_usable_answers")
+
+
 @pytest.mark.parametrize(
     ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / ORTHOGONAL), ("Nice", 0, 0.0)]
 )

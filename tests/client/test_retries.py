@@ -46,6 +46,7 @@ LASTING: list[Any] = [
     httpx.ReadTimeout("slow"), httpx.WriteTimeout("slow"), problem(500, "internal"),
     problem(422, "invalid_request"),
     problem(503, "no_probability", retryable=False), problem(502, "llm_error", retryable=False),
+    problem(502, "no_usable_answers", retryable=False),
     problem(401, "bad_key"), problem(409, "conflict"),
 ]  # fmt: skip
 

@@ -32,9 +32,9 @@ ERRORS = {
     "GatewayTimeout", "HeaderTooLarge", "InternalError", "InvalidDevData", "InvalidRequest", "InvalidSetup",
     "JobCancelled",
     "JobEnded", "JobFailed", "LLMBadResponse", "LLMError", "LLMUnavailable", "MethodNotAllowed", "MissingKey",
-    "ModelNotFound", "NoAnswer", "NoProbability", "NotFound", "Overloaded", "RateLimited", "RequestRefused",
-    "RequestTimeout", "ScopeRequired", "ServiceError", "StoreUnavailable", "TimedOut", "TooFewSamples",
-    "Unauthorized", "Unavailable", "UnexpectedAnswer", "UnsupportedMediaType",
+    "ModelNotFound", "NoAnswer", "NoProbability", "NoUsableAnswers", "NotFound", "Overloaded", "RateLimited",
+    "RequestRefused", "RequestTimeout", "ScopeRequired", "ServiceError", "StoreUnavailable", "TimedOut",
+    "TooFewSamples", "Unauthorized", "Unavailable", "UnexpectedAnswer", "UnsupportedMediaType",
 }  # fmt: skip
 
 

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from service.domain.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
 from service.domain.models import (
+    FAILED,
     Draw,
     EmbedderIdentity,
+    EmptyAnswers,
     Generation,
     GenerationRequest,
     LLMIdentity,
@@ -138,11 +140,11 @@ class FakeEmbedder:
         *,
         vectors: Mapping[str, Sequence[float]] | None = None,
         gate: asyncio.Event | None = None,
-        embeds_empty: bool = False,
+        empty_answers: EmptyAnswers = FAILED,
         on_ahead: Callable[[], None] | None = None,
     ) -> None:
         self.dimension = dimension
-        self.embeds_empty = embeds_empty
+        self.empty_answers: EmptyAnswers = empty_answers
         self.available = True
         self.calls: list[tuple[str, ...]] = []
         self.ahead: list[tuple[str, ...]] = []
@@ -153,7 +155,7 @@ class FakeEmbedder:
     @property
     def identity(self) -> EmbedderIdentity:
         """Return the fake's identity."""
-        return EmbedderIdentity("fake-embedder", "1", self.dimension, "float32", self.embeds_empty)
+        return EmbedderIdentity("fake-embedder", "1", self.dimension, "float32", self.empty_answers)
 
     async def start(self) -> None:
         """Nothing to load."""

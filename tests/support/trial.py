@@ -35,7 +35,7 @@ def deciding(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Calibration:
 
 def _material(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Material:
     texts = all_texts(rows)
-    embedded = asyncio.run(embedder.embed(texts_to_embed(texts, embeds_empty=False)))
+    embedded = asyncio.run(embedder.embed(texts_to_embed(texts, "outcome")))
     place = {text: i for i, text in enumerate(texts)}
     vectors = outcome_vectors(texts, embedded.vectors)
     return assemble(rows, max(len(one.draws) for one in rows), vectors, place, embedder.dimension)

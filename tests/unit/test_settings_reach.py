@@ -80,6 +80,8 @@ OTHER = {
     "chat_effort": "low",
     "abstain": "true",
     "abstain_text": "No idea.",
+    "abstain_fail_open": "true",
+    "abstain_streams": "refuse",
     "otel_endpoint": "http://127.0.0.1:9003",
     "verify_effort": "low",
     "guardrail_wait_s": "7",

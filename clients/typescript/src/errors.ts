@@ -29,6 +29,7 @@ export interface ErrorFacts {
  *     ├── RateLimitedError
  *     ├── LLMError                     the LLM server answered with an error
  *     │   └── LLMBadResponseError      ... or with something that is no completion
+ *     ├── NoUsableAnswersError         too few of the answers drawn hold a text
  *     ├── UnavailableError             a part of the service cannot work for now
  *     │   ├── OverloadedError
  *     │   ├── LLMUnavailableError
@@ -89,6 +90,7 @@ export class ConflictError extends EigencalError {}
 export class RateLimitedError extends EigencalError {}
 export class LLMError extends EigencalError {}
 export class LLMBadResponseError extends LLMError {}
+export class NoUsableAnswersError extends EigencalError {}
 export class UnavailableError extends EigencalError {}
 export class OverloadedError extends UnavailableError {}
 export class LLMUnavailableError extends UnavailableError {}

@@ -1690,7 +1690,7 @@ export interface components {
             calibration?: string;
             /**
              * Candidate
-             * @description A text to judge by the answers, such as the one about to be sent. It never counts as one of them. Empty, it is the outcome that empty answers are.
+             * @description A text to judge by the answers, such as the one about to be sent. It never counts as one of them. A blank one is refused, unless the settings say what empty answers mean.
              */
             candidate?: string;
             /**
@@ -1716,7 +1716,7 @@ export interface components {
             logprobs?: number[];
             /**
              * Messages
-             * @description A conversation, sent to the LLM as it is.
+             * @description A conversation, sent to the LLM as it is. The last turn is not the assistant's.
              */
             messages?: components["schemas"]["MessageIn"][];
             /**
@@ -1744,7 +1744,7 @@ export interface components {
             return?: ("samples" | "modes" | "spectrum")[];
             /**
              * Samples
-             * @description Answers already drawn; the LLM is not called. Empty ones count as one outcome. One is enough with its log-probability where a calibration by evidence fits, else two.
+             * @description Answers already drawn; the LLM is not called. Empty ones are left out, unless the settings say what they mean. One is enough with its log-probability where a calibration by evidence fits, else two.
              */
             samples?: string[];
             /** @description How to draw them. */
@@ -1825,7 +1825,7 @@ export interface components {
             num_distinct: number;
             /**
              * Num Empty
-             * @description Empty answers; together they are one outcome.
+             * @description Answers without text: left out as failed, unless the settings say what they mean.
              */
             num_empty: number;
             /**

@@ -23,6 +23,7 @@ export const BY_CODE: Readonly<Record<string, Kind>> = {
   rate_limited: errors.RateLimitedError,
   llm_error: errors.LLMError,
   llm_bad_response: errors.LLMBadResponseError,
+  no_usable_answers: errors.NoUsableAnswersError,
   overloaded: errors.OverloadedError,
   llm_unavailable: errors.LLMUnavailableError,
   embedder_unavailable: errors.EmbedderUnavailableError,

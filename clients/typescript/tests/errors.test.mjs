@@ -13,6 +13,7 @@ const CASES = [
   [404, "model_not_found", "ModelNotFoundError", "NotFoundError"],
   [409, "conflict", "ConflictError"],
   [502, "llm_bad_response", "LLMBadResponseError", "LLMError"],
+  [502, "no_usable_answers", "NoUsableAnswersError"],
   [503, "store_unavailable", "StoreUnavailableError", "UnavailableError"],
   [504, "deadline_exceeded", "DeadlineExceededError"],
   [500, "internal", "InternalError"],

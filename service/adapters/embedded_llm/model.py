@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -159,10 +159,8 @@ class EmbeddedLanguageModel:
 
     def _drawn(self, row: Continuation) -> Draw:
         total, tokens = row.total_logprob, len(row.tokens)
-        draw = Draw(self._shape.answer(row.text), row.truncated, total / tokens)
-        if not self._shape.is_whole(row.text):
-            return draw
-        return replace(draw, total_logprob=total, num_tokens=tokens)
+        whole = total if self._shape.is_whole(row.text) else None
+        return Draw(self._shape.answer(row.text), row.truncated, total / tokens, whole, tokens)
 
     def _draw(self, prompt: list[int], rows: list[Continuation], job: _Job) -> None:
         sampling = job.request.sampling

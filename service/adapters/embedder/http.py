@@ -18,7 +18,7 @@ from service.adapters.embedder.vector_cache import (
 )
 from service.adapters.shared_check import SharedCheck
 from service.domain.errors import EmbedderUnavailable
-from service.domain.models import EmbedderIdentity
+from service.domain.models import EMBEDDED, FAILED, EmbedderIdentity, EmptyAnswers
 from service.domain.ports import Embedded
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class HttpEmbedder:
         cache_size: int = 20_000,
         max_batch: int = 64,
         max_queue: int = 64,
-        embeds_empty: bool = False,
+        empty_answers: EmptyAnswers = FAILED,
         proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -69,7 +69,7 @@ class HttpEmbedder:
             transport=transport,
         )
         self._model = model
-        self.embeds_empty = embeds_empty
+        self.empty_answers: EmptyAnswers = empty_answers
         self._tried = False
         self._texts_per_request = max(1, max_batch - 1)  # the mark goes with every request
         self._makers: list[Maker] = []  # the last one heard from comes last
@@ -116,15 +116,15 @@ class HttpEmbedder:
     async def check(self) -> None:
         """Embed a word unless the server has just answered; raise EmbedderUnavailable when it does not.
 
-        With `embeds_empty` also the empty text: a server that refuses it is not ready. One check at a time,
-        whose finding holds for a second: whoever asks needs no key.
+        Also the empty text where empty answers are embedded: a server that refuses it is not ready. One check
+        at a time, whose finding holds for a second: whoever asks needs no key.
         """
         silent = time.monotonic() - self._answered_at > CHECK_HOLDS_S
         if not self._client.is_open or silent or not self._tried:
             await self._check()
 
     async def _try(self) -> None:
-        await self._ask([""] if self.embeds_empty else [])
+        await self._ask([""] if self.empty_answers == EMBEDDED else [])
         self._tried = True  # an answer to other texts does not show that the empty one is taken
 
     async def _compute(self, texts: list[str]) -> Made:
@@ -138,7 +138,7 @@ class HttpEmbedder:
         raw, revision = await self._client.embed([MARK, *texts])
         rows = unit_rows(raw, 1 + len(texts))
         self._answered_at = time.monotonic()
-        identity = EmbedderIdentity(self._model, revision, rows.shape[1], "float32", self.embeds_empty)
+        identity = EmbedderIdentity(self._model, revision, rows.shape[1], "float32", self.empty_answers)
         return Made(rows[1:], self._recognised(identity, rows[0]))
 
     def _recognised(self, identity: EmbedderIdentity, mark: Vectors) -> Maker:

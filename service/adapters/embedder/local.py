@@ -28,7 +28,7 @@ from service.adapters.embedder.pieces import (
 )
 from service.adapters.embedder.vector_cache import Made, Maker, VectorCache, Vectors, unit_rows
 from service.domain.errors import EmbedderUnavailable
-from service.domain.models import EmbedderIdentity
+from service.domain.models import FAILED, EmbedderIdentity, EmptyAnswers
 from service.domain.ports import Embedded
 
 Given = TypeVar("Given")
@@ -60,11 +60,11 @@ class SentenceTransformerEmbedder:
         cache_size: int = 20_000,
         max_queue: int = 64,
         threads: int | None = None,
-        embeds_empty: bool = False,
+        empty_answers: EmptyAnswers = FAILED,
         load: Load = load_model,
     ) -> None:
         self._wanted = str(name_or_folder)
-        self.embeds_empty = embeds_empty
+        self.empty_answers: EmptyAnswers = empty_answers
         self._cache_dir = cache_dir
         self._options = LoadOptions(device, precision, threads)
         self._load_model = load
@@ -160,7 +160,7 @@ class SentenceTransformerEmbedder:
         # Only a vector tells the dimension for sure; and the first call, the slow one, is nobody's request.
         dimension = _encode(model, ["warm up"]).shape[1]
         precision = self._options.precision
-        identity = EmbedderIdentity(source.name, source.revision, dimension, precision, self.embeds_empty)
+        identity = EmbedderIdentity(source.name, source.revision, dimension, precision, self.empty_answers)
         self._maker = Maker(identity)
         self._cut = cut_of(model)
         self._model = model

@@ -39,18 +39,22 @@ LONGEST_S = 1.0  # of the searches of one request; patterns that do not backtrac
 # Threads of their own: answers that take long hold up each other, and nothing else.
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="answer-regex")
 
-_OPEN_THOUGHT = re.compile(r"\A\s*<think>")
-_THOUGHT = re.compile(r"\A.*?</think>", re.DOTALL)
+# `<think>` or `<thinking>`, with attributes or cut before its end.
+_THOUGHT_BEGINS = re.compile(r"\A\s*<think(?:ing)?(?:\s[^>]*)?(?:>|\Z)")
+_THOUGHT_ENDS = re.compile(r"</think(?:ing)?\s*>")
 
 
 def strip_reasoning(text: str) -> str:
-    """Return the text without a leading `<think>` block; empty when the block was never closed.
+    """Return the text without leading `<think>` blocks; empty when one was never closed.
 
     Some chat templates open the block inside the prompt, so a closing tag alone ends one too.
     """
-    if "</think>" in text:  # up to the first one: an answer may itself speak of the tag
-        return _THOUGHT.sub("", text, count=1)
-    return "" if _OPEN_THOUGHT.match(text) else text
+    if end := _THOUGHT_ENDS.search(text):  # the first one: an answer may itself speak of the tag
+        text = text[end.end() :]
+    while _THOUGHT_BEGINS.match(text):
+        end = _THOUGHT_ENDS.search(text)
+        text = text[end.end() :] if end else ""
+    return text
 
 
 def whole_text(text: str) -> str:

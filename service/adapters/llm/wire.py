@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from service.adapters.llm.logprobs import (
@@ -198,10 +198,8 @@ def parse_choice(choice: Mapping[str, Any]) -> Choice:
 
 def drawn(shape: PromptShape, answer: str, choice: Choice) -> Draw:
     """Return the draw of a choice whose answer has been taken out of its output."""
-    draw = Draw(answer, choice.truncated, choice.logprob)
-    if not shape.is_whole(choice.output):
-        return draw
-    return replace(draw, total_logprob=choice.total_logprob, num_tokens=choice.num_tokens)
+    total = choice.total_logprob if shape.is_whole(choice.output) else None
+    return Draw(answer, choice.truncated, choice.logprob, total, choice.num_tokens)
 
 
 async def draw_of(shape: PromptShape, choice: Mapping[str, Any]) -> Draw:

@@ -16,7 +16,10 @@ def conversation(rows: Sequence[Any]) -> tuple[Message, ...]:
     """Return turns of plain text, system, user and assistant. Raises UnscorableError for anything else."""
     if not rows:
         raise UnscorableError("There are no messages to draw answers to.")
-    return tuple(map(_turn, rows))
+    turns = tuple(map(_turn, rows))
+    if turns[-1].role == "assistant":
+        raise UnscorableError("The chat ends with an assistant's turn: none of the calibrated ones does.")
+    return turns
 
 
 def _turn(row: Any) -> Message:

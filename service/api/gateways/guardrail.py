@@ -45,7 +45,10 @@ class GuardrailParams(GatewayModel):
         None, gt=0, lt=1, description="Confidence with which the target is kept."
     )
     effort: Effort | None = Field(None, description="How many answers are drawn.")
-    fail_closed: bool = Field(False, description="Whether to block an answer that cannot be scored.")
+    fail_closed: bool = Field(
+        False,
+        description="Whether to block an answer that cannot be scored; so where it cannot be read.",
+    )
 
 
 class GuardrailCall(GatewayModel):
@@ -111,10 +114,18 @@ def _params(call: GuardrailCall) -> tuple[GuardrailParams, str]:
         return GuardrailParams.model_validate(sent), ""
     except ValidationError as error:
         names = ", ".join(sorted({str(item["loc"][0]) for item in error.errors(include_input=False)}))
-        closed = GuardrailParams(
-            fail_closed=str(sent.get("fail_closed")).lower() in ("true", "1", "yes", "on")
-        )
+        closed = GuardrailParams(fail_closed=_closed(sent))
         return closed, f"additional_provider_specific_params has no usable {names}."
+
+
+def _closed(sent: dict[str, Any]) -> bool:
+    """Return `fail_closed` among parameters that are wrong; where it cannot be read, it is meant."""
+    try:
+        return GuardrailParams.model_validate(
+            {n: v for n, v in sent.items() if n == "fail_closed"}
+        ).fail_closed
+    except ValidationError:
+        return True
 
 
 def _begin(

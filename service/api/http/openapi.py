@@ -169,6 +169,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             llm_message="max_tokens is too large",
         ),
         _example("llm_bad_response", "The LLM server's answer is no completion.", retryable=True),
+        _example(
+            "no_usable_answers",
+            "20 of 20 answers drawn hold no text (only reasoning, a tool call, or nothing); a score takes "
+            "two. Each may have 256 tokens: allow a model that reasons more (EIGENCAL_MAX_TOKENS, or "
+            "`sampling.max_tokens`). Where an empty answer means something, set EIGENCAL_EMPTY_ANSWERS.",
+        ),
         _example("overloaded", "Too many requests are waiting.", retryable=True),
         _example("llm_unavailable", "The LLM server cannot be reached.", retryable=True),
         _example("embedder_unavailable", "The embedder cannot embed now.", retryable=True),

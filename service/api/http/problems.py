@@ -42,6 +42,7 @@ STATUS: dict[str, int] = {
     "internal": 500,
     "llm_error": 502,
     "llm_bad_response": 502,
+    "no_usable_answers": 502,
     "overloaded": 503,
     "llm_unavailable": 503,
     "embedder_unavailable": 503,

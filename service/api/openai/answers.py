@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from service.api.openai.sse import Events, event_of
+from service.api.openai.tap import with_uncertainty as chunk_with_uncertainty
 from service.api.openai.view import document_of
+from service.domain.chat.prompt import Api
 from service.domain.chat.uncertainty import Uncertainty
+from service.domain.scoring.judging import why_no_probability
 
 
 def object_of(content: bytes) -> dict[str, Any]:
@@ -31,24 +34,65 @@ def is_abstained(found: Uncertainty) -> bool:
     return decision is not None and decision.action == "abstain"
 
 
-def abstaining(payload: Mapping[str, Any], found: Uncertainty, text: str) -> tuple[bytes, Uncertainty]:
-    """Return the answer with `text` in place of the model's own, which the score now tells as `withheld`.
+def is_judged(found: Uncertainty) -> bool:
+    """Tell whether a decision was made on what the calibration tells; there is none without its model."""
+    score = found.score
+    return score is not None and score.judgement.decision is not None and why_no_probability(score) is None
+
+
+def has_no_answer(found: Uncertainty) -> bool:
+    """Tell whether the model called a tool or refused: there is no answer that could be wrong."""
+    return found.warning is not None and found.warning.code in ("tool_call", "refusal")
+
+
+def has_others(payload: Mapping[str, Any]) -> bool:
+    """Tell whether an answer, or a chunk of one, holds further choices than the first, which is judged."""
+    choices = payload.get("choices")
+    if not isinstance(choices, list):
+        return False
+    return len(choices) > 1 or any(isinstance(one, dict) and one.get("index") for one in choices)
+
+
+def abstaining(payload: Mapping[str, Any], found: Uncertainty, text: str, api: Api) -> bytes:
+    """Return the answer with `text` in place of each choice.
 
     No choice is let through: further ones were not judged. What was said beside the text would give it away.
     """
-    withheld = replace(found, withheld=_text_of(payload["choices"][0]))
-    choices = [_abstained(choice, index, text) for index, choice in enumerate(payload["choices"])]
-    content = json.dumps({**payload, "choices": choices}, separators=(",", ":")).encode()
-    return with_uncertainty(content, withheld), withheld
+    choices = payload.get("choices")
+    number = len(choices) if isinstance(choices, list) and choices else 1
+    said = {"message": {"role": "assistant", "content": text}} if api == "chat" else {"text": text}
+    stand_in = {**said, "logprobs": None, "finish_reason": "stop"}
+    told = _about(payload) | {"choices": [{"index": index, **stand_in} for index in range(number)]}
+    return with_uncertainty(json.dumps(told, separators=(",", ":")).encode(), found)
 
 
-def _text_of(choice: Mapping[str, Any]) -> str:
+def abstaining_stream(held: bytes, found: Uncertainty, text: str, api: Api) -> bytes:
+    """Return a stream that says `text`, in place of one that is whole."""
+    chunks = [chunk for event in Events().feed(held) if (chunk := event.chunk())]
+    about = _about(next(iter(chunks), {}))
+    usage = [chunk["usage"] for chunk in chunks if chunk.get("usage")]
+    about.pop("usage", None)
+    begun: dict[str, Any] = {"delta": {"role": "assistant", "content": text}}
+    ended: dict[str, Any] = {"delta": {}}
+    if api == "completions":
+        begun, ended = {"text": text}, {"text": ""}
+    now = {**about, "choices": [{"index": 0, **begun, "logprobs": None, "finish_reason": None}]}
+    last = {**about, "choices": [{"index": 0, **ended, "logprobs": None, "finish_reason": "stop"}]}
+    told = [now, chunk_with_uncertainty(last, document_of(found))]
+    told += [{**about, "choices": [], "usage": usage[-1]}] if usage else []
+    return b"".join([*map(event_of, told), b"data: [DONE]\n\n"])
+
+
+# Members of an answer that tell nothing of what it says.
+_ABOUT = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "usage")
+
+
+def _about(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: payload[name] for name in _ABOUT if name in payload}
+
+
+def text_of(choice: Mapping[str, Any]) -> str:
+    """Return what a choice says."""
     message = choice.get("message")
     said = message.get("content") if isinstance(message, dict) else choice.get("text")
     return said if isinstance(said, str) else ""
-
-
-def _abstained(choice: object, index: int, text: str) -> dict[str, Any]:
-    is_chat = isinstance(choice, dict) and "message" in choice
-    said = {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text}
-    return {"index": index, **said, "logprobs": None, "finish_reason": "stop"}

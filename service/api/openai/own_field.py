@@ -33,7 +33,9 @@ class OwnField(RequestModel):
         description="`active`, `none` (raw values), or the id of a calibration.",
     )
     abstain: bool | None = Field(
-        None, description="Whether a decision to abstain replaces the answer; not of a stream."
+        None,
+        description="Whether a decision to abstain replaces the answer; not of a stream. Where the service "
+        "abstains by its settings it does so in any case.",
     )
 
     @model_validator(mode="after")
@@ -62,13 +64,17 @@ class Incoming:
         return bool(self.said and self.said.get("stream"))
 
 
-async def read_call(request: Request, default: Mode) -> Incoming:
-    """Return the call. Raises InvalidRequest for what is ours in it, UnsupportedMediaType for no JSON."""
+async def read_call(request: Request, default: Mode, *, abstains: bool) -> Incoming:
+    """Return the call. Raises InvalidRequest for what is ours in it, UnsupportedMediaType for no JSON.
+
+    `abstains`: the operator withholds answers by their score, so that callers always wait for it.
+    """
     # As for every other route: a page of any origin may make a browser post any other type.
     media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
         raise UnsupportedMediaType("Send JSON with Content-Type: application/json.")
-    mode = _mode(request.headers.get(HEADER, default))
+    asked = _mode(request.headers.get(HEADER, default))
+    mode: Mode = "on" if abstains else asked
     body, own = take_out(await request.body())
     return Incoming(body, _own_field(own), mode, None if mode == "off" else object_in(body))
 

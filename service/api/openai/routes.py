@@ -1,20 +1,30 @@
 """POST /v1/chat/completions, POST /v1/completions and GET /v1/models, for clients of OpenAI's API."""
 
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from service.api.http.auth import BEARER, owner_of, score_scope
 from service.api.http.problems import request_id_of
-from service.api.openai.answers import abstaining, is_abstained, object_of, with_uncertainty
+from service.api.openai.answers import (
+    abstaining,
+    abstaining_stream,
+    has_others,
+    object_of,
+    text_of,
+    with_uncertainty,
+)
 from service.api.openai.chat import Chat, ChatDep
 from service.api.openai.hidden_logprobs import encoded, open_with_logprobs, without_logprobs
 from service.api.openai.own_field import Incoming, read_call
 from service.api.openai.relay import Relay, as_it_is, whole
-from service.api.openai.scored_stream import scored_stream
+from service.api.openai.scored_stream import held_stream, scored_stream
+from service.api.openai.sse import Events
 from service.api.openai.view import ID_HEADER, score_headers
 from service.api.routes.score import CLIENT_CLOSED_REQUEST, while_connected
 from service.domain.chat.own_answer import first_choice
@@ -72,7 +82,9 @@ async def models(request: Request, chat: ChatDep) -> Response:
 
 
 async def _complete(request: Request, chat: Chat, api: Api) -> Response:
-    incoming = await read_call(request, chat.mode)
+    incoming = await read_call(request, chat.mode, abstains=chat.abstain)
+    if chat.abstain and incoming.streams and chat.abstain_streams == "refuse":
+        raise HTTPException(400, "Answers are not streamed here: they wait until they are judged.")
     query = f"?{request.url.query}" if request.url.query else ""  # some servers take their version there
     call = Call(PATHS[api] + query, incoming.body, _headers(request))
     if incoming.mode == "off":
@@ -116,17 +128,34 @@ async def _scored(chat: Chat, call: Call, api: Api, incoming: Incoming, running:
         if reply.is_stream and reply.status == OK:
             wait_s = chat.deadline_s if incoming.mode == "on" else None
             pieces = scored_stream(reply, running, wait_s, hides_logprobs=hides)
+            if chat.abstain:
+                pieces = held_stream(pieces, partial(_shown, chat, api, incoming, running))
             headers = {**reply.headers, ID_HEADER: running.id}
             return Relay(reply.status, headers, pieces, ending.pop_all())
         content = await whole(reply)
         if reply.status != OK:  # no score of a call that failed
             return Response(content, reply.status, dict(reply.headers))
-        return await _judged(chat, reply, content, incoming, running, hides=hides)
+        return await _judged(chat, reply, content, api, incoming, running, hides=hides)
     raise AssertionError("unreachable: the block returns or raises")
 
 
+def _shown(chat: Chat, api: Api, incoming: Incoming, running: RunningScore, held: bytes) -> bytes:
+    """Return what goes out of a stream that was held until its end."""
+    several = any(has_others(event.chunk() or {}) for event in Events().feed(held))
+    if chat.withholds(incoming, running.found, several=several):
+        return abstaining_stream(held, running.found, chat.abstain_text, api)
+    return held
+
+
 async def _judged(
-    chat: Chat, reply: Reply, content: bytes, incoming: Incoming, running: RunningScore, *, hides: bool
+    chat: Chat,
+    reply: Reply,
+    content: bytes,
+    api: Api,
+    incoming: Incoming,
+    running: RunningScore,
+    *,
+    hides: bool,
 ) -> Response:
     payload = object_of(content)
     choice = partial(first_choice, payload)
@@ -135,8 +164,12 @@ async def _judged(
         payload = without_logprobs(payload)
         content = encoded(payload)
     found = await running.wait(chat.deadline_s) if incoming.mode == "on" else running.leave()
-    if chat.abstains(incoming) and is_abstained(found):
-        content, found = abstaining(payload, found, chat.abstain_text)
+    headers = {**reply.headers, **score_headers(found)}
+    if chat.withholds(incoming, found, several=has_others(payload)):
+        if not chat.abstain:  # its caller asked for it, and may know
+            found = replace(found, withheld=text_of(choice()))
+        content = abstaining(payload, found, chat.abstain_text, api)
+        headers["content-type"] = "application/json"
     elif payload:
         content = with_uncertainty(content, found)
-    return Response(content, reply.status, {**reply.headers, **score_headers(found)})
+    return Response(content, reply.status, headers)

@@ -1,7 +1,7 @@
 """A stream that carries its score on the chunk that finishes it; all else goes by as it comes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -11,9 +11,10 @@ from service.api.openai.tap import Tap
 from service.domain.chat.prompt import Unscorable
 from service.domain.chat.running import RunningScore
 from service.domain.chat.upstream import Reply
-from service.domain.errors import EigencalError
+from service.domain.errors import EigencalError, LLMBadResponse
 
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
+MOST_HELD = 16 << 20  # bytes of a stream that waits for its decision
 NO_END = Unscorable("no_answer", "The stream ended before the answer did.")
 
 
@@ -47,6 +48,35 @@ async def scored_stream(
     except EigencalError as error:
         await running.discard(error)
         yield broken_off(error)
+
+
+async def held_stream(
+    pieces: AsyncGenerator[bytes, None], shown: Callable[[bytes], bytes]
+) -> AsyncGenerator[bytes, None]:
+    """Yield nothing of a stream before it has ended, but heartbeats; then what `shown` makes of it."""
+    held, clock = bytearray(), asyncio.get_running_loop().time
+    beat = clock() + HEARTBEAT_S
+    more: asyncio.Future[bytes | None] = asyncio.ensure_future(_next(pieces))
+    try:
+        while True:
+            await asyncio.wait({more}, timeout=max(beat - clock(), 0))
+            if clock() >= beat:
+                yield comment("the answer waits until it is judged")
+                beat = clock() + HEARTBEAT_S
+            if not more.done():
+                continue
+            if (piece := more.result()) is None:
+                break
+            held += piece
+            if len(held) > MOST_HELD:
+                yield broken_off(LLMBadResponse("The LLM server's answer is longer than the service takes."))
+                return
+            more = asyncio.ensure_future(_next(pieces))
+        yield shown(bytes(held))
+    finally:
+        more.cancel()
+        await asyncio.gather(more, return_exceptions=True)
+        await pieces.aclose()
 
 
 def _left_without_end(tap: Tap, running: RunningScore) -> None:

@@ -20,7 +20,7 @@ from service.api.routes.score_command import to_command
 from service.api.routes.score_response import ScoreResponse
 from service.api.routes.score_schemas import BatchRequest, ScoreRequest
 from service.api.routes.score_view import HEADERS, headers_of, view
-from service.domain.errors import EigencalError, Overloaded
+from service.domain.errors import EigencalError, InvalidRequest, Overloaded
 from service.domain.scoring.model import Score
 
 router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
@@ -28,7 +28,14 @@ T = TypeVar("T")
 EXAMPLES = recorded("examples.json")
 BATCH_PATIENCE_S = 300.0
 CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
-LLM_CODES = ("llm_error", "llm_bad_response", "llm_unavailable", "deadline_exceeded", "model_not_found")
+LLM_CODES = (
+    "llm_error",
+    "llm_bad_response",
+    "no_usable_answers",
+    "llm_unavailable",
+    "deadline_exceeded",
+    "model_not_found",
+)
 PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "internal")
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
 
@@ -110,9 +117,21 @@ async def post_score(request: Request, app: ServicesDep) -> Response:
 )
 async def post_batch(request: Request, app: ServicesDep) -> StreamingResponse:
     """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""
-    body = await read_json(request, BatchRequest)
+    body = await read_batch(request)
     lines = batch_lines(app, body.items, request_id_of(request), owner_of(request))
     return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+async def read_batch(request: Request) -> BatchRequest:
+    """Return the body, raises as `read_json`; half a surrogate pair within an item is the item's fault."""
+    try:
+        return await read_json(request, BatchRequest)
+    except InvalidRequest:
+        try:
+            return BatchRequest.model_validate(json.loads((await request.body()).decode()))
+        except (ValueError, RecursionError):
+            pass
+        raise
 
 
 async def batch_lines(

@@ -157,7 +157,9 @@ class ScoreResponse(BaseModel):
     num_samples: int = Field(description="Answers scored.")
     num_distinct: int = Field(description="Distinct ones among them.")
     num_truncated: int = Field(description="Answers cut by max_tokens; they count.")
-    num_empty: int = Field(description="Empty answers; together they are one outcome.")
+    num_empty: int = Field(
+        description="Answers without text: left out as failed, unless the settings say what they mean."
+    )
     modes: list[ModeOut] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers, in the order drawn.")
     spectrum: SpectrumOut | None = Field(None, description="The whole spectrum.")

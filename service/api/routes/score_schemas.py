@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from service.api.http.bodies import RequestModel
 from service.domain.devdata.row import LogProbability
@@ -73,14 +73,18 @@ class ScoreRequest(RequestModel):
         None, pattern=r"\S", description="A question; the service puts its prompt shape around it."
     )
     messages: list[MessageIn] | None = Field(
-        None, min_length=1, max_length=1024, description="A conversation, sent to the LLM as it is."
+        None,
+        min_length=1,
+        max_length=1024,
+        description="A conversation, sent to the LLM as it is. The last turn is not the assistant's.",
     )
     samples: list[Answer] | None = Field(
         None,
         min_length=1,
         max_length=MAX_ITEMS,
-        description="Answers already drawn; the LLM is not called. Empty ones count as one outcome. One is "
-        "enough with its log-probability where a calibration by evidence fits, else two.",
+        description="Answers already drawn; the LLM is not called. Empty ones are left out, unless the "
+        "settings say what they mean. One is enough with its log-probability where a calibration by evidence "
+        "fits, else two.",
     )
     logprobs: list[LogProbability] | None = Field(
         None,
@@ -107,7 +111,7 @@ class ScoreRequest(RequestModel):
     candidate: Answer | None = Field(
         None,
         description="A text to judge by the answers, such as the one about to be sent. It never counts as "
-        "one of them. Empty, it is the outcome that empty answers are.",
+        "one of them. A blank one is refused, unless the settings say what empty answers mean.",
     )
     target_error: float | None = Field(
         None,
@@ -141,6 +145,14 @@ class ScoreRequest(RequestModel):
         description="Time for the answers to come; what has come by then is scored (two at least, one by "
         "evidence).",
     )
+
+    @field_validator("messages")
+    @classmethod
+    def left_to_answer(cls, turns: list[MessageIn] | None) -> list[MessageIn] | None:
+        """Refuse a conversation that the assistant has answered: what is drawn then is up to the server."""
+        if turns and turns[-1].role == "assistant":
+            raise ValueError("the last turn is the assistant's; send what it said as `candidate` instead")
+        return turns
 
     @model_validator(mode="after")
     def one_source(self) -> Self:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
 from service.domain.calibrating.fitting import WHOLE, Fitted, fit_all
-from service.domain.calibrating.material import Embedding, Material, usable_rows
+from service.domain.calibrating.material import Embedding, Material, answered, usable_rows
 from service.domain.calibration import Calibration, CalibrationSource
 from service.domain.errors import InvalidDevData
 from service.domain.ids import new_id
@@ -18,7 +18,7 @@ from service.domain.jobs.model import JobStage
 from service.domain.jobs.progress import Progress, in_thread
 from service.domain.jobs.setup import check_same
 from service.domain.jobs.store import ActiveChangedError, ClaimedJob, JobStore, StoredRow
-from service.domain.models import CALLER, Fingerprint, caller_fingerprint, with_embedder
+from service.domain.models import CALLER, EmbedderIdentity, Fingerprint, caller_fingerprint, with_embedder
 from service.domain.study.reporting import FinishedFit, make_report
 from service.spectral.subsets import OnDone
 
@@ -123,17 +123,20 @@ class Calibrator:
         return Progress(self._jobs, job.lease, stage, total)
 
     async def _load(self, job: ClaimedJob) -> _Loaded:
-        stored = [one async for one in self._jobs.stored_rows(job.lease.job_id)]
+        identity = await self._embedding.identity(self._stage(job, "embedding", 0))
+        rows = [one async for one in self._jobs.stored_rows(job.lease.job_id)]
+        stored = answered(rows, identity.empty_answers)
         drawn = any(one.row.samples is None for one in stored)
         asked = job.options.num_samples
         if asked is None and drawn:
             asked = self._drawer.serving.num_samples
-        fingerprint = await self._fingerprint(job, stored, drawn=drawn)
+        fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
         return _Loaded(*usable_rows(stored, asked), fingerprint)
 
-    async def _fingerprint(self, job: ClaimedJob, stored: list[StoredRow], *, drawn: bool) -> Fingerprint:
+    async def _fingerprint(
+        self, job: ClaimedJob, stored: list[StoredRow], identity: EmbedderIdentity, *, drawn: bool
+    ) -> Fingerprint:
         """Return what the answers were drawn with: as bound by the first draw, or as the operator vouches."""
-        identity = await self._embedding.identity(self._stage(job, "embedding", 0))
         if not drawn and job.options.drawn_by == "caller":
             return caller_fingerprint(job.options.source_label, identity)
         if not drawn:

@@ -12,8 +12,8 @@ from service.domain.jobs.model import MIN_USABLE_ROWS
 from service.domain.jobs.progress import Progress
 from service.domain.jobs.store import StoredRow
 from service.domain.jobs.waiting import LiveFirst, Patience
-from service.domain.models import EmbedderIdentity
-from service.domain.outcomes import distinct, log_probabilities, outcome_vectors, texts_to_embed
+from service.domain.models import EmbedderIdentity, EmptyAnswers
+from service.domain.outcomes import distinct, log_probabilities, outcome_vectors, texts_to_embed, usable
 from service.domain.ports import Embedded, Embedder
 from service.spectral.batch import Answers
 
@@ -56,17 +56,22 @@ def full_number(sizes: Sequence[int], asked: int | None) -> int:
     return descending[int(np.ceil(FULL_SHARE * len(descending))) - 1]
 
 
+def answered(stored: Sequence[StoredRow], empty_answers: EmptyAnswers) -> list[StoredRow]:
+    """Return the rows with those of their draws that are answers."""
+    return [replace(one, draws=usable(one.draws, empty_answers)) for one in stored]
+
+
 def usable_rows(stored: Sequence[StoredRow], asked: int | None) -> tuple[list[StoredRow], int]:
     """Return the usable rows, answers cut to m, and m. Raises InvalidDevData when fewer than 30 have m."""
-    usable = [one for one in stored if one.row.references and len(one.draws) >= 2]
-    num_samples = full_number([len(one.draws) for one in usable], asked) if usable else 2
-    reach = sum(len(one.draws) >= num_samples for one in usable)
+    found = [one for one in stored if one.row.references and len(one.draws) >= 2]
+    num_samples = full_number([len(one.draws) for one in found], asked) if found else 2
+    reach = sum(len(one.draws) >= num_samples for one in found)
     if reach < MIN_USABLE_ROWS:
         raise InvalidDevData(
             f"{reach} of {len(stored)} rows have a reference and {num_samples} answers; a fit needs at least "
-            f"{MIN_USABLE_ROWS}."
+            f"{MIN_USABLE_ROWS}. Answers without text do not count (EIGENCAL_EMPTY_ANSWERS)."
         )
-    return [StoredRow(one.row, one.draws[:num_samples], one.complete) for one in usable], num_samples
+    return [StoredRow(one.row, one.draws[:num_samples], one.complete) for one in found], num_samples
 
 
 class Embedding:
@@ -102,7 +107,7 @@ class Embedding:
         texts = all_texts(rows)
         progress = start(len(texts))
         await progress.begin()
-        embedded = texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
+        embedded = texts_to_embed(texts, self._embedder.empty_answers)
         identity = await self.identity(progress)
         vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress))
         place = {text: i for i, text in enumerate(texts)}

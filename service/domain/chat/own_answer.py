@@ -84,10 +84,7 @@ def first_choice(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_textless(choice: Mapping[str, Any]) -> None:
-    """Raise Unscorable for a choice that holds no text of the model's to judge.
-
-    An empty text is one: it is the outcome that empty answers are.
-    """
+    """Raise Unscorable for a choice that holds no text of the model's to judge; an empty one may be such."""
     message = choice.get("message")
     message = message if isinstance(message, dict) else {}
     if any(message.get(name) for name in _CALLS):

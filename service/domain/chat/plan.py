@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from service.domain.chat.prompt import Api, drawn_alike, wire_prompt
+from service.domain.chat.prompt import Api, drawn_alike, token_limit, wire_prompt
 from service.domain.models import Draw, GenerationRequest
 from service.domain.scoring.enough import MIN_SAMPLES
 from service.domain.scoring.judgement import Target
@@ -27,16 +27,18 @@ class Plan:
     """What to draw; `own_counts`: one answer less, since the caller's own is drawn like them.
 
     `takes_evidence`: it counts only with its log-probabilities, or it would cost the others theirs.
-    `needs_logprobs`: its call does not ask for them.
+    `needs_logprobs`: its call does not ask for them. `limit`: the most tokens of an answer by the settings.
     """
 
     command: ScoreCommand
     own_counts: bool
+    limit: int
     takes_evidence: bool = False
     needs_logprobs: bool = False
 
     def with_own(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
         """Return the answers that the score rests on: the caller's own goes first where it is one of them."""
+        drawn = self._as_limited(drawn)
         theirs = drawn.generation
         alike = model == theirs.model and not theirs.omitted
         told = own.total_logprob is not None or not self.takes_evidence
@@ -44,6 +46,18 @@ class Plan:
             return drawn
         all_of_them = replace(theirs, draws=(own, *theirs.draws), requested=theirs.requested + 1)
         return replace(drawn, generation=all_of_them)
+
+    def _as_limited(self, drawn: Drawn) -> Drawn:
+        """Return answers drawn under a larger limit as drawn under the settings', where none is longer."""
+        request, came = drawn.command.generation, drawn.generation
+        assert request is not None
+        told = [draw.num_tokens for draw in came.draws if draw.num_tokens is not None]
+        every = len(told) == len(came.draws) + came.num_empty
+        longest = max(told) if every else came.usage.completion_tokens  # all of them together are not shorter
+        if not 0 < longest <= self.limit:
+            return drawn
+        sampling = replace(request.sampling, max_tokens=self.limit)
+        return replace(drawn, command=replace(drawn.command, generation=replace(request, sampling=sampling)))
 
 
 def plan_for(
@@ -64,7 +78,7 @@ def plan_for(
     model = body.get("model")
     request = GenerationRequest(
         num_samples=wanted - own_counts,
-        sampling=sampling,
+        sampling=replace(sampling, max_tokens=token_limit(body, sampling)),
         wire=wire_prompt(body, api),
         model=model if isinstance(model, str) and model else None,
     )
@@ -72,4 +86,4 @@ def plan_for(
         request, calibration=options.calibration, target=options.target, arrived=time.perf_counter()
     )
     evidence = own_counts and takes_evidence(command)
-    return Plan(command, own_counts, evidence, evidence and "logprobs" not in body)
+    return Plan(command, own_counts, sampling.max_tokens, evidence, evidence and "logprobs" not in body)

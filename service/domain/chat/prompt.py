@@ -76,7 +76,11 @@ def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
     }
     if api == "chat":
         turns = said.get("messages")
-        return WirePrompt(api, {"messages": turns, **marks}, marks | _unlike_plain(turns))
+        beside = _unlike_plain(turns)
+        # No chat that a calibration knows: servers go on with that turn, or begin another.
+        if turns and turns[-1].get("role") == "assistant":
+            beside["last_turn"] = "assistant"
+        return WirePrompt(api, {"messages": turns, **marks}, marks | beside)
     prompt, beside = _one_prompt(said)
     return WirePrompt(api, {"prompt": prompt, **marks}, marks | beside)
 
@@ -86,7 +90,7 @@ def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
 
     A parameter that is left out is the server's to choose, and may be the model's own default.
     """
-    most = body.get("max_completion_tokens") or body.get("max_tokens")
+    most = _own_limit(body)
     told = (body.get("temperature"), body.get("top_p"), body.get("top_k"), most, _stops(body.get("stop")))
     wanted = (
         sampling.temperature,
@@ -97,6 +101,19 @@ def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
     )
     neutral = all(body.get(name) in (None, value) for name, value in NEUTRAL.items())
     return told == wanted and neutral and sampling.seed is None
+
+
+def token_limit(body: Mapping[str, Any], sampling: Sampling) -> int:
+    """Return the most tokens of an answer beside the call: its own limit, where that is larger.
+
+    A model that reasons needs what its caller gives it: cut before, the draws would hold no answer.
+    """
+    most = _own_limit(body)
+    return max(most, sampling.max_tokens) if type(most) is int else sampling.max_tokens
+
+
+def _own_limit(body: Mapping[str, Any]) -> Any:
+    return body.get("max_completion_tokens") or body.get("max_tokens")
 
 
 def _stops(told: object) -> object:

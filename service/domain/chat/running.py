@@ -8,12 +8,14 @@ from service.domain.chat.own_answer import refuse_textless
 from service.domain.chat.plan import Plan
 from service.domain.chat.prompt import Unscorable
 from service.domain.chat.uncertainty import Uncertainty, new_uncertainty
-from service.domain.models import Draw
+from service.domain.models import FAILED, Draw
 from service.domain.scoring.model import Drawn, Score
 from service.domain.scoring.scorer import Scorer
 
 MOST_LEFT = 256  # scores that nobody waits for: as many requests' answers are held in memory
 BUSY = Unscorable("overloaded", "Too many scores are made that nobody waits for: this one is left out.")
+
+NO_TEXT = Unscorable("no_text", "The answer holds no text, or only reasoning: there is nothing to judge.")
 
 DrawOf = Callable[[Mapping[str, Any]], Awaitable[Draw]]
 Told = Callable[[Uncertainty], None]
@@ -92,6 +94,11 @@ class RunningScore:
         self._is_left = False
 
     @property
+    def found(self) -> Uncertainty:
+        """Return what has been told last."""
+        return self._uncertainty
+
+    @property
     def id(self) -> str:
         """Return the id of the score to come."""
         return self._uncertainty.id
@@ -160,9 +167,12 @@ class RunningScore:
         choice = read()
         refuse_textless(choice)
         own = await self._home.draw_of(choice)
+        if not own.text and self._home.scorer.empty_answers == FAILED:
+            raise NO_TEXT
         drawn = self._plan.with_own(await self._draws, own, model)
         return await self._home.scorer.finish(drawn, own.text)
 
     def _tell(self, found: Uncertainty) -> Uncertainty:
+        self._uncertainty = found
         self._home.told(found)
         return found

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from service.domain.chat.prompt import Unscorable
-from service.domain.errors import EigencalError
+from service.domain.errors import EigencalError, NoUsableAnswers
 from service.domain.ids import new_id
 from service.domain.scoring.model import Score, ScoreWarning
 
@@ -15,8 +15,8 @@ Status = Literal["scored", "pending", "not_scored", "failed"]
 class Uncertainty:
     """The score of an answer, or why there is none: it is still made, cannot be, or has failed.
 
-    `owner`: the mark of the key under which it may be fetched. `withheld`: the model's own text where an
-    abstaining one went out in its stead. `failure`: for the log alone.
+    `owner`: the mark of the key under which it may be fetched. `withheld`: the model's own text where its
+    caller had an abstaining one sent in its stead. `failure`: for the log alone.
     """
 
     id: str
@@ -35,6 +35,8 @@ class Uncertainty:
         """Return it without one: not to be had for this answer, or failed."""
         if isinstance(error, Unscorable):
             return self.not_scored(error.code, error.message)
+        if isinstance(error, NoUsableAnswers):
+            return replace(self.not_scored(error.code, error.detail), failure=error)
         told = ScoreWarning("internal", "Something went wrong in the service; its log has the details.")
         if isinstance(error, EigencalError):
             told = ScoreWarning(error.code, error.detail)

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -41,6 +41,7 @@ MOST_UNDER_WAY = 256
 LOOK_S = 0.2  # between two looks at what another replica draws
 MOST_CHARACTERS = 1 << 20  # of a document: a longer call stays with its replica
 STOP_S = 5.0
+CLAIM_S = 2.0  # by which a store that hangs may hold a verdict up
 
 
 class NotScoredError(Exception):
@@ -49,12 +50,16 @@ class NotScoredError(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A chat that is drawn beside. `replaced`: another came under its id, and its own draws count no more."""
+    """A chat that is drawn beside. `replaced`: it came again, and its own draws count no more.
+
+    `claimed`: set once the store does not know another chat under its id.
+    """
 
     request: GenerationRequest
     drawing: asyncio.Task[Generation]
     since: float
     replaced: bool = False
+    claimed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Guardrail:
@@ -81,7 +86,8 @@ class Guardrail:
         self._keep_s = keep_s
         self._process = uuid.uuid4().hex
         self._calls: OrderedDict[Key, _Call] = OrderedDict()  # oldest first
-        self._refused: OrderedDict[Key, str] = OrderedDict()  # and why; the store learns of it later
+        # And why, since when; the store learns of it later.
+        self._refused: OrderedDict[Key, tuple[str, float]] = OrderedDict()
         self._telling: dict[Key, asyncio.Task[None]] = {}  # the last of each id
 
     async def start(self) -> None:
@@ -100,13 +106,18 @@ class Guardrail:
     def begin(self, key: Key, request: GenerationRequest) -> None:
         """Begin to draw in the background, unless that is being done for this call; never waits.
 
-        Raises Overloaded when too many calls are under way.
+        An answer comes with its id alone: of two chats under one id, neither is judged. Raises Overloaded
+        when too many calls are under way.
         """
         self._expire()
         known = self._calls.get(key)
+        if key in self._refused:
+            return
+        if known is not None and known.request.messages != request.messages:
+            self.refuse(key, _TWO_CHATS)
+            return
         if known is not None and known.request == request and not _failed(known.drawing):
             return
-        # Even where this one cannot be drawn: its answer is judged by no other chat's draws.
         self._replace(key)
         if sum(not call.drawing.done() for call in self._calls.values()) >= MOST_UNDER_WAY:
             raise Overloaded("Too many calls of the guardrail are under way.")
@@ -118,7 +129,7 @@ class Guardrail:
     def refuse(self, key: Key, reason: str) -> None:
         """Remember why a call is not scored, for whoever is asked for its verdict; never waits."""
         self._replace(key)
-        self._refused[key] = reason
+        self._refused[key] = reason, time.monotonic()
         if len(self._refused) > MOST_KNOWN:
             self._refused.popitem(last=False)
         self._tell(key, self._put(key, document_of("failed", reason=reason)))
@@ -131,7 +142,7 @@ class Guardrail:
         self._expire()
         await self._forget_the_overtaken(key)
         if (refused := self._refused.get(key)) is not None:
-            raise NotScoredError(refused)
+            raise NotScoredError(refused[0])
         patience = asyncio.timeout(self._wait_s)
         try:
             async with patience:
@@ -180,44 +191,57 @@ class Guardrail:
         return maker.replica != self._peers.own_id and await self._peers.lives(maker.replica)
 
     def _replace(self, key: Key) -> None:
-        """Forget a call whose id has come again with another chat, as when a gateway tries again."""
-        self._refused.pop(key, None)
+        """Forget a call that has come again, as when a gateway tries again."""
         known = self._calls.pop(key, None)
         if known is not None:
             known.replaced = True
             known.drawing.cancel()
 
     async def _forget_the_overtaken(self, key: Key) -> None:
-        """Forget a call whose id has come again to another replica since, with another chat."""
-        known, refused = self._calls.get(key), self._refused.get(key)
-        # What is still being told is the last word on it.
-        if key in self._telling or (known is None and refused is None):
+        """Forget a call whose id has come again to another replica since."""
+        known = self._calls.get(key)
+        if known is None:
             return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(known.claimed.wait(), CLAIM_S)
+        # What is still being told is the last word on it.
+        if key not in self._telling and not known.replaced:
+            await self._claim(key, known)
+
+    async def _claim(self, key: Key, call: _Call) -> None:
+        """Refuse a call under whose id the store knows another chat; forget one that is drawn elsewhere."""
         try:
             found = await self._documents.get(KIND, key.id, key.owner)
         except StoreUnavailable:
             return
         if found is None:  # too long to be kept, or its time is over
             return
-        if found["state"] == "failed":
-            same = refused is not None or (known is not None and _failed(known.drawing))
-        else:
-            same = known is not None and request_in(found, self._serving) == known.request
-        if not same:
+        if found["asked"] is None:  # another chat that is not drawn for
+            self.refuse(key, found["reason"])
+            return
+        kept = request_in(found, self._serving)
+        if kept.messages != call.request.messages:
+            self.refuse(key, _TWO_CHATS)
+        elif kept != call.request and call.claimed.is_set():
             self._replace(key)
 
     async def _share(self, key: Key, call: _Call) -> None:
         """Tell the other replicas that this one draws, and what came of it."""
         request, drawing = call.request, call.drawing
         maker = Maker(self._peers.own_id, self._process)
-        await self._put(key, document_of("pending", request, maker=maker))
+        await self._claim(key, call)
+        if not call.replaced:
+            await self._put(key, document_of("pending", request, maker=maker))
+        call.claimed.set()
         await asyncio.wait({drawing})
+        if not call.replaced:
+            await self._claim(key, call)
         if call.replaced:
             return
         if drawing.cancelled():
             await self._put(key, document_of("left", request, maker=maker))
         elif (error := drawing.exception()) is not None:
-            await self._put(key, document_of("failed", reason=reason_of(error)))
+            await self._put(key, document_of("failed", request, reason=reason_of(error)))
         else:
             await self._put(key, document_of("drawn", request, generation=drawing.result()))
 
@@ -250,10 +274,13 @@ class Guardrail:
     def _expire(self) -> None:
         """Forget calls that nobody has asked about for long."""
         before = time.monotonic() - self._keep_s
+        while self._refused and next(iter(self._refused.values()))[1] < before:
+            self._refused.popitem(last=False)
         while self._calls and next(iter(self._calls.values())).since < before:
             self._calls.popitem(last=False)[1].drawing.cancel()
 
 
+_TWO_CHATS = "Two chats came under this litellm_call_id: which of them an answer belongs to cannot be told."
 _STOPPED = "The drawing was broken off."
 _SLOW = "The answers were not drawn in time."
 _UNKNOWN = (

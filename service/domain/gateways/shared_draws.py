@@ -46,8 +46,8 @@ def document_of(
 ) -> dict[str, Any]:
     """Return what other replicas are told of a call.
 
-    "pending": `maker` draws. "left": it was stopped before it had drawn. "failed": there is nothing to draw,
-    or it could not be drawn, for that `reason`.
+    "pending": `maker` draws. "left": it was stopped before it had drawn. "failed": it could not be drawn for
+    that `reason`; without `request`, nothing is drawn for such a chat.
     """
     asked = None if request is None else _asked(request)
     return {

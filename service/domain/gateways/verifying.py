@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from service.domain.errors import NoProbability
-from service.domain.models import GenerationRequest, Message
+from service.domain.models import FAILED, GenerationRequest, Message
 from service.domain.scoring.judging import why_no_probability
 from service.domain.scoring.model import Score, ScoreCommand
 from service.domain.scoring.scorer import Scorer
@@ -39,10 +39,14 @@ class Verifier:
     ) -> Verification:
         """Return what is to be said of an answer to a question, which `context` precedes as a system message.
 
-        Raises NoProbability where nothing tells P(correct), and what `Scorer.score` raises.
+        A blank answer is right with probability 0, unless empty answers mean something. Raises NoProbability
+        where nothing tells P(correct), and what `Scorer.score` raises.
         """
-        command = ScoreCommand(self._request(question, context), candidate=answer, arrived=arrived)
-        return verification(await self._scorer.score(command))
+        is_blank = not answer.strip() and self._scorer.empty_answers == FAILED
+        candidate = None if is_blank else answer
+        command = ScoreCommand(self._request(question, context), candidate=candidate, arrived=arrived)
+        score = await self._scorer.score(command)
+        return Verification(0.0, 0, score) if is_blank else verification(score)
 
     def _request(self, question: str, context: str | None) -> GenerationRequest:
         number = None if self._effort is None else self._serving.efforts.num_samples(self._effort)

@@ -19,6 +19,7 @@ from service.domain.models import (
     GenerationRequest,
     service_fingerprint,
 )
+from service.domain.outcomes import usable
 from service.domain.ports import LanguageModel
 from service.domain.serving import Serving
 
@@ -28,6 +29,7 @@ LOW_PRIORITY = 10
 # Statuses by which a server refuses a single request, and how many such mean that it refuses all.
 REFUSALS = frozenset({400, 413, 422})
 REFUSED_AT_FIRST = 10
+DRAWN_AGAIN = 2  # times the answers asked for: so many are drawn at most where some hold no text
 
 
 def row_request(serving: Serving, row: DevRow, num_samples: int) -> GenerationRequest:
@@ -151,13 +153,15 @@ class _Run:
 
     async def _draw(self, stored: StoredRow) -> None:
         draws, wanted = stored.draws[: self._num_samples], self._num_samples
-        while len(draws) < wanted:
+        left = DRAWN_AGAIN * wanted - len(draws)
+        while len(draws) < wanted and left > 0:
             self._draws[stored.row.line] = draws
-            request = row_request(self._drawer.serving, stored.row, wanted - len(draws))
+            request = row_request(self._drawer.serving, stored.row, min(wanted - len(draws), left))
             got = await self._drawer.ask(request, self._progress)
             await self._bind(self._drawer.fingerprint(stored.row, self._embedder, got))
-            draws = (*draws, *got.draws)[:wanted]
-            complete = len(draws) == wanted
+            draws = (*draws, *usable(got.draws, self._embedder.empty_answers))[:wanted]
+            left -= len(got.draws)
+            complete = len(draws) == wanted or left <= 0
             await self._drawer.jobs.keep_draws(self._lease, stored.row.line, draws, complete=complete)
 
     async def _bind(self, fingerprint: Fingerprint) -> None:

@@ -16,14 +16,17 @@ IGNORED = frozenset("PZMC")  # Unicode categories: punctuation, spaces, marks, c
 
 
 def partial(generation: Generation) -> list[ScoreWarning]:
-    """Return a warning when fewer answers came than were asked for."""
-    came, asked = len(generation.draws), generation.requested
-    if came >= asked:
+    """Return a warning when fewer answers count than were asked for."""
+    usable, empty, asked = len(generation.draws), generation.num_empty, generation.requested
+    if usable >= asked:
         return []
+    came = usable + empty
     why = "before the deadline" if generation.missing_reason == "deadline" else "without an error"
-    return [
-        ScoreWarning("partial_samples", f"{came} of {asked} answers came {why}; the score rests on those.")
-    ]
+    said = [f"{came} of {asked} answers came {why}"] if came < asked else []
+    if empty:
+        said.append(f"{empty} of {came} answers hold no text (only reasoning, a tool call, or nothing)")
+    rest = f"the {usable} others" if empty else "those"
+    return [ScoreWarning("partial_samples", f"{', and '.join(said)}; the score rests on {rest}.")]
 
 
 def truncated(generation: Generation, command: ScoreCommand) -> list[ScoreWarning]:

@@ -48,7 +48,7 @@ class _Early:
         if self._failed or answer in self._heard:
             return
         self._heard.add(answer)
-        self._left += texts_to_embed([answer], embeds_empty=self._embedder.embeds_empty)
+        self._left += texts_to_embed([answer], self._embedder.empty_answers)
         if self._is_enough() and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._embed())
 

@@ -4,9 +4,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from service.domain.errors import DeadlineExceeded, EigencalError, LLMBadResponse, TooFewSamples
-from service.domain.models import Generation, GenerationRequest
-from service.domain.outcomes import supplied_draws
+from service.domain.errors import (
+    DeadlineExceeded,
+    EigencalError,
+    LLMBadResponse,
+    NoUsableAnswers,
+    TooFewSamples,
+)
+from service.domain.models import EmptyAnswers, Generation, GenerationRequest
+from service.domain.outcomes import supplied_draws, usable
 
 MIN_SAMPLES = 2
 TOO_FEW = (
@@ -27,9 +33,24 @@ def in_time(request: GenerationRequest, arrived: float | None) -> GenerationRequ
     return replace(request, deadline_s=max(request.deadline_s - gone - reserved, 0.001))
 
 
-def too_few(generation: Generation) -> EigencalError:
-    """Return the error for a single answer that no calibration by evidence serves."""
-    came, asked = len(generation.draws), generation.requested
+def with_text(generation: Generation, empty_answers: EmptyAnswers) -> Generation:
+    """Return the answers without those that hold no text, unless that means something; they are counted."""
+    draws = usable(generation.draws, empty_answers)
+    return replace(generation, draws=draws, num_empty=len(generation.draws) - len(draws))
+
+
+def too_few(generation: Generation, request: GenerationRequest | None) -> EigencalError:
+    """Return the error for no answer, or a single one that no calibration by evidence serves."""
+    came, empty, asked = len(generation.draws), generation.num_empty, generation.requested
+    if request is None and empty:
+        return TooFewSamples(f"{empty} of {asked} samples are empty, which are no answers. {TOO_FEW}")
+    if request is not None and empty and came + empty >= min(asked, MIN_SAMPLES):
+        return NoUsableAnswers(
+            f"{empty} of {came + empty} answers drawn hold no text (only reasoning, a tool call, or nothing)"
+            f"; a score takes two. Each may have {request.sampling.max_tokens} tokens: allow a model that "
+            "reasons more (EIGENCAL_MAX_TOKENS, or `sampling.max_tokens`). Where an empty answer means "
+            "something, set EIGENCAL_EMPTY_ANSWERS."
+        )
     if came >= asked:
         return TooFewSamples(TOO_FEW)
     if generation.missing_reason == "deadline":

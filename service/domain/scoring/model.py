@@ -185,7 +185,7 @@ def assemble(
         samples=texts_drawn,
         num_distinct=len(texts),
         num_truncated=sum(draw.truncated for draw in generation.draws),
-        num_empty=sum(not text for text in texts_drawn),
+        num_empty=generation.num_empty + sum(not text for text in texts_drawn),
         modes=modes,
         usage=generation.usage if generation.model else None,
         evidence=evidence,

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibration import Calibration, CalibrationSource, NoCalibrations
-from service.domain.errors import DeadlineExceeded, NotFound, TooFewSamples
+from service.domain.errors import DeadlineExceeded, InvalidRequest, NotFound, TooFewSamples
 from service.domain.models import (
+    FAILED,
     EmbedderIdentity,
+    EmptyAnswers,
     Fingerprint,
     Generation,
     caller_fingerprint,
@@ -22,7 +24,7 @@ from service.domain.ports import Embedded, Embedder, LanguageModel
 from service.domain.scoring.answer_warnings import indistinct, num_indistinct, partial, truncated
 from service.domain.scoring.choosing import choose, one_may_do
 from service.domain.scoring.early import embedding_early
-from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few
+from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few, with_text
 from service.domain.scoring.evidence import Evidence, evidence_of
 from service.domain.scoring.judgement import Judgement
 from service.domain.scoring.judging import Outcomes, judge, with_candidate
@@ -67,13 +69,19 @@ class Scorer:
         self._calibrations = calibrations or NoCalibrations()
         self._live = live or LiveLoad()
 
+    @property
+    def empty_answers(self) -> EmptyAnswers:
+        """Return what an answer without text is."""
+        return self._embedder.empty_answers
+
     async def score(self, command: ScoreCommand) -> Score:
         """Return the score of a prompt or of supplied samples.
 
         One answer takes a calibration by evidence that fits: without, its spectrum is 1, whatever it says.
         Raises TooFewSamples when fewer are asked for or supplied than that; DeadlineExceeded or
-        LLMBadResponse when fewer came; NotFound for an unknown calibration; and what the LLM and the embedder
-        raise.
+        LLMBadResponse when fewer came, NoUsableAnswers when fewer held a text; InvalidRequest for a blank
+        candidate, unless that means something; NotFound for an unknown calibration; and what the LLM and the
+        embedder raise.
         """
         with self._live.one():
             async with embedding_early(self._embedder, command) as listening:
@@ -90,6 +98,7 @@ class Scorer:
 
     async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
         """Return the score of answers drawn before, with a text to judge by them; raises as `score` does."""
+        self._refuse_blank(candidate)
         drawn.marks.resume()
         with self._live.one():
             return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
@@ -99,6 +108,7 @@ class Scorer:
         return self._one_may_do(command, None)
 
     async def _drawn(self, command: ScoreCommand) -> Drawn:
+        self._refuse_blank(command.candidate)
         marks = Stopwatch(command.arrived)
         chosen = await self._named_calibration(command.calibration)
         marks.lap("queue")
@@ -132,6 +142,11 @@ class Scorer:
         about_answers += indistinct(alike, len(texts))
         return _finish(score, judgement, [*about_answers, *warnings, *about_texts], command, marks)
 
+    def _refuse_blank(self, candidate: str | None) -> None:
+        if self.empty_answers == FAILED and candidate is not None and not candidate.strip():
+            said = "must not be blank: a text is judged by it (or set EIGENCAL_EMPTY_ANSWERS)"
+            raise InvalidRequest(f"candidate: {said}", [{"loc": ["body", "candidate"], "msg": said}])
+
     async def _named_calibration(self, choice: str) -> Calibration | None:
         """Look an explicitly named calibration up before the LLM is put to work."""
         if choice in ("active", "none"):
@@ -145,10 +160,13 @@ class Scorer:
         if command.num_samples < MIN_SAMPLES and not self._one_may_do(command, chosen):
             raise TooFewSamples(TOO_FEW)
         if command.generation is None:
-            return supplied(command.samples or (), command.logprobs)
-        generation = await self._llm.generate(in_time(command.generation, command.arrived))
-        if len(generation.draws) < MIN_SAMPLES and not self._one_may_do(command, chosen):
-            raise too_few(generation)
+            came = supplied(command.samples or (), command.logprobs)
+        else:
+            came = await self._llm.generate(in_time(command.generation, command.arrived))
+        generation = with_text(came, self.empty_answers)
+        count = len(generation.draws)
+        if count == 0 or (count < MIN_SAMPLES and not self._one_may_do(command, chosen)):
+            raise too_few(generation, command.generation)
         return generation
 
     def _one_may_do(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
@@ -158,7 +176,7 @@ class Scorer:
         return one_may_do(self.fingerprint(command), chosen, self._calibrations, answered=answered)
 
     def _to_embed(self, texts: Sequence[str]) -> list[str]:
-        return texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
+        return texts_to_embed(texts, self.empty_answers)
 
     async def _embed(self, texts: Sequence[str], command: ScoreCommand, marks: Stopwatch) -> Embedded:
         """Embed in the time that the deadline leaves: under load the embedder may take minutes."""
@@ -209,7 +227,8 @@ class Scorer:
         count = len(generation.draws)
         applied, warnings = choose(wanted, count, chosen, self._calibrations, evidence)
         if count < MIN_SAMPLES and applied is None:
-            raise too_few(generation)  # another model answered than expected, or it told no log-probability
+            # Another model answered than expected, or it told no log-probability.
+            raise too_few(generation, command.generation)
         return applied, warnings
 
 

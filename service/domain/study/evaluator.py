@@ -8,7 +8,14 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from service.domain.calibrating.calibrator import Pipeline
-from service.domain.calibrating.material import Embedding, Material, check_made_by, full_number, usable_rows
+from service.domain.calibrating.material import (
+    Embedding,
+    Material,
+    answered,
+    check_made_by,
+    full_number,
+    usable_rows,
+)
 from service.domain.jobs.model import JobStage
 from service.domain.jobs.progress import Progress, in_thread
 from service.domain.jobs.store import ClaimedJob, JobStore, StoredRow
@@ -62,7 +69,8 @@ class Evaluator:
         logger.info("job %s succeeded: an evaluation", job.lease.job_id)
 
     async def _rows(self, job: ClaimedJob) -> tuple[list[StoredRow], list[StoredRow]]:
-        stored = [one async for one in self._jobs.stored_rows(job.lease.job_id)]
+        rows = [one async for one in self._jobs.stored_rows(job.lease.job_id)]
+        stored = answered(rows, self._embedder.empty_answers)
         dev_rows = job.options.dev_rows or 0
         dev = [one for one in stored if one.row.line <= dev_rows]
         return dev, [one for one in stored if one.row.line > dev_rows]

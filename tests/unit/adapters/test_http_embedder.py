@@ -261,7 +261,7 @@ def test_a_server_that_refuses_the_empty_text_is_not_ready_where_that_is_embedde
         with pytest.raises(EmbedderUnavailable, match="refused the texts"):
             await embedder.check()
 
-    with_embedder(Refuses(), scenario, embeds_empty=True)
+    with_embedder(Refuses(), scenario, empty_answers="embedded")
 
 
 def test_stopped_embedder_says_so() -> None:

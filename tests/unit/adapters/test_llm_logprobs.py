@@ -194,14 +194,14 @@ def test_a_greedy_answer_and_its_copies_have_the_same() -> None:
 def test_an_answer_regex_leaves_no_evidence(deadline_s: float | None) -> None:
     shape = PromptShape(answer_regex=r"(\w+)")
     (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0]), shape=shape)
-    assert found == Draw("Paris", logprob=-1.5)
+    assert found == Draw("Paris", logprob=-1.5, num_tokens=2)
 
 
 @STREAMED
 @pytest.mark.parametrize("text", ["<think>Hm</think>Paris", "Hm</think>Paris"])
 def test_reasoning_in_the_text_leaves_no_evidence(text: str, deadline_s: float | None) -> None:
     (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0], text=text))
-    assert found == Draw("Paris", logprob=-1.5)
+    assert found == Draw("Paris", logprob=-1.5, num_tokens=2)
 
 
 def test_white_space_around_an_answer_is_of_it() -> None:

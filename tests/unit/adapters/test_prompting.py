@@ -80,6 +80,12 @@ def test_identity_names_api_model_and_regex() -> None:
         ("it must be </think> Paris", "Paris"),
         ("<think>a</think> The tag </think> ends it", "The tag </think> ends it"),
         ("<think>cut off", ""),
+        ("<thinking>long</thinking >\nParis", "Paris"),
+        ('<think type="long">long</think>Paris', "Paris"),
+        ('<think type="cut', ""),
+        ("<think>a</think>\n<think>b</think> Paris", "Paris"),
+        ("<think>a</think><think>b", ""),
+        ("<thinker> is a statue", "<thinker> is a statue"),
         ("", ""),
     ],
 )

@@ -367,6 +367,7 @@ async def test_one_class_has_no_auroc(bench: Bench) -> None:
 
 
 async def test_several_references_and_empty_answers(bench: Bench) -> None:
+    bench.embedder.empty_answers = "outcome"
     rows = [
         replace(row, references=(*row.references, "other"), samples=(*(row.samples or ())[:4], "", ""))
         for row in made_rows()
@@ -381,12 +382,24 @@ async def test_several_references_and_empty_answers(bench: Bench) -> None:
 
 
 async def test_blank_space_around_answers_counts_no_more_than_in_a_score(bench: Bench) -> None:
+    bench.embedder.empty_answers = "outcome"
     rows = [replace(row, samples=(" ", "\n", *(row.samples or ())[2:])) for row in made_rows()]
     padded = [replace(row, samples=tuple(f" {text} \n" for text in row.samples or ())) for row in rows]
     found, report = await bench.run(padded, CalibrateOptions(activate="never"))
     assert report["data"]["empty"] == pytest.approx(1 / 3)
     clean, _ = await bench.run([replace(r, samples=tuple(t.strip() for t in r.samples or ())) for r in rows])
     assert found.parameters == clean.parameters
+
+
+async def test_supplied_answers_without_text_are_none(bench: Bench) -> None:
+    """The fit is the one of rows without them, and told apart from one that counts them."""
+    bare = made_rows()
+    rows = [replace(row, samples=("", *(row.samples or ()), " \n")) for row in bare]
+    found, report = await bench.run(rows, CalibrateOptions(activate="never"))
+    without, _ = await bench.run(bare)
+    assert found.parameters == without.parameters
+    assert report["data"]["empty"] == 0
+    assert found.fingerprint.parts()["empty_answers"] == "failed"
 
 
 async def test_if_better_never_takes_calibration_from_requests_for_more_answers(bench: Bench) -> None:

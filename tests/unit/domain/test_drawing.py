@@ -243,6 +243,17 @@ async def test_a_changed_set_up_is_refused(make: Make) -> None:
             await case.draw()
 
 
+async def test_answers_without_text_are_drawn_again_up_to_a_bound(make: Make) -> None:
+    llm = FakeLLM(answers={"p1": [""]}, default=["", "Paris"])
+    async with make(llm) as case:
+        await case.draw()
+        assert await case.answers() == [["Paris"] * 4, [], *[["Paris"] * 4] * (ROWS - 2)]
+        assert [r.num_samples for r in llm.requests][:5] == [5, 3, 2, 5, 5]
+        asked = len(llm.requests)
+        await case.draw()
+        assert len(llm.requests) == asked, "a row that is closed is not asked for again"
+
+
 @asynccontextmanager
 async def over_http(*script: Behaviour, default: Behaviour) -> AsyncIterator[HttpLanguageModel]:
     async with OpenAIServer(script, default=default) as server:

@@ -272,7 +272,7 @@ def test_of_many_answers_those_numbers_that_maps_are_fitted_for() -> None:
 @cache
 def worlds() -> tuple[FakeEmbedder, list[StoredRow]]:
     """Own answers as right as the LLM is sure of them, which no few draws support in some rows."""
-    return FakeEmbedder(64), judged_rows(360, seed=4)
+    return FakeEmbedder(64, empty_answers="outcome"), judged_rows(360, seed=4)
 
 
 @pytest.mark.parametrize("m", [1, 2, 4])

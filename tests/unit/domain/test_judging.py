@@ -42,7 +42,7 @@ def anyio_backend() -> str:
 
 
 def embedder(**parts: Any) -> FakeEmbedder:
-    return FakeEmbedder(DIMENSION, vectors=VECTORS, **parts)
+    return FakeEmbedder(DIMENSION, vectors=VECTORS, **{"empty_answers": "outcome", **parts})
 
 
 def supplied(
@@ -109,7 +109,7 @@ async def test_an_empty_candidate_is_the_outcome_of_empty_answers(samples: tuple
 
 
 async def test_an_empty_candidate_is_embedded_where_empty_answers_are() -> None:
-    one = FakeEmbedder(DIMENSION, vectors={**VECTORS, "": AXES[0]}, embeds_empty=True)
+    one = FakeEmbedder(DIMENSION, vectors={**VECTORS, "": AXES[0]}, empty_answers="embedded")
     score = await Scorer(FakeLLM(), one).score(ScoreCommand(samples=TWO_TO_ONE, candidate=""))
     assert score.judgement.candidate is not None
     assert score.judgement.candidate.probability == pytest.approx(2 / 3)
@@ -136,13 +136,13 @@ def what_it_says_of_the_answers(score: Score) -> dict[str, Any]:
 @given(
     st.lists(st.sampled_from(["a", "b", "mostly a", "x", "y", ""]), min_size=2, max_size=5),
     st.sampled_from(["a", "b", "new", "x", "anything", "", " "]),
-    st.booleans(),
+    st.sampled_from(["outcome", "embedded"]),
 )
 def test_a_candidate_never_counts_as_an_answer(
-    samples: list[str], candidate: str, embeds_empty: bool
+    samples: list[str], candidate: str, empty_answers: str
 ) -> None:
     """The rest of the score is the same to the last bit; and 0 <= p(y) <= lambda_max."""
-    one = embedder(embeds_empty=embeds_empty)
+    one = embedder(empty_answers=empty_answers)
     every = {m: decider(DepolarizedMap(1.0, 0.3)) for m in range(2, 6)}
     scorer = Scorer(FakeLLM(), one, Active(supplied(deciders=every, made_by=one)))
     plain = ScoreCommand(samples=tuple(samples), source_label="mine")

@@ -20,8 +20,8 @@ def test_distinct_keeps_the_order_of_appearance() -> None:
     assert texts == ["b", "a", ""]
     assert index.tolist() == [0, 1, 0, 2, 1, 2]
     assert counts(index).tolist() == [2, 2, 2]
-    assert texts_to_embed(texts, embeds_empty=False) == ["b", "a"]
-    assert texts_to_embed(texts, embeds_empty=True) == texts
+    assert texts_to_embed(texts, "outcome") == ["b", "a"]
+    assert texts_to_embed(texts, "embedded") == texts
 
 
 def test_an_empty_answer_is_orthogonal_to_every_other() -> None:

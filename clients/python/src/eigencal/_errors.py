@@ -26,7 +26,7 @@ EigencalError
     │   └── HeaderTooLarge        431
     └── ServiceError          5xx: the service, or something that it needs, is at fault
         ├── InternalError         500
-        ├── BadGateway            502  LLMError, LLMBadResponse (an LLMError)
+        ├── BadGateway            502  LLMError, LLMBadResponse (an LLMError), NoUsableAnswers
         ├── Unavailable           503  Overloaded, LLMUnavailable, EmbedderUnavailable, StoreUnavailable,
         │                              NoProbability
         └── GatewayTimeout        504  DeadlineExceeded
@@ -329,6 +329,12 @@ class LLMBadResponse(LLMError):
     """The LLM server answered with something that is no completion."""
 
     code = "llm_bad_response"
+
+
+class NoUsableAnswers(BadGateway):
+    """Fewer of the answers drawn hold a text than a score takes: they are empty, or only reasoning."""
+
+    code = "no_usable_answers"
 
 
 class Unavailable(ServiceError):

@@ -32,7 +32,7 @@ class KeptScore(Result):
     warning: ScoreWarning | None = None
     """Why there is no score."""
     withheld: str | None = None
-    """The model's own answer, where the decision to abstain replaced it."""
+    """The model's own answer, where you asked for a decision to abstain to replace it."""
     answer: str | None = None
     """The sample most aligned with the dominant eigenvector."""
     lambda_max: float | None = None

@@ -111,7 +111,8 @@ class ChatOptions(TypedDict, total=False):
     calibration: str
     """`active`, `none`, or the id of a calibration."""
     abstain: bool
-    """Whether a decision to abstain replaces the answer; not of a stream."""
+    """Whether a decision to abstain replaces the answer; not of a stream. Where the service abstains by its
+    settings it does so in any case."""
 
 
 Row = dict[str, Any]

@@ -173,7 +173,7 @@ class Score(Result):
     num_distinct: int
     """Distinct ones among them."""
     num_empty: int
-    """Empty answers; together they are one outcome."""
+    """Answers without text: left out as failed, unless the settings say what they mean."""
     num_samples: int
     """Answers scored."""
     num_truncated: int
