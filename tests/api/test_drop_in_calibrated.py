@@ -326,7 +326,6 @@ async def hanging(exchange: Exchange) -> None:
 UNJUDGED = {
     "failed": (failing(telling()), {}),
     "late": (hanging, {"chat_deadline_s": 0.05}),
-    "no target": (telling(), {"target_error": None}),
     "no JSON": (raw(b"Paris"), {}),
     "no text": (telling(own="<think>Paris"), {}),
     "no answers": (telling(drawn="<think>Paris"), {}),
