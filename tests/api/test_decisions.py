@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -35,6 +36,7 @@ from tests.support.live import served
 
 pytestmark = pytest.mark.anyio
 DIMENSION = 8
+APART = {"answer 0": np.eye(DIMENSION)[0], "another thing": np.eye(DIMENSION)[1]}
 # As the settings have it: few-shot text stops prompts at a newline.
 SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
 Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -63,7 +65,9 @@ def started(tmp_path: Path) -> Served:
     @asynccontextmanager
     async def start(**set_: Any) -> AsyncIterator[httpx.AsyncClient]:
         llm = TellingLLM(told={"question 0": math.log(0.75)})
-        app = create_app(Settings(data_dir=tmp_path, **set_), llm=llm, embedder=FakeEmbedder(DIMENSION))
+        app = create_app(
+            Settings(data_dir=tmp_path, **set_), llm=llm, embedder=FakeEmbedder(DIMENSION, vectors=APART)
+        )
         async with served(app) as port:
             store = app.state.services.calibrations
             for one in (drawn_here(), drawn_by_callers()):
@@ -119,7 +123,7 @@ async def test_a_candidate_is_judged_and_decided_about(started: Served) -> None:
 
 
 async def test_the_decision_and_its_headers_are_about_the_candidate(started: Served) -> None:
-    asked = {"prompt": "question 0", "effort": "low", "target_error": 0.2, "candidate": ""}
+    asked = {"prompt": "question 0", "effort": "low", "target_error": 0.2, "candidate": "another thing"}
     async with started() as http:
         body = await answered(http, **asked)
     assert body["probability_correct"] == pytest.approx(LIKELY)

@@ -111,7 +111,9 @@ def newcomer() -> Newcomer:
         rows += [stored(len(rows) + i, row, right) for i, (row, right) in enumerate(kept, start=1)]
     order = np.random.default_rng(0).permutation(len(rows))
     unseen, seen = [rows[i] for i in order[:160]], [rows[i] for i in order[160:]]
-    return Newcomer(deciding(seen, FakeEmbedder(D, vectors=vectors)), unseen, vectors)
+    return Newcomer(
+        deciding(seen, FakeEmbedder(D, vectors=vectors, empty_answers="outcome")), unseen, vectors
+    )
 
 
 def stored(number: int, row: dict, right: bool) -> StoredRow:
@@ -131,7 +133,8 @@ def test_nonsense_is_never_let_through_and_never_has_a_p_correct(shared_data: Pa
     """For nonsense a vector orthogonal, but for chance, to all that is said."""
     assert shared_data
     found = newcomer()
-    trial = judged(found.unseen, m, found.calibration, FakeEmbedder(D, vectors=found.vectors))
+    one = FakeEmbedder(D, vectors=found.vectors, empty_answers="outcome")
+    trial = judged(found.unseen, m, found.calibration, one)
     low, high = THROUGH[m]
     assert low < check(trial) < high
 
@@ -142,5 +145,6 @@ def test_nor_is_nonsense_as_the_embedder_has_it(shared_data: Path, m: int) -> No
     assert shared_data
     found = newcomer()
     vectors = found.vectors | embedded([NONSENSE[0]])
-    trial = judged(found.unseen, m, found.calibration, FakeEmbedder(D, vectors=vectors))
+    one = FakeEmbedder(D, vectors=vectors, empty_answers="outcome")
+    trial = judged(found.unseen, m, found.calibration, one)
     assert check(trial) > 0

@@ -30,7 +30,7 @@ async def http(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application with the paper's embedder.
 
-    The golden numbers embed the empty answer as a text; as an outcome of its own, our default, it moves the
+    The golden numbers embed the empty answer as a text; as an outcome of its own it moves the
     risks by less than 1e-3.
     """
     folder = tmp_path_factory.mktemp("data")

@@ -20,6 +20,7 @@ from service.domain.errors import EigencalError, Overloaded, StoreUnavailable
 from service.domain.gateways.shared_draws import (
     KEEP_S,
     KIND,
+    REFUSED,
     Key,
     Maker,
     document_of,
@@ -128,11 +129,8 @@ class Guardrail:
 
     def refuse(self, key: Key, reason: str) -> None:
         """Remember why a call is not scored, for whoever is asked for its verdict; never waits."""
-        self._replace(key)
-        self._refused[key] = reason, time.monotonic()
-        if len(self._refused) > MOST_KNOWN:
-            self._refused.popitem(last=False)
-        self._tell(key, self._put(key, document_of("failed", reason=reason)))
+        self._remember(key, reason)
+        self._tell(key, self._put(key, {"reason": reason}, REFUSED))
 
     async def score(self, key: Key, text: str, target: Target) -> Score:
         """Return the score of a call's answer, as far as it has come; nothing is drawn twice for it.
@@ -140,7 +138,7 @@ class Guardrail:
         Raises NotScoredError, and what drawing and `Scorer.finish` raise.
         """
         self._expire()
-        await self._forget_the_overtaken(key)
+        await self._look_for_another(key)
         if (refused := self._refused.get(key)) is not None:
             raise NotScoredError(refused[0])
         patience = asyncio.timeout(self._wait_s)
@@ -163,6 +161,8 @@ class Guardrail:
     async def _elsewhere(self, key: Key) -> _Call:
         """Return a call that another replica was told of, once its answers are drawn, there or here."""
         for look in range(int(self._wait_s / LOOK_S) + 1):
+            if (refused := await self._documents.get(REFUSED, key.id, key.owner)) is not None:
+                raise NotScoredError(refused["reason"])
             found = await self._documents.get(KIND, key.id, key.owner)
             if found is None and look:
                 raise NotScoredError(_UNKNOWN)
@@ -197,8 +197,14 @@ class Guardrail:
             known.replaced = True
             known.drawing.cancel()
 
-    async def _forget_the_overtaken(self, key: Key) -> None:
-        """Forget a call whose id has come again to another replica since."""
+    def _remember(self, key: Key, reason: str) -> None:
+        self._replace(key)
+        self._refused[key] = reason, time.monotonic()
+        if len(self._refused) > MOST_KNOWN:
+            self._refused.popitem(last=False)
+
+    async def _look_for_another(self, key: Key) -> None:
+        """Refuse a call, or forget it, whose id has come again to another replica since."""
         known = self._calls.get(key)
         if known is None:
             return
@@ -211,13 +217,14 @@ class Guardrail:
     async def _claim(self, key: Key, call: _Call) -> None:
         """Refuse a call under whose id the store knows another chat; forget one that is drawn elsewhere."""
         try:
+            refused = await self._documents.get(REFUSED, key.id, key.owner)
             found = await self._documents.get(KIND, key.id, key.owner)
         except StoreUnavailable:
             return
-        if found is None:  # too long to be kept, or its time is over
+        if refused is not None:
+            self._remember(key, refused["reason"])
             return
-        if found["asked"] is None:  # another chat that is not drawn for
-            self.refuse(key, found["reason"])
+        if found is None:  # too long to be kept, or its time is over
             return
         kept = request_in(found, self._serving)
         if kept.messages != call.request.messages:
@@ -245,11 +252,11 @@ class Guardrail:
         else:
             await self._put(key, document_of("drawn", request, generation=drawing.result()))
 
-    async def _put(self, key: Key, document: dict[str, Any]) -> None:
+    async def _put(self, key: Key, document: dict[str, Any], kind: str = KIND) -> None:
         if len(json.dumps(document)) > MOST_CHARACTERS:
             return
         with contextlib.suppress(StoreUnavailable):  # it was logged; this replica goes on alone
-            await self._documents.put(KIND, key.id, key.owner, document, ttl_s=self._keep_s)
+            await self._documents.put(kind, key.id, key.owner, document, ttl_s=self._keep_s)
 
     def _tell(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
         # After what was told of the same id before, or the store might take the two in the other order.

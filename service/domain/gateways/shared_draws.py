@@ -9,6 +9,7 @@ from service.domain.models import Draw, Generation, GenerationRequest, Message, 
 from service.domain.serving import Serving
 
 KIND = "guardrail"
+REFUSED = "guardrail-refused"  # apart, so that no draw that ends later hides it
 KEEP_S = 600.0  # between the two calls of one chat lies one answer of the LLM
 
 
@@ -46,8 +47,8 @@ def document_of(
 ) -> dict[str, Any]:
     """Return what other replicas are told of a call.
 
-    "pending": `maker` draws. "left": it was stopped before it had drawn. "failed": it could not be drawn for
-    that `reason`; without `request`, nothing is drawn for such a chat.
+    "pending": `maker` draws. "left": it was stopped before it had drawn. "failed": it could not be drawn,
+    for that `reason`.
     """
     asked = None if request is None else _asked(request)
     return {
