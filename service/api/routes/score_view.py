@@ -48,6 +48,7 @@ def view(score: Score, parts: Collection[ScorePart]) -> ScoreResponse:
             lambda_max=score.raw.lambda_max, entropy=score.raw.entropy
         ),
         calibration=_calibration(score.applied) if score.applied else None,
+        ood_p_value=score.ood_p_value,
         evidence=_evidence(score.evidence),
         candidate=_candidate(score.judgement.candidate),
         probability_correct=score.judgement.probability_correct,

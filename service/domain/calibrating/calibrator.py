@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
-from service.domain.calibrating.fitting import WHOLE, Fitted, fit_all
-from service.domain.calibrating.material import Embedding, Material, usable_rows
+from service.domain.calibrating.fitting import WHOLE, Fitted, Stream, fit_all, rng
+from service.domain.calibrating.material import Embedding, Material, conformal_reference, usable_rows
 from service.domain.calibration import Calibration, CalibrationSource
 from service.domain.errors import InvalidDevData
 from service.domain.ids import new_id
@@ -93,7 +93,7 @@ class Calibrator:
         key = loaded.fingerprint.key()
         active = self._calibrations.active(key)
         fitted = await self._fit(job, material, active)
-        calibration = self._calibration(job, loaded, fitted)
+        calibration = self._calibration(job, loaded, material, fitted)
         outcome = FinishedFit(calibration, job.options, material, fitted, active, job.num_rows)
         await self._stage(job, "reporting", 1).begin()
         report = await asyncio.to_thread(make_report, outcome)
@@ -155,7 +155,9 @@ class Calibrator:
 
         return await in_thread(work, functools.partial(self._stage, job, "fitting"))
 
-    def _calibration(self, job: ClaimedJob, loaded: _Loaded, fitted: Fitted) -> Calibration:
+    def _calibration(
+        self, job: ClaimedJob, loaded: _Loaded, material: Material, fitted: Fitted
+    ) -> Calibration:
         fingerprint = loaded.fingerprint
         if fitted.method == "evidence":
             supplied = fingerprint.source == CALLER
@@ -170,4 +172,5 @@ class Calibrator:
             name=job.options.name,
             evidence=fitted.evidence_table,
             deciders=fitted.decided.deciders(),
+            reference=conformal_reference(material, rng(job.options.seed, Stream.REFERENCE)),
         )

@@ -117,6 +117,7 @@ class Stream(IntEnum):
     CORRECTNESS = 8
     AUROC = 9
     DECIDERS = 10
+    REFERENCE = 11
     ANSWERS = 20
 
 

@@ -16,9 +16,12 @@ from service.domain.models import EmbedderIdentity
 from service.domain.outcomes import distinct, log_probabilities, outcome_vectors, texts_to_embed
 from service.domain.ports import Embedded, Embedder
 from service.spectral.batch import Answers
+from service.spectral.conformal import ConformalReference
+from service.spectral.text_scores import words
 
 CHUNK = 16  # texts embedded at once: live scoring gets its turn in between
 FULL_SHARE = 0.9
+MAX_REFERENCE = 1000  # rows; every score is compared with all of them
 StartProgress = Callable[[int], Progress]
 
 
@@ -31,7 +34,8 @@ class Material:
     dimension: d of the embedder; vectors have one more coordinate where any answer is empty. made_by: the
     embedder of every vector, where it is known. totals: by row, the log-probability of each whole answer in
     nats, None for a row in which one has none. judged: by row, the vector (d,) of the `answer` that its
-    verdict is about, None where it gives none.
+    verdict is about, None where it gives none. questions: by row, the vector (d,) of what is asked, None
+    where it has no text; empty where they were not embedded.
     """
 
     rows: Sequence[StoredRow]
@@ -43,6 +47,7 @@ class Material:
     made_by: EmbedderIdentity | None = None
     totals: Sequence[NDArray[np.float64] | None] = ()
     judged: Sequence[NDArray[np.floating] | None] = ()
+    questions: Sequence[NDArray[np.float32] | None] = ()
 
 
 def full_number(sizes: Sequence[int], asked: int | None) -> int:
@@ -99,14 +104,18 @@ class Embedding:
 
         Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, LeaseLostError.
         """
-        texts = all_texts(rows)
+        # Questions come last, so that the answers of a row still follow one another.
+        asked = [one.row.question for one in rows]
+        texts = list(dict.fromkeys([*all_texts(rows), *(text for text in asked if text)]))
         progress = start(len(texts))
         await progress.begin()
         embedded = texts_to_embed(texts, embeds_empty=self._embedder.embeds_empty)
         identity = await self.identity(progress)
         vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress))
         place = {text: i for i, text in enumerate(texts)}
-        return replace(assemble(rows, num_samples, vectors, place, identity.dimension), made_by=identity)
+        questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
+        made = assemble(rows, num_samples, vectors, place, identity.dimension)
+        return replace(made, made_by=identity, questions=questions)
 
     async def _embed(
         self, texts: Sequence[str], identity: EmbedderIdentity, progress: Progress
@@ -166,6 +175,21 @@ def assemble(
     full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
     totals = [log_probabilities(one.draws) for one in rows]
     return Material(rows, answers, texts, full, num_samples, dimension, totals=totals, judged=judged)
+
+
+def conformal_reference(material: Material, rng: np.random.Generator) -> ConformalReference:
+    """Return what the full rows' prompts are like: of many, `MAX_REFERENCE` drawn at random."""
+    chosen = material.full
+    if chosen.size > MAX_REFERENCE:
+        chosen = np.sort(rng.choice(chosen, MAX_REFERENCE, replace=False))
+    known = {
+        material.rows[i].row.question: vector
+        for i in chosen.tolist()
+        if material.questions and (vector := material.questions[i]) is not None
+    }
+    questions = np.array(list(known.values()), dtype=np.float32).reshape(-1, material.dimension)
+    lengths = [[len(words(draw.text)) for draw in material.rows[i].draws] for i in chosen.tolist()]
+    return ConformalReference(questions, np.array(lengths, dtype=np.int32))
 
 
 def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.float32]:

@@ -26,6 +26,11 @@ _UNSUPPORTED = (
     "tells how likely it is right."
 )
 
+_UNLIKE = (
+    "This answer is held back: the chat is unlike the questions that the calibration in force was made of, "
+    "so nothing tells how likely it is right."
+)
+
 
 def unscored(why: str, *, fail_closed: bool, score: Score | None = None) -> Verdict:
     """Return the verdict where nothing can be decided: the chat goes on, unless it must not without one."""
@@ -43,6 +48,8 @@ def verdict(score: Score, *, fail_closed: bool) -> Verdict:
         return unscored(reason(score), fail_closed=fail_closed, score=score)
     if decision.action == "answer":
         return Verdict("NONE", score=score)
+    if score.judgement.unlike:
+        return Verdict("BLOCKED", _UNLIKE, score)
     return Verdict("BLOCKED", _in_words(decision, probability), score)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from service.domain.calibration import Calibration, CalibrationSource
-from service.domain.models import Message
+from service.domain.models import Message, question_text
 
 MIN_USABLE_ROWS = 30
 FEW_ROWS = 100  # below this the report warns
@@ -39,6 +39,11 @@ class DevRow:
     def usable(self) -> bool:
         """Tell whether the row can take part in a fit: a reference, and two answers drawn or to be drawn."""
         return bool(self.references) and (self.samples is None or len(self.samples) >= 2)
+
+    @property
+    def question(self) -> str | None:
+        """Return the text of what is asked, as `question_text` has it."""
+        return question_text(self.prompt, self.messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,8 @@ class Job:
     """A job as its owner sees it. `done` of `total` units of the stage; `eta_s` None while unknown.
 
     `note` says in words what a running job waits for, such as an LLM server that is down; else empty.
+    `activated`: whether the calibration made became the active one, and `decision`, a sentence that says so,
+    and why; None before, and of other jobs.
     """
 
     id: str
@@ -92,6 +99,8 @@ class Job:
     note: str = ""
     error: JobError | None = None
     calibration_id: str | None = None
+    activated: bool | None = None
+    decision: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
 

@@ -72,17 +72,23 @@ class _Model:
         return float(self.decider.model.predict(columns).item())
 
 
-def judge(score: Score, outcomes: Outcomes, target: Target | None) -> tuple[Judgement, list[ScoreWarning]]:
+def judge(
+    score: Score, outcomes: Outcomes, target: Target | None, *, unlike: bool = False
+) -> tuple[Judgement, list[ScoreWarning]]:
     """Return what the score says of its candidate and of its answer, with the warnings on both.
 
-    Where nothing tells P(correct), a warning says why only if a decision was asked for.
+    unlike: the prompt is too unlike the calibration's rows for anything to be let through. Where nothing
+    tells P(correct), a warning says why only if a decision was asked for.
     """
     model = _model_of(score)
     correct = None if isinstance(model, str) else model.probability(score.answer, outcomes)
-    judgement, warnings = Judgement(_candidate(score, outcomes, model), correct), _mistaken(outcomes)
+    judgement = Judgement(_candidate(score, outcomes, model), correct, unlike=unlike)
+    warnings = _mistaken(outcomes)
     if target is None:
         return judgement, warnings
     decision, about_decision = _decide(model, judgement, target)
+    if unlike:
+        decision = replace(decision, action="abstain")
     warnings += _unsupported(model, judgement) + _elsewhere(model, score.answer, outcomes.candidate)
     return replace(judgement, decision=decision), [*warnings, *about_decision]
 
