@@ -39,6 +39,7 @@ class Pipeline(Protocol):
 class _Loaded:
     rows: list[StoredRow]
     num_samples: int
+    copies: int
     fingerprint: Fingerprint
 
 
@@ -94,7 +95,7 @@ class Calibrator:
         active = self._calibrations.active(key)
         fitted = await self._fit(job, material, active)
         calibration = self._calibration(job, loaded, material, fitted)
-        outcome = FinishedFit(calibration, job.options, material, fitted, active, job.num_rows)
+        outcome = FinishedFit(calibration, job.options, material, fitted, active, job.num_rows, loaded.copies)
         await self._stage(job, "reporting", 1).begin()
         report = await asyncio.to_thread(make_report, outcome)
         if self._calibrations.active(key) != active:
@@ -127,7 +128,8 @@ class Calibrator:
         if asked is None and drawn:
             asked = self._drawer.serving.num_samples
         fingerprint = await self._fingerprint(job, stored, drawn=drawn)
-        return _Loaded(*usable_rows(stored, asked), fingerprint)
+        usable = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES))
+        return _Loaded(*usable, fingerprint)
 
     async def _fingerprint(self, job: ClaimedJob, stored: list[StoredRow], *, drawn: bool) -> Fingerprint:
         """Return what the answers were drawn with: as bound by the first draw, or as the operator vouches."""

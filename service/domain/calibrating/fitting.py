@@ -118,6 +118,7 @@ class Stream(IntEnum):
     AUROC = 9
     DECIDERS = 10
     REFERENCE = 11
+    COPIES = 12
     ANSWERS = 20
 
 

@@ -1,6 +1,6 @@
 """The embedding stage, and what the fit is given: answers as vectors, and who was right."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
@@ -61,17 +61,47 @@ def full_number(sizes: Sequence[int], asked: int | None) -> int:
     return descending[int(np.ceil(FULL_SHARE * len(descending))) - 1]
 
 
-def usable_rows(stored: Sequence[StoredRow], asked: int | None) -> tuple[list[StoredRow], int]:
-    """Return the usable rows, answers cut to m, and m. Raises InvalidDevData when fewer than 30 have m."""
-    usable = [one for one in stored if one.row.references and len(one.draws) >= 2]
+def usable_rows(
+    stored: Sequence[StoredRow], asked: int | None, rng: np.random.Generator
+) -> tuple[list[StoredRow], int, int]:
+    """Return the usable rows, answers cut to m; m; and how many copies of questions are left out.
+
+    One row stands for each question. Raises InvalidDevData when fewer than 30 have m.
+    """
+    every = [one for one in stored if one.row.references and len(one.draws) >= 2]
+    usable = _one_for_each_question(every, rng)
     num_samples = full_number([len(one.draws) for one in usable], asked) if usable else 2
     reach = sum(len(one.draws) >= num_samples for one in usable)
     if reach < MIN_USABLE_ROWS:
         raise InvalidDevData(
             f"{reach} of {len(stored)} rows have a reference and {num_samples} answers; a fit needs at least "
-            f"{MIN_USABLE_ROWS}."
+            f"{MIN_USABLE_ROWS}. Copies of a question count once."
         )
-    return [StoredRow(one.row, one.draws[:num_samples], one.complete) for one in usable], num_samples
+    cut = [replace(one, draws=one.draws[:num_samples]) for one in usable]
+    return cut, num_samples, len(every) - len(usable)
+
+
+def _one_for_each_question(rows: Sequence[StoredRow], rng: np.random.Generator) -> list[StoredRow]:
+    """Return one row of each question, in order: the one with most answers, of several such a random one.
+
+    Folds, bootstrap and bounds take rows for independent: ten copies of one question are no ten questions.
+    Where no verdict is given, what any copy calls right is right.
+    """
+    asked: dict[Hashable, list[StoredRow]] = {}
+    for one in rows:
+        asked.setdefault(one.row.wording, []).append(one)
+    return [copies[0] if len(copies) == 1 else _of_copies(copies, rng) for copies in asked.values()]
+
+
+def _of_copies(copies: Sequence[StoredRow], rng: np.random.Generator) -> StoredRow:
+    most = max(len(one.draws) for one in copies)
+    full = [one for one in copies if len(one.draws) == most]
+    # At random: others may judge otherwise.
+    chosen = full[rng.integers(len(full))]
+    if chosen.row.correct is not None:
+        return chosen
+    known = (text for one in copies if one.row.correct is None for text in one.row.references)
+    return replace(chosen, row=replace(chosen.row, references=tuple(dict.fromkeys(known))))
 
 
 class Embedding:

@@ -1,6 +1,6 @@
 """Jobs and the calibrations they make: what is stored, and the ports through which the API sees them."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -44,6 +44,22 @@ class DevRow:
     def question(self) -> str | None:
         """Return the text of what is asked, as `question_text` has it."""
         return question_text(self.prompt, self.messages)
+
+    @property
+    def wording(self) -> Hashable:
+        """Return what rows that ask the same share: the prompt, or every turn, but for white space and case.
+
+        Of a row without either, its line: it is no copy of any other.
+        """
+        if self.prompt is not None:
+            return _plain(self.prompt)
+        if self.messages is not None:
+            return tuple((turn.role, _plain(turn.content)) for turn in self.messages)
+        return self.line
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ def correctness_part(fitted: Fitted, num_samples: int, seed: int) -> Correctness
     """Return whether answers are right, for a calibration of so many answers. Blocking: a second."""
     at = fitted.decided.at
     whole = at[num_samples]
-    # The same for every number, so that a table can hold them; of many rows on one question none may be left.
-    wanted = targets(1 - float(whole.fitted.mean())) if whole.fitted.size else list(TARGETS)
+    # The same for every number, so that a table can hold them.
+    wanted = targets(1 - float(whole.fitted.mean()))
     return {
         "num_samples": num_samples,
         "confidence": CONFIDENCE,

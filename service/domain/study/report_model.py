@@ -86,13 +86,16 @@ class CalibrationPart(TypedDict):
 class DataPart(TypedDict):
     """What it was fitted on.
 
-    rows: in the file; usable: with a reference and two answers or more; rows_full: those with `num_samples`
-    answers, on which headline and evidence rest (the others serve smaller numbers of answers only).
+    rows: in the file; usable: with a reference and two answers or more, one for each question; copies: those
+    left out since another row asks the same (absent from reports of earlier releases); rows_full: those with
+    `num_samples` answers, on which headline and evidence rest (the others serve smaller numbers of answers
+    only).
     truncated, empty: shares of all answers. correct_from: who says what is right: the data, or ROUGE-L > 0.3.
     """
 
     rows: int
     usable: int
+    copies: NotRequired[int]
     rows_full: int
     num_samples: int
     drawn_by: Literal["service", "caller"]

@@ -85,8 +85,11 @@ def about_data(data: DataPart, right: Bools) -> Iterator[PlainWarning]:
         fewer = f"have fewer than {data['num_samples']} answers"
         text = f"{usable - full} rows {fewer}: left out of the headline fit."
         yield caution("short_rows", text)
-    if data["rows"] > usable:
-        text = f"{data['rows'] - usable} rows have no reference or fewer than two answers: left out."
+    if copies := data.get("copies", 0):
+        text = f"{copies} rows ask what another row asks: of each question one row counts."
+        yield caution("copies", text)
+    if data["rows"] > usable + copies:
+        text = f"{data['rows'] - usable - copies} rows have no reference or fewer than two answers: left out."
         yield caution("unusable_rows", text)
     if right.all() or not right.any():
         which = "right" if right.all() else "wrong"

@@ -48,7 +48,7 @@ Shape = TypeVar("Shape")  # of a row as a report has it
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinishedFit:
-    """Everything a finished fit is about."""
+    """Everything a finished fit is about. `copies`: rows left out since another asks the same."""
 
     calibration: Calibration
     options: CalibrateOptions
@@ -56,6 +56,7 @@ class FinishedFit:
     fitted: Fitted
     active: Calibration | None
     num_rows: int
+    copies: int = 0
 
 
 def make_report(outcome: FinishedFit) -> Report:
@@ -153,6 +154,7 @@ def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
     return {
         "rows": outcome.num_rows,
         "usable": len(material.rows),
+        "copies": outcome.copies,
         "rows_full": int(material.full.size),
         "num_samples": material.num_samples,
         "drawn_by": "service" if outcome.calibration.fingerprint.source == "service" else "caller",
