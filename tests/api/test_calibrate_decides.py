@@ -89,6 +89,21 @@ async def test_verdicts_become_thresholds(http: httpx.AsyncClient, embedder: Rem
     assert all(f"<td>{one['threshold']:.3f}</td>" in page for one in kept)
 
 
+async def test_job_log_report_and_page_say_in_one_sentence_whether_it_was_activated(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        first, second = [await calibrated(http, sent(80)) for _ in range(2)]
+    jobs = {one["calibration_id"]: one for one in (await http.get("/jobs")).json()}
+    for made, activated in ((first, True), (second, False)):
+        job, link = jobs[made["id"]], made["links"]["report"]
+        said = (await http.get(link)).json()["decision"]["reason"]
+        assert (job["activated"], job["decision"]) == (activated, said)
+        assert said.startswith("Activated: " if activated else "Not activated: ")
+        assert said in (await http.get(link, headers={"Accept": "text/html"})).text
+        assert any(said in line for line in caplog.messages)
+
+
 async def test_without_verdicts_of_both_kinds_it_decides_nothing_and_says_why(
     http: httpx.AsyncClient,
 ) -> None:

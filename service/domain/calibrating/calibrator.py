@@ -110,6 +110,7 @@ class Calibrator:
                 len(loaded.rows),
                 activate=decision["activated"],
                 compared_with=None if active is None else active.id,
+                decision=decision["reason"],
             )
         except ActiveChangedError:
             return False

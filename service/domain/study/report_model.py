@@ -178,6 +178,8 @@ class Decision(TypedDict):
     brier_difference: projection Brier on held-out rows minus that of `against`, paired by prompt; below 0:
     better. It needs no eps. Absent from reports of before it was kept.
     difference: cross-validated risk minus that of `against` on the same rows, in nats; below 0: better.
+    loss_difference: the same of the log loss of P(correct), in nats; who tells none tells the base rate.
+    Absent from reports of before it was kept.
     """
 
     asked: Asked
@@ -185,6 +187,7 @@ class Decision(TypedDict):
     against: str | None
     brier_difference: NotRequired[Estimate]
     difference: Estimate
+    loss_difference: NotRequired[Estimate]
     reason: str
 
 

@@ -124,8 +124,7 @@ def _summary(client: Client, found: Report) -> Iterator[str]:
     if rows := fields.get("data"):
         yield f"{shown(rows.get('usable'))} of {shown(rows.get('rows'))} rows were usable"
     if decided := fields.get("decision"):
-        became = "activated" if decided.get("activated") else "not activated"
-        yield f"when it was fitted, {became}: {shown(decided.get('reason'))}"
+        yield f"when it was fitted: {shown(decided.get('reason'))}"
     if fitted:
         # The report stays as it was written, whatever was activated since.
         yield f"active now: {shown(client.calibration(fitted['id']).active)}"
