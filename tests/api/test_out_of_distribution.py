@@ -1,4 +1,4 @@
-"""Prompts unlike the rows of a calibration: told on every path, and nothing is let through (method, 13)."""
+"""Prompts unlike the rows of a calibration: told on every path, and nothing is let through."""
 
 import json
 from collections.abc import AsyncIterator, Sequence

@@ -910,7 +910,7 @@ export interface components {
             action: "answer" | "abstain";
             /**
              * Confidence
-             * @description How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep the error at or below `target_error`. It says nothing of this one text.
+             * @description How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep the error at or below `target_error`. It says nothing of this one text, and less of a target that was chosen since it is barely reachable.
              */
             confidence: number;
             /**
@@ -1736,7 +1736,7 @@ export interface components {
             num_samples?: number;
             /**
              * Prompt
-             * @description A question; the service puts its prompt shape around it.
+             * @description A question; the service puts its prompt format around it.
              */
             prompt?: string;
             /**

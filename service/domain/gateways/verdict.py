@@ -56,7 +56,7 @@ def verdict(score: Score, *, fail_closed: bool) -> Verdict:
 def _in_words(decision: Decision, probability: float) -> str:
     target = decision.target
     kept = f"at most {target.error:.3g} of the answers let through may be wrong"
-    kept += f" (confidence {target.confidence:.3g})"
+    kept += f" (confidence {target.confidence:.3g}, on average over calibrations that might have been made)"
     if decision.threshold is None:
         return f"No answer is let through: that {kept} cannot be promised by the calibration in force."
     return (

@@ -3,6 +3,7 @@
 import math
 from functools import lru_cache
 
+from service.domain.decider import PROMISE_MEANING
 from service.domain.scoring.judgement import Decision, Target
 from service.domain.scoring.model import ScoreWarning
 from service.spectral.reliability import rounded_ties
@@ -45,7 +46,7 @@ def _unreachable(counts: SelectiveCounts, found: Promise, target: Target) -> Sco
     instead = "no error can" if lowest is None else f"the lowest that can is {lowest}"
     message = (
         f"An error of {target.error} among the answers let through cannot be promised with a confidence of "
-        f"{target.confidence}: {instead}. So none is let through."
+        f"{target.confidence}: {instead}. So none is let through. {PROMISE_MEANING}"
     )
     return ScoreWarning("target_unreachable", message)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from service.domain.calibrating.deciders import DecidedAt
 from service.domain.calibrating.fitting import Fitted, Stream, rng
+from service.domain.decider import PROMISE_MEANING
 from service.domain.scoring.deciding import lowest_named
 from service.domain.study.experiments.reliability import diagram_rows
 from service.domain.study.model import estimate
@@ -33,6 +34,7 @@ def correctness_part(fitted: Fitted, num_samples: int, seed: int) -> Correctness
         "diagram": _diagram(whole, seed),
         "risk_coverage": risk_coverage(whole.decider.counts) if whole.decider else [],
         "promises": promises_part(whole.decider.counts, wanted) if whole.decider else [],
+        "meaning": PROMISE_MEANING,
     }
 
 

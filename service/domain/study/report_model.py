@@ -345,6 +345,7 @@ class CorrectnessPart(TypedDict):
 
     diagram, risk_coverage, promises: with `num_samples` answers; empty where there is no model for them.
     confidence: of every promise and bound. diagram: of the rows that fitted, each predicted out of its fold.
+    meaning: what every promise is about, in words; absent from reports of earlier releases.
     """
 
     num_samples: int
@@ -353,6 +354,7 @@ class CorrectnessPart(TypedDict):
     diagram: list[Bin]
     risk_coverage: list[RiskAt]
     promises: list[PromiseAt]
+    meaning: NotRequired[str]
 
 
 class PlainWarning(TypedDict):

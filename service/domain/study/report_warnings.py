@@ -80,7 +80,10 @@ def about_data(data: DataPart, right: Bools) -> Iterator[PlainWarning]:
     """Yield warnings of few, short or useless rows, of labels (n,) of one kind, of answers cut or empty."""
     full, usable = data["rows_full"], data["usable"]
     if full < FEW_ROWS:
-        yield caution("few_rows", f"Only {full} rows: intervals are wide. Use at least {FEW_ROWS}.")
+        yield caution(
+            "few_rows",
+            f"Only {full} rows: intervals are wide, unlike prompts go unnoticed. Use at least {FEW_ROWS}.",
+        )
     if usable > full:
         fewer = f"have fewer than {data['num_samples']} answers"
         text = f"{usable - full} rows {fewer}: left out of the headline fit."

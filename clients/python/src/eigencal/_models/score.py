@@ -79,7 +79,8 @@ class Decision(Result):
     """Let it through, or do not."""
     confidence: float
     """How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share
-    keep the error at or below `target_error`. It says nothing of this one text."""
+    keep the error at or below `target_error`. It says nothing of this one text, and less of a target that
+    was chosen since it is barely reachable."""
     coverage: float
     """Share of the calibration's questions that is let through, 0..1; 0 where none is."""
     target_error: float

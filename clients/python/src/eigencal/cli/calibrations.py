@@ -163,6 +163,10 @@ def _correctness(fields: dict[str, Any]) -> Iterator[str]:
     else:
         loss, base = shown(whole.get("log_loss")), shown(whole.get("base_log_loss"))
         yield f"P(correct): yes, held-out log loss {loss} against {base} by the share of right answers alone"
+    reached = [one["text"] for one in whole.get("promises", []) if one.get("threshold") is not None]
+    if reached:
+        yield from reached
+        yield shown(fields["correctness"].get("meaning"))
 
 
 def _row(found: Calibration) -> tuple[Any, ...]:
