@@ -4,7 +4,7 @@
 
 Reference rows are recorded TriviaQA questions with SmolLM2's answers (../shared/data); false alarms are of
 the other rows, over random splits. Then /score by a calibration that compares prompts and by one that does
-not, else equal: in turn, in one process, with an LLM that answers after 0.3 s and vectors of real models.
+not, else equal: in turn, in one process, with an LLM that answers after a second and vectors of real models.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from tests.support.memory_store import MemoryStore
 DATA = ROOT.parent / "shared" / "data"
 EMBEDDERS = ("all-MiniLM-L6-v2", "all-mpnet-base-v2")
 ANSWERS, SPLITS, SIZES = (3, 20), 60, (150, 300, 500)
-LLM_S, REFERENCE, CALLERS = 0.3, 1000, (1, 8)
+LLM_S, REFERENCE, CALLERS = 1.0, 1000, (1, 8)
 LONG = 60  # words of an answer to a request of another kind
 REQUESTS = (
     "Write a Python function that merges two sorted lists without using sort().",
