@@ -118,6 +118,12 @@ class Settings(BaseSettings):
     )
     confidence: float = Field(0.9, gt=0, lt=1, description="Confidence with which such a share is kept.")
 
+    ood_abstain: bool = Field(
+        True,
+        description="Have decisions abstain on prompts unlike the rows of their calibration (`ood_p_value` "
+        "below 0.02).",
+    )
+
     chat_mode: Literal["off", "async", "on"] = Field(
         "on",
         description="What /v1 does with a call without `X-Eigencal`: `off` passes it on, `async` scores "

@@ -101,7 +101,7 @@ def create_app(
     made_keys = KeyRing(store.keys)
     events = events or build_events(settings)
     errors, metrics = ErrorLog(), Metrics(events)
-    scorer = Scorer(llm, embedder, store.calibrations, live=live)
+    scorer = Scorer(llm, embedder, store.calibrations, live=live, ood_abstain=settings.ood_abstain)
     gateways = Gateways(
         Verifier(scorer, serving, settings.verify_effort or None),
         Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),

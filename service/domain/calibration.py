@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from service.domain.decider import Decider
 from service.domain.models import Fingerprint
+from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 
@@ -33,6 +34,9 @@ class Calibration:
     `num_samples`; `parameters` are then those of `depolarized`, for answers without log-probabilities.
 
     `deciders`: by number of answers, where the rows' verdicts allow a model of being right.
+
+    `reference`: what the rows' prompts are like; None in those of earlier releases, and in lists, which leave
+    it in the store.
     """
 
     id: str
@@ -45,6 +49,7 @@ class Calibration:
     name: str = ""
     evidence: Mapping[int, EvidenceMap] = field(default_factory=dict)
     deciders: Mapping[int, Decider] = field(default_factory=dict)
+    reference: ConformalReference | None = field(default=None, compare=False, repr=False)
 
     def headline(self) -> Parameters:
         """Return the parameters of the full number of answers."""

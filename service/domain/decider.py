@@ -21,6 +21,11 @@ _MAPS: dict[str, type[DepolarizedMap | TemperatureMap | EvidenceMap]] = {
 JudgedTexts = Literal["given", "dominant", "mixed"]
 # Right answers, and wrong ones, that a file should have: half of its rows fit the model, half are counted.
 NEEDED_OF_A_KIND = 2 * LEAST_OF_A_KIND
+# What a promise is about (method, section 9); it stands wherever one is shown.
+PROMISE_MEANING = (
+    "A promise holds on average over the calibrations that might have been made. Of targets barely within "
+    "reach, those shown as reachable are often broken: choose yours before you look at what is reachable."
+)
 WITHOUT_EVIDENCE = frozenset({"logit_probability", "entropy"})
 
 

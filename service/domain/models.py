@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,6 +14,10 @@ EmptyAnswers = Literal["failed", "outcome", "embedded"]
 FAILED: EmptyAnswers = "failed"
 OUTCOME: EmptyAnswers = "outcome"
 EMBEDDED: EmptyAnswers = "embedded"
+
+# Of a question's text, from its beginning, when it is embedded: more than most embedders read, and less than
+# embedding servers refuse.
+MAX_QUESTION_CHARS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,36 @@ class GenerationRequest:
     deadline_s: float | None = None
     priority: int = 0
     on_answer: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def question(self) -> str | None:
+        """Return the text of what is asked, as `question_text` has it."""
+        if self.wire is None:
+            return question_text(self.prompt, self.messages)
+        turns = self.wire.parts.get("messages") or ()
+        told = (
+            Message(turn["role"], _text_of(turn.get("content")))
+            for turn in turns
+            if isinstance(turn, Mapping) and turn.get("role") == "user"
+        )
+        prompt = self.wire.parts.get("prompt")
+        return question_text(prompt if isinstance(prompt, str) else None, tuple(told))
+
+
+def question_text(prompt: str | None, messages: Sequence[Message] | None) -> str | None:
+    """Return the beginning of the prompt, or of the user's last turn; None where there is no text."""
+    said = [turn.content for turn in messages or () if turn.role == "user"]
+    text = (said[-1] if said else "") if prompt is None else prompt
+    return text.strip()[:MAX_QUESTION_CHARS] or None
+
+
+def _text_of(content: object) -> str:
+    """Return the text of a turn as callers of an OpenAI-compatible server write it: whole, or in parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 @dataclass(frozen=True, slots=True)

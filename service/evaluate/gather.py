@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from service.domain.calibrating.fitting import Stream, rng
 from service.domain.calibrating.material import (
     Material,
     all_texts,
@@ -117,8 +118,12 @@ async def answers(run: Run, dev: EvaluationFile, test: EvaluationFile) -> Gather
     sizes = [full_number([len(one.draws) for one in rows], asked) for rows in (drawn_dev, drawn_test)]
     m = asked or min(sizes)
     deep = (drawn_dev, drawn_test)[int(np.argmax(sizes))]
-    kept = [usable_rows(rows, m)[0] for rows in (drawn_dev, drawn_test)]
+    kept = [_usable(run, rows, m) for rows in (drawn_dev, drawn_test)]
     return GatheredRows(kept[0], kept[1], deep, m)
+
+
+def _usable(run: Run, rows: list[StoredRow], num_samples: int) -> list[StoredRow]:
+    return usable_rows(rows, num_samples, rng(run.plan.seed, Stream.COPIES))[0]
 
 
 async def _stored(run: Run, split: str, file: EvaluationFile) -> list[StoredRow]:
@@ -166,7 +171,7 @@ async def uncut(run: Run, rows: GatheredRows, embedder: Embedder) -> Material | 
     m = full_number([len(one.draws) for one in rows.deep], None)
     if m <= rows.num_samples:
         return None
-    return await _material(run, embedder, "all answers: vectors", usable_rows(rows.deep, m)[0], m)
+    return await _material(run, embedder, "all answers: vectors", _usable(run, rows.deep, m), m)
 
 
 async def _split(run: Run, embedder: Embedder, stage: str, rows: list[StoredRow], num_samples: int) -> Split:
@@ -205,5 +210,5 @@ async def _drawn_at(
     source = (await _source(run, file)).at(temperature)
     what = f"at sampling temperature {temperature:g}"
     drawn = answered(await _draw(run, split, file, source, what), embedder.empty_answers)
-    usable = usable_rows(drawn, num_samples)[0]
+    usable = _usable(run, drawn, num_samples)
     return await _split(run, embedder, f"{split} {what}: vectors", usable, num_samples)

@@ -42,6 +42,7 @@ def _context(report: Report) -> dict[str, Any]:
         "summary": list(_summary(report)),
         "state": _state(report),
         "brier": report["decision"].get("brier_difference"),
+        "loss": report["decision"].get("loss_difference"),
         "fitted": [_fitted(calibration, name, fit) for name, fit in report["fits"].items()],
         "fewest": plots.FEWEST,
         "by_answers": _by_answers(report),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.domain.decider import NEEDED_OF_A_KIND
+from service.domain.decider import NEEDED_OF_A_KIND, PROMISE_MEANING
 from service.domain.scoring.deciding import percent
 from service.domain.study.by_answers import sizes
 from service.domain.study.report_model import CorrectnessAt, CorrectnessPart, PromiseAt, Report
@@ -56,6 +56,7 @@ def decided(report: Report) -> Mapping[str, Any] | None:
         # Where nothing was tried for any number, one sentence says it all.
         "table": [_row(row) for row in shown] if _tried(part) else [],
         "promises": bool(part["promises"]),
+        "meaning": PROMISE_MEANING,
         "reached": _reached(part["promises"], whole.get("lowest")),
         "unreached": _unreached(part, whole.get("lowest")),
         **_by_number(shown, recommended),

@@ -31,7 +31,7 @@ PARTS = {
     "source_label": "Label of the caller's set-up",
     "model": "Language model",
     "api": "API of the model",
-    "prompt_shape": "Prompt shape",
+    "prompt_shape": "Prompt format",
     "answer_regex": "Answer regex",
     "empty_answers": "Empty answers",
     "sampling.temperature": "Sampling temperature",

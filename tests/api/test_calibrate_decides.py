@@ -89,6 +89,21 @@ async def test_verdicts_become_thresholds(http: httpx.AsyncClient, embedder: Rem
     assert all(f"<td>{one['threshold']:.3f}</td>" in page for one in kept)
 
 
+async def test_job_log_report_and_page_say_in_one_sentence_whether_it_was_activated(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        first, second = [await calibrated(http, sent(80)) for _ in range(2)]
+    jobs = {one["calibration_id"]: one for one in (await http.get("/jobs")).json()}
+    for made, activated in ((first, True), (second, False)):
+        job, link = jobs[made["id"]], made["links"]["report"]
+        said = (await http.get(link)).json()["decision"]["reason"]
+        assert (job["activated"], job["decision"]) == (activated, said)
+        assert said.startswith("Activated: " if activated else "Not activated: ")
+        assert said in (await http.get(link, headers={"Accept": "text/html"})).text
+        assert any(said in line for line in caplog.messages)
+
+
 async def test_without_verdicts_of_both_kinds_it_decides_nothing_and_says_why(
     http: httpx.AsyncClient,
 ) -> None:
@@ -97,3 +112,24 @@ async def test_without_verdicts_of_both_kinds_it_decides_nothing_and_says_why(
     part = (await http.get(found["links"]["report"])).json()["correctness"]
     assert {row["why_none"] for row in part["by_num_samples"]} == {"one_kind"}
     assert part["promises"] == []
+
+
+async def test_copies_of_a_question_are_one_row_everywhere(http: httpx.AsyncClient) -> None:
+    lines = sent(ROWS).splitlines()
+    first = json.loads(lines[0])
+    copies = [json.dumps(first | {"prompt": f" {first['prompt'].upper()} "}).encode() for _ in range(ROWS)]
+    refused = await http.post("/calibrate", files={"file": ("dev.jsonl", b"\n".join(lines[:29] + copies))})
+    assert refused.status_code == 422 and "29 of 189 rows are usable" in refused.json()["detail"]
+
+    found = await calibrated(http, b"\n".join(lines + copies))
+    report = (await http.get(found["links"]["report"])).json()
+    data = report["data"]
+    assert [data[name] for name in ("rows", "usable", "rows_full", "copies")] == [2 * ROWS, ROWS, ROWS, ROWS]
+    assert {one["code"] for one in report["warnings"]} >= {"copies"}
+    counts = report["correctness"]["by_num_samples"][-1]
+    names = ("fitted_right", "fitted_wrong", "counted_right", "counted_wrong")
+    assert sum(counts[name] for name in names) == ROWS
+    for bins in report["curves"]["projection"].values():
+        assert sum(one["count"] for one in bins) == ROWS
+    exported = (await http.get(f"{found['links']['self']}/data")).text.splitlines()
+    assert len(exported) == 2 * ROWS

@@ -102,8 +102,8 @@ async def test_a_candidate_is_judged_and_decided_about(started: Served) -> None:
     )
     decision = {"action": "answer", "target_error": 0.2, "confidence": 0.9, "threshold": 0.5, "coverage": 0.6}
     reason = (
-        "Let it through: it is right with a probability of 0.781; from 0.500 on, at most 20 % of the answers "
-        "let through are wrong (90 % confidence)."
+        "Let it through. Right with a probability of 0.781; from 0.500 on, at most 20 % of the answers let "
+        "through are wrong (90 % confidence, over the calibrations that might have been made)."
     )
     # Without a target of anybody's, 0.2 is kept.
     assert same["decision"] == none["decision"] == plain["decision"] == {**decision, "reason": reason}
@@ -167,7 +167,7 @@ async def test_a_target_out_of_reach_and_a_score_without_a_model_abstain_with_a_
         unasked = await answered(http, prompt="question 0", num_samples=2, candidate="x")
     assert [one["code"] for one in far["warnings"]] == ["target_unreachable"]
     assert "7.4 %" in far["warnings"][0]["message"]
-    assert far["decision"]["reason"] == f"Hold it back: {far['warnings'][0]['message']}"
+    assert far["decision"]["reason"] == f"Hold it back. {far['warnings'][0]['message']}"
     assert far["probability_correct"] == pytest.approx(LIKELY)
     for body in (far, without, raw):
         decision = body["decision"]

@@ -52,7 +52,9 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
     said = here("report", calibration).out
     assert said.startswith(f"{calibration} mine: ")
     assert "40 of 40 rows were usable" in said
-    assert "when it was fitted, activated: " in said
+    assert f"when it was fitted: {job['decision']}\n" in said
+    watched = here("jobs", job["id"], "--watch").out
+    assert job["activated"] and watched.endswith("\nActivated as asked.\n")
     assert "active now: yes" in said
     assert "note: Only 40 rows" in said
     told = here("report", calibration, "--json").json

@@ -35,6 +35,7 @@ from service.domain.gateways.verifying import Verifier
 from service.domain.jobs.drawing import Drawer
 from service.domain.scoring.events import NoEvents
 from service.domain.scoring.kept import KeptScores
+from service.domain.scoring.scorer import Scorer
 from service.domain.serving import Serving
 from service.server import listening
 from service.server.answers import Bounds
@@ -78,6 +79,7 @@ OTHER = {
     "chat_mode": "async",
     "chat_deadline_s": "3",
     "chat_effort": "low",
+    "ood_abstain": "false",
     "abstain": "true",
     "abstain_text": "No idea.",
     "abstain_fail_open": "true",
@@ -139,6 +141,7 @@ BUILT = [
     SqlJobs,
     SqlKept,
     KeptScores,
+    Scorer,
     Verifier,
     Guardrail,
     Drawer,

@@ -910,7 +910,7 @@ export interface components {
             action: "answer" | "abstain";
             /**
              * Confidence
-             * @description How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep the error at or below `target_error`. It says nothing of this one text.
+             * @description How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep the error at or below `target_error`. It says nothing of this one text, and less of a target that was chosen since it is barely reachable.
              */
             confidence: number;
             /**
@@ -1229,6 +1229,11 @@ export interface components {
          */
         JobOut: {
             /**
+             * Activated
+             * @description Whether that one became the active one of its set-up; null before, and of an evaluation.
+             */
+            activated: boolean | null;
+            /**
              * Calibration Id
              * @description The calibration that it made.
              */
@@ -1239,6 +1244,11 @@ export interface components {
              * @description When it was posted.
              */
             created_at: string;
+            /**
+             * Decision
+             * @description The same as a sentence that says why.
+             */
+            decision: string | null;
             /**
              * Done
              * @description Units of the stage that are done.
@@ -1731,7 +1741,7 @@ export interface components {
             num_samples?: number;
             /**
              * Prompt
-             * @description A question; the service puts its prompt shape around it.
+             * @description A question; the service puts its prompt format around it.
              */
             prompt?: string;
             /**
@@ -1838,6 +1848,11 @@ export interface components {
              * @description Answers cut by max_tokens; they count.
              */
             num_truncated: number;
+            /**
+             * Ood P Value
+             * @description How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one of a release before 0.3, which cannot tell.
+             */
+            ood_p_value: number | null;
             /**
              * Probability Correct
              * @description Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack.
@@ -1968,7 +1983,7 @@ export interface components {
             samples: string[];
             /**
              * Should Escalate
-             * @description Whether the confidence is below the threshold.
+             * @description Whether the confidence is below the threshold, or the question unlike those of the calibration (unless `EIGENCAL_OOD_ABSTAIN` is off).
              */
             should_escalate: boolean;
             /**
@@ -2021,7 +2036,7 @@ export interface components {
         WarningOut: {
             /**
              * Code
-             * @description calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate or promise_of_others.
+             * @description calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, promise_of_others or out_of_distribution.
              */
             code: string;
             /**

@@ -5,13 +5,14 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.store import codec
 from service.adapters.store.database import Database
-from service.adapters.store.tables import activations, calibrations
+from service.adapters.store.tables import activations, calibrations, conformal_references
 from service.domain.calibration import Calibration
 from service.domain.errors import StoreUnavailable
 
@@ -116,9 +117,15 @@ class ActiveCalibrations:
                 logger.exception("the active calibrations cannot be read")
 
 
+def with_reference() -> sa.Select[Any]:
+    """Return the query of whole calibrations, as scores need them."""
+    columns = (calibrations, conformal_references.c.content.label("reference"))
+    return sa.select(*columns).select_from(calibrations.outerjoin(conformal_references))
+
+
 async def _load(connection: AsyncConnection) -> Sequence[Calibration]:
     query = (
-        sa.select(calibrations)
+        with_reference()
         .join(activations, activations.c.calibration_id == calibrations.c.id)
         .where(activations.c.current)
         .order_by(activations.c.id.desc())

@@ -11,17 +11,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.lru import LRU
 from service.adapters.store import codec
-from service.adapters.store.active import ActiveCalibrations, make_current
+from service.adapters.store.active import ActiveCalibrations, make_current, with_reference
 from service.adapters.store.database import Database
 from service.adapters.store.rows import read_rows
-from service.adapters.store.tables import activations, calibrations, dev_rows, reports
+from service.adapters.store.tables import activations, calibrations, conformal_references, dev_rows, reports
 from service.domain.calibration import Calibration
 from service.domain.errors import Conflict
 from service.domain.jobs.model import CalibrationRecord, DevRow
 from service.domain.models import SERVICE
 from service.domain.outcomes import totals
 
-_REMEMBERED = 256
+_REMEMBERED = 32  # up to 3 MB each at d = 768
 
 
 async def insert_calibration(
@@ -41,6 +41,10 @@ async def insert_calibration(
         "created_at": calibration.created_at,
     }
     await connection.execute(sa.insert(calibrations).values(values))
+    if calibration.reference is not None:
+        content = codec.encode_reference(calibration.reference)
+        kept = {"calibration_id": calibration.id, "content": content}
+        await connection.execute(sa.insert(conformal_references).values(kept))
     await connection.execute(sa.insert(reports).values(calibration_id=calibration.id, report=report))
 
 
@@ -96,11 +100,16 @@ class SqlCalibrations:
         """
         known = self._active.known(calibration_id) or self._seen.get(calibration_id)
         if known is None:
-            record = await self._database.soon(calibration_id, lambda: self.record(calibration_id))
-            known = None if record is None else record.calibration
+            known = await self._database.soon(calibration_id, lambda: self._whole(calibration_id))
         if known is not None:
             self._seen.put(calibration_id, known)
         return known
+
+    async def _whole(self, calibration_id: str) -> Calibration | None:
+        query = with_reference().where(calibrations.c.id == calibration_id)
+        async with self._database.read() as connection:
+            found = (await connection.execute(query)).mappings().one_or_none()
+        return None if found is None else codec.decode_calibration(found)
 
     async def list_all(self) -> list[CalibrationRecord]:
         """Return all calibrations, latest first."""

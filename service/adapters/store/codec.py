@@ -1,9 +1,11 @@
 """Domain objects to what the columns hold, and back."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 from sqlalchemy.engine import RowMapping
 
 from service.domain.calibration import Calibration, Parameters
@@ -12,6 +14,7 @@ from service.domain.jobs.model import CalibrateOptions, DevRow, Job, JobError
 from service.domain.jobs.store import StoredRow
 from service.domain.models import OUTCOME, Draw, Fingerprint, Message
 from service.domain.outcomes import totals
+from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
 
 
@@ -90,6 +93,8 @@ def decode_job(found: RowMapping) -> Job:
         note=found["note"],
         error=error,
         calibration_id=found["calibration_id"],
+        activated=found["activated"],
+        decision=found["decision"],
         started_at=found["started_at"],
         finished_at=found["finished_at"],
     )
@@ -111,8 +116,22 @@ def encode_calibration(calibration: Calibration) -> dict[str, Any]:
     }
 
 
+def encode_reference(reference: ConformalReference) -> bytes:
+    """Return the bytes of what a calibration's rows are like: arrays as numpy keeps them."""
+    file = io.BytesIO()
+    np.savez(file, questions=reference.questions, lengths=reference.lengths)
+    return file.getvalue()
+
+
+def _reference(content: bytes | None) -> ConformalReference | None:
+    if content is None:
+        return None
+    with np.load(io.BytesIO(content)) as kept:
+        return ConformalReference(kept["questions"], kept["lengths"])
+
+
 def decode_calibration(found: RowMapping) -> Calibration:
-    """Return a calibration."""
+    """Return a calibration; its reference where the query has read it as `reference`."""
     body = found["body"]
     return Calibration(
         id=found["id"],
@@ -126,4 +145,5 @@ def decode_calibration(found: RowMapping) -> Calibration:
         # Both are absent from calibrations without them, and from all of earlier releases.
         evidence={int(m): EvidenceMap(**found) for m, found in body.get("evidence", {}).items()},
         deciders={int(m): Decider.of(one) for m, one in body.get("deciders", {}).items()},
+        reference=_reference(found.get("reference")),
     )

@@ -105,14 +105,15 @@ class SqlRuns:
         *,
         activate: bool,
         compared_with: str | None = None,
+        decision: str = "",
     ) -> None:
         """Store calibration and report, activate it if told to, and end the job, in one transaction."""
         end = {"state": "succeeded", "finished_at": datetime.now(UTC), "eta_s": None, "note": ""}
         key = calibration.fingerprint.key()
         try:
             async with self._database.write() as connection:
-                done = {"done": jobs.c.total, "calibration_id": calibration.id}
-                await self._fenced(connection, lease, **done, **end)
+                done = {"done": jobs.c.total, "calibration_id": calibration.id, "decision": decision or None}
+                await self._fenced(connection, lease, activated=activate, **done, **end)
                 if activate:
                     # After the fence, whose update takes the lock that `current_id` needs on SQLite.
                     await _still(compared_with, connection, key)

@@ -53,6 +53,8 @@ jobs = sa.Table(
     sa.Column("error_code", sa.String(40)),
     sa.Column("error_detail", sa.Text),
     sa.Column("calibration_id", sa.String(40)),
+    sa.Column("activated", sa.Boolean),
+    sa.Column("decision", sa.Text),
     sa.Column("owner", sa.String(255)),
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
@@ -95,6 +97,14 @@ reports = sa.Table(
     metadata,
     sa.Column("calibration_id", sa.String(40), sa.ForeignKey("calibrations.id"), primary_key=True),
     sa.Column("report", sa.JSON, nullable=False),
+)
+
+# What the rows were like: up to megabytes, read for the calibrations that serve alone.
+conformal_references = sa.Table(
+    "conformal_references",
+    metadata,
+    sa.Column("calibration_id", sa.String(40), sa.ForeignKey("calibrations.id"), primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
 evaluations = sa.Table(

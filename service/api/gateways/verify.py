@@ -45,7 +45,10 @@ class Verified(BaseModel):
         description="Probability that the answer is right, 0..1, by the calibration; 0 for one that says "
         "what none of those drawn said."
     )
-    should_escalate: bool = Field(description="Whether the confidence is below the threshold.")
+    should_escalate: bool = Field(
+        description="Whether the confidence is below the threshold, or the question unlike those of the "
+        "calibration (unless `EIGENCAL_OOD_ABSTAIN` is off)."
+    )
     verified_count: int = Field(
         description="How many of the answers drawn lie on the mode of the answer: closest to the eigenvector "
         "of their density matrix that the answer belongs to, so that they mean the same. 0 where it belongs "
@@ -91,7 +94,7 @@ async def _verified(
 def _view(found: Verification, threshold: float) -> Verified:
     return Verified(
         confidence=found.confidence,
-        should_escalate=found.confidence < threshold,
+        should_escalate=found.confidence < threshold or found.score.judgement.unlike,
         verified_count=found.num_agreeing,
         total_samples=len(found.score.samples),
         samples=list(found.score.samples),

@@ -22,6 +22,8 @@ JOB: dict[str, Any] = {
     "note": "",
     "error": None,
     "calibration_id": None,
+    "activated": None,
+    "decision": None,
     "created_at": "2026-11-21T07:00:00Z",
     "started_at": "2026-11-21T07:00:01Z",
     "finished_at": None,
@@ -137,6 +139,10 @@ class JobOut(BaseModel):
     note: str = Field(description="What an open job waits for, if it does.")
     error: JobErrorOut | None = Field(description="Why it failed.")
     calibration_id: str | None = Field(description="The calibration that it made.")
+    activated: bool | None = Field(
+        description="Whether that one became the active one of its set-up; null before, and of an evaluation."
+    )
+    decision: str | None = Field(description="The same as a sentence that says why.")
     created_at: datetime = Field(description="When it was posted.")
     started_at: datetime | None = Field(description="When it first ran.")
     finished_at: datetime | None = Field(description="When it ended.")

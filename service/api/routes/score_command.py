@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from service.api.routes.score_schemas import SamplingIn, ScoreRequest
-from service.domain.models import GenerationRequest, Message, Sampling
+from service.domain.models import GenerationRequest, Message, Sampling, question_text
 from service.domain.scoring.model import ScoreCommand
 from service.domain.serving import Serving
 
@@ -33,6 +33,7 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
             samples=tuple(body.samples),
             logprobs=None if body.logprobs is None else tuple(body.logprobs),
             source_label=body.source_label or "",
+            asked=question_text(body.prompt, _turns(body)),
             **asked,
         )
     return ScoreCommand(_generation(body, serving), **asked)
@@ -45,12 +46,15 @@ def _number(body: ScoreRequest, serving: Serving) -> int:
     return body.num_samples or serving.num_samples
 
 
+def _turns(body: ScoreRequest) -> tuple[Message, ...] | None:
+    if body.messages is None:
+        return None
+    return tuple(Message(turn.role, turn.content) for turn in body.messages)
+
+
 def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
-    base = serving.sampling
-    messages = None
-    if body.messages is not None:
-        base = serving.messages_sampling
-        messages = tuple(Message(turn.role, turn.content) for turn in body.messages)
+    messages = _turns(body)
+    base = serving.sampling if messages is None else serving.messages_sampling
     return GenerationRequest(
         num_samples=_number(body, serving),
         sampling=to_sampling(body.sampling, base),

@@ -46,7 +46,7 @@ class WarningOut(BaseModel):
     code: str = Field(
         description="calibration_missing, calibration_mismatch, evidence_missing, partial_samples, "
         "truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, "
-        "unsupported_candidate or promise_of_others."
+        "unsupported_candidate, promise_of_others or out_of_distribution."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
@@ -79,7 +79,8 @@ class DecisionOut(BaseModel):
     target_error: float = Field(description="Share of wrong ones allowed among those let through.")
     confidence: float = Field(
         description="How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at "
-        "least this share keep the error at or below `target_error`. It says nothing of this one text."
+        "least this share keep the error at or below `target_error`. It says nothing of this one text, and "
+        "less of a target that was chosen since it is barely reachable."
     )
     threshold: float | None = Field(
         description="The least P(correct) that is let through; null where the target cannot be promised."
@@ -148,6 +149,12 @@ class ScoreResponse(BaseModel):
     calibrated: bool = Field(description="Whether a calibration that fits was applied.")
     uncalibrated: SpectrumValues = Field(description="The same two numbers without calibration.")
     calibration: CalibrationUsed | None = Field(description="The calibration used; null: none.")
+    ood_p_value: float | None = Field(
+        description="How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this "
+        "share look as unlike, by their question and by the length of their answers. Higher = more like. "
+        "Below 0.02 a warning says so. Null where no calibration is applied, or one of a release before "
+        "0.3, which cannot tell."
+    )
     evidence: EvidenceOut | None = Field(
         description="What the log-probabilities say; null unless every answer has one."
     )

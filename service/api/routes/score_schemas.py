@@ -70,7 +70,7 @@ class ScoreRequest(RequestModel):
     misnamed: ClassVar[Mapping[str, str]] = {"logprob": "logprobs"}
 
     prompt: PromptText | None = Field(
-        None, pattern=r"\S", description="A question; the service puts its prompt shape around it."
+        None, pattern=r"\S", description="A question; the service puts its prompt format around it."
     )
     messages: list[MessageIn] | None = Field(
         None,

@@ -51,6 +51,7 @@ def view(score: Score, parts: Collection[ScorePart]) -> ScoreResponse:
             lambda_max=score.raw.lambda_max, entropy=score.raw.entropy
         ),
         calibration=_calibration(score.applied) if score.applied else None,
+        ood_p_value=score.ood_p_value,
         evidence=_evidence(score.evidence),
         warnings=[
             WarningOut.model_construct(code=w.code, message=w.message, **_differs(w.differs))

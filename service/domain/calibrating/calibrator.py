@@ -8,8 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
-from service.domain.calibrating.fitting import WHOLE, Fitted, fit_all
-from service.domain.calibrating.material import Embedding, Material, answered, usable_rows
+from service.domain.calibrating.fitting import WHOLE, Fitted, Stream, fit_all, rng
+from service.domain.calibrating.material import (
+    Embedding,
+    Material,
+    answered,
+    conformal_reference,
+    usable_rows,
+)
 from service.domain.calibration import Calibration, CalibrationSource
 from service.domain.errors import InvalidDevData
 from service.domain.ids import new_id
@@ -39,6 +45,7 @@ class Pipeline(Protocol):
 class _Loaded:
     rows: list[StoredRow]
     num_samples: int
+    copies: int
     fingerprint: Fingerprint
 
 
@@ -93,9 +100,10 @@ class Calibrator:
         key = loaded.fingerprint.key()
         active = self._calibrations.active(key)
         fitted = await self._fit(job, material, active)
-        calibration = self._calibration(job, loaded, fitted)
+        calibration = self._calibration(job, loaded, material, fitted)
+        target = self._drawer.serving.target()
         outcome = FinishedFit(
-            calibration, job.options, material, fitted, active, job.num_rows, self._drawer.serving.target()
+            calibration, job.options, material, fitted, active, job.num_rows, target, loaded.copies
         )
         await self._stage(job, "reporting", 1).begin()
         report = await asyncio.to_thread(make_report, outcome)
@@ -111,6 +119,7 @@ class Calibrator:
                 len(loaded.rows),
                 activate=decision["activated"],
                 compared_with=None if active is None else active.id,
+                decision=decision["reason"],
             )
         except ActiveChangedError:
             return False
@@ -131,7 +140,8 @@ class Calibrator:
         if asked is None and drawn:
             asked = self._drawer.serving.num_samples
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
-        return _Loaded(*usable_rows(stored, asked), fingerprint)
+        found = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES))
+        return _Loaded(*found, fingerprint)
 
     async def _fingerprint(
         self, job: ClaimedJob, stored: list[StoredRow], identity: EmbedderIdentity, *, drawn: bool
@@ -160,7 +170,9 @@ class Calibrator:
 
         return await in_thread(work, functools.partial(self._stage, job, "fitting"))
 
-    def _calibration(self, job: ClaimedJob, loaded: _Loaded, fitted: Fitted) -> Calibration:
+    def _calibration(
+        self, job: ClaimedJob, loaded: _Loaded, material: Material, fitted: Fitted
+    ) -> Calibration:
         fingerprint = loaded.fingerprint
         if fitted.method == "evidence":
             supplied = fingerprint.source == CALLER
@@ -175,4 +187,5 @@ class Calibrator:
             name=job.options.name,
             evidence=fitted.evidence_table,
             deciders=fitted.decided.deciders(),
+            reference=conformal_reference(material, rng(job.options.seed, Stream.REFERENCE)),
         )

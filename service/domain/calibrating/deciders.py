@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.calibrating.first_answers import only
 from service.domain.calibrating.judged import FullRows, Judged
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Method
@@ -44,8 +43,7 @@ class DecidedAt:
 class Decided:
     """What the verdicts allow, by number of answers.
 
-    fitting: (n,) which of the full rows, one for each question, fitted map and model; the others were
-    counted.
+    fitting: (n,) which of the full rows fitted map and model; the others were counted.
     """
 
     fitting: Bools
@@ -67,12 +65,11 @@ def fit_deciders(
     """Return what the verdicts on the full rows allow, for their first answers of every number.
 
     The rows are split once, by their verdicts with all answers: one that fits for any number is counted for
-    none. Of rows that ask one question a random one takes part. method: the kind of map, which all rows have
-    chosen (by risk, not by verdicts: decision 0023).
+    none. method: the kind of map, which all rows have chosen (by risk, not by verdicts: decision 0023).
     From 1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for.
     Blocking: seconds.
     """
-    rows = FullRows(_one_for_each_question(material, rng))
+    rows = FullRows(material)
     whole = rows.at(material.num_samples)
     fitting = stratified_split(whole.right, SHARE, rng)
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(material.num_samples)]
@@ -86,19 +83,6 @@ def fit_deciders(
     return Decided(fitting, found)
 
 
-def _one_for_each_question(material: Material, rng: np.random.Generator) -> Material:
-    """Return the full rows; of those that ask one question a random one, which others may judge otherwise.
-
-    The bound takes rows for independent: ten copies of one question are no ten questions.
-    """
-    asked = [(one.row.prompt, one.row.messages) for one in (material.rows[i] for i in material.full)]
-    if len(set(asked)) == len(asked):
-        return material
-    shuffled = rng.permutation(len(asked)).tolist()
-    chosen = {asked[i]: i for i in shuffled}
-    return only(material, material.full[sorted(chosen.values())])
-
-
 def _decided(
     fitted: Judged,
     counted: Judged,
@@ -108,7 +92,7 @@ def _decided(
     eps: float,
 ) -> DecidedAt:
     num_right = int(fitted.right.sum())
-    # Of many rows on few questions hardly a row may be left: too few even for a map.
+    # With few of a kind, even a map cannot be fitted.
     if (none := too_few(num_right, len(fitted) - num_right)) is not None:
         return DecidedAt(none, fitted.right, counted.right, None)
     map_ = _map(fitted, method, eps)

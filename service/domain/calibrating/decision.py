@@ -1,83 +1,122 @@
 """Whether a new calibration is activated: by held-out rows, against what is active now, or raw scores."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from service.domain.calibrating.fitting import Stream
 from service.domain.calibration import Calibration
-from service.domain.study.bench import Bench
+from service.domain.study.bench import HeldOut
 from service.domain.study.experiments.comparison import difference
 from service.domain.study.model import estimate
 from service.domain.study.report_model import Asked, Decision, Estimate
+from service.spectral.logistic import log_losses
+from service.spectral.paired import Difference, mean_difference
 
-_FEWER = (
-    "Not activated because it serves fewer answers than the active calibration: requests for more would be "
-    "served raw."
-)
+RISK, LOSS, BRIER = "matrix risk", "log loss of P(correct)", "projection Brier"
+# What a gain may be in. The projection Brier follows the risk, and must not be worse.
+GAINS = (RISK, LOSS)
+
+_FEWER = "it serves fewer answers than the active calibration, so requests for more would be served raw"
 
 _SILENT = (
-    "Not activated because the active calibration tells P(correct), and this one has no model of it for any "
-    "number of answers: answers would lose that figure, and their decisions."
+    "the active calibration tells P(correct), and this one has no model of it for any number of answers: "
+    "they would lose that figure, and their decisions"
 )
 
-_BLIND = (
-    "Not activated because the active calibration uses log-probabilities, and not all of these rows have "
-    "them to judge it by."
-)
+_BLIND = "the active calibration uses log-probabilities, and not all of these rows have them to judge it by"
 
 
-def decide(calibration: Calibration, active: Calibration | None, asked: Asked, bench: Bench) -> Decision:
+def decide(calibration: Calibration, active: Calibration | None, asked: Asked, bench: HeldOut) -> Decision:
     """Return whether to activate. asked: "if_better", "always" or "never"; bench: the rows, held out.
 
-    Against an active calibration the cross-validated risk decides. Raw scores must be beaten in projection
-    Brier, too: their risk is finite only by the eps that they are charged.
+    An active calibration must be beaten beyond chance. Raw scores must be beaten in projection Brier, too:
+    their risk is finite only by the eps that they are charged.
     """
     rival = "active" if active else "raw"
-    risk = _difference(bench, "cv_risk", calibration.method, rival)
-    brier = _difference(bench, "projection_brier", calibration.method, rival)
-    worse = not_better(deciding(risk, brier, active.id if active else None))
-    loss = _loss(calibration, active, bench)
-    return {
+    risk = _estimate(difference(bench, "cv_risk", calibration.method, rival))
+    brier = _estimate(difference(bench, "projection_brier", calibration.method, rival))
+    decision: Decision = {
         "asked": asked,
-        "activated": asked == "always" or (asked == "if_better" and not worse and not loss),
+        "activated": asked == "always",
         "against": active.id if active else None,
         "brier_difference": brier,
         "difference": risk,
-        "reason": loss if loss and asked == "if_better" else _reason(asked, worse, active),
+        "loss_difference": _estimate(_loss(calibration, active, bench)),
+        "reason": f"{'Activated' if asked == 'always' else 'Not activated'} as asked.",
     }
+    if asked != "if_better":
+        return decision
+    against = [*_vetoes(calibration, active, bench), *shortcomings(decision)]
+    if against:
+        return decision | {"reason": f"Not activated: {against[0]}."}
+    return decision | {"activated": True, "reason": f"Activated: {_gain(decision)}."}
 
 
-def _loss(calibration: Calibration, active: Calibration | None, bench: Bench) -> str:
-    """Return what would be lost whatever the figures say, as a reason not to activate; "" for nothing."""
-    if active is None:
-        return ""
-    if calibration.num_samples < active.num_samples:
-        return _FEWER
-    # A risk that is lower by chance on a few rows is not worth what they have too few verdicts for.
-    if active.deciders and not calibration.deciders:
-        return _SILENT
-    # Judged without log-probabilities, it is not the map that is served where there are some.
-    return _BLIND if active.evidence and "evidence" not in bench.held_out.risks else ""
+def _vetoes(calibration: Calibration, active: Calibration | None, bench: HeldOut) -> list[str]:
+    """Return what speaks against it whatever the figures say."""
+    every: list[tuple[object, str]] = []
+    if active is not None:
+        takes_evidence = active.evidence or any(one.map_for(None) is None for one in active.deciders.values())
+        every += [
+            (calibration.num_samples < active.num_samples, _FEWER),
+            # A risk that is lower by chance on a few rows is not worth what they have too few verdicts for.
+            (active.deciders and not calibration.deciders, _SILENT),
+            # Judged without log-probabilities, it is not the map that is served where there are some.
+            (takes_evidence and "evidence" not in bench.held_out.risks, _BLIND),
+        ]
+    return [why for holds, why in every if holds]
 
 
-def _difference(bench: Bench, figure: str, ours: str, rival: str) -> Estimate:
-    found = difference(bench, figure, ours, rival)
+def _loss(calibration: Calibration, active: Calibration | None, bench: HeldOut) -> Difference:
+    """Return the log loss of P(correct), each row's by a model without its fold, minus that of the rival.
+
+    Who tells no P(correct) tells the share of right answers among other rows.
+    """
+    whole = bench.first_answers(calibration.num_samples)
+    name = "evidence" if calibration.method == "evidence" else "depolarized"
+    told = None if active is None else bench.correct_by(active)
+    ours, theirs = whole.correct.get(name, whole.base), whole.base if told is None else told
+    losses = [log_losses(one, whole.right) for one in (ours, theirs)]
+    return mean_difference(losses[0], losses[1], bench.rng(Stream.DIFFERENCES))
+
+
+def _estimate(found: Difference) -> Estimate:
     return estimate(found.value, found.low, found.high)
 
 
-def deciding(risk: Estimate, brier: Estimate, against: str | None) -> dict[str, Estimate]:
-    """Return the differences that must be below 0, by name. against: the active one's id, None: raw."""
-    return {"risk": risk} if against else {"projection Brier": brier, "risk": risk}
+def _figures(decision: Decision) -> Mapping[str, Estimate]:
+    """Return the differences that decide, by name; below 0: better."""
+    figures = {BRIER: decision["brier_difference"], RISK: decision["difference"]}
+    return figures | ({LOSS: decision["loss_difference"]} if decision["against"] else {})
 
 
-def not_better(figures: Mapping[str, Estimate]) -> list[str]:
-    """Return the names of the held-out figures in which it is not below its rival."""
-    return [name for name, gap in figures.items() if gap["value"] is None or gap["value"] >= 0]
+def shortcomings(decision: Decision) -> list[str]:
+    """Return why the figures speak against activating, as clauses; none where they do not.
 
-
-def _reason(asked: str, worse: list[str], active: Calibration | None) -> str:
-    rival = "the active calibration" if active else "raw scores"
-    if asked != "if_better":
-        return f"{'Activated' if asked == 'always' else 'Not activated'} as asked."
+    Against an active calibration: worse beyond chance in any, or better beyond chance in neither of `GAINS`.
+    Against raw scores, which anything will do for but what is worse: not below them.
+    """
+    figures = _figures(decision)
+    if decision["against"] is None:
+        worse = [name for name, gap in figures.items() if gap["value"] is None or gap["value"] >= 0]
+        return [f"on held-out prompts it is not better than raw scores ({_listed(worse)})"] if worse else []
+    worse = [name for name, gap in figures.items() if gap["low"] is not None and gap["low"] > 0]
     if worse:
-        return f"Not activated: on held-out prompts it is not better than {rival} ({' and '.join(worse)})."
-    alone = "" if active else "none was active for this set-up, and "
-    return f"Activated: {alone}on held-out prompts it is better than {rival}."
+        return [f"on held-out prompts it is worse than the active calibration ({_listed(worse)})"]
+    if not _better(figures):
+        return [f"its gain over the active calibration on held-out prompts may be chance ({_listed(GAINS)})"]
+    return []
+
+
+def _better(figures: Mapping[str, Estimate]) -> list[str]:
+    return [name for name in GAINS if (figures[name]["high"] or 0.0) < 0]
+
+
+def _gain(decision: Decision) -> str:
+    if decision["against"] is None:
+        return "none was active for this set-up, and on held-out prompts it is better than raw scores"
+    better = _listed(_better(_figures(decision)))
+    return f"on held-out prompts it is better than the active calibration, and not by chance ({better})"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -32,6 +32,7 @@ def only(material: Material, positions: Sequence[int] | NDArray[np.int_]) -> Mat
         # Empty in a material that was made without them.
         totals=[material.totals[i] for i in chosen] if material.totals else (),
         judged=[material.judged[i] for i in chosen] if material.judged else (),
+        questions=[material.questions[i] for i in chosen] if material.questions else (),
     )
 
 

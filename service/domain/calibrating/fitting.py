@@ -117,6 +117,8 @@ class Stream(IntEnum):
     CORRECTNESS = 8
     AUROC = 9
     DECIDERS = 10
+    REFERENCE = 11
+    COPIES = 12
     ANSWERS = 20
 
 

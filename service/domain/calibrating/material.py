@@ -1,6 +1,6 @@
 """The embedding stage, and what the fit is given: answers as vectors, and who was right."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
@@ -16,9 +16,12 @@ from service.domain.models import EmbedderIdentity, EmptyAnswers
 from service.domain.outcomes import distinct, log_probabilities, outcome_vectors, texts_to_embed, usable
 from service.domain.ports import Embedded, Embedder
 from service.spectral.batch import Answers
+from service.spectral.conformal import ConformalReference
+from service.spectral.text_scores import words
 
 CHUNK = 16  # texts embedded at once: live scoring gets its turn in between
 FULL_SHARE = 0.9
+MAX_REFERENCE = 1000  # rows; every score is compared with all of them
 StartProgress = Callable[[int], Progress]
 
 
@@ -31,7 +34,8 @@ class Material:
     dimension: d of the embedder; vectors have one more coordinate where any answer is empty. made_by: the
     embedder of every vector, where it is known. totals: by row, the log-probability of each whole answer in
     nats, None for a row in which one has none. judged: by row, the vector (d,) of the `answer` that its
-    verdict is about, None where it gives none.
+    verdict is about, None where it gives none. questions: by row, the vector (d,) of what is asked, None
+    where it has no text; empty where they were not embedded.
     """
 
     rows: Sequence[StoredRow]
@@ -43,6 +47,7 @@ class Material:
     made_by: EmbedderIdentity | None = None
     totals: Sequence[NDArray[np.float64] | None] = ()
     judged: Sequence[NDArray[np.floating] | None] = ()
+    questions: Sequence[NDArray[np.float32] | None] = ()
 
 
 def full_number(sizes: Sequence[int], asked: int | None) -> int:
@@ -61,17 +66,48 @@ def answered(stored: Sequence[StoredRow], empty_answers: EmptyAnswers) -> list[S
     return [replace(one, draws=usable(one.draws, empty_answers)) for one in stored]
 
 
-def usable_rows(stored: Sequence[StoredRow], asked: int | None) -> tuple[list[StoredRow], int]:
-    """Return the usable rows, answers cut to m, and m. Raises InvalidDevData when fewer than 30 have m."""
-    found = [one for one in stored if one.row.references and len(one.draws) >= 2]
+def usable_rows(
+    stored: Sequence[StoredRow], asked: int | None, rng: np.random.Generator
+) -> tuple[list[StoredRow], int, int]:
+    """Return the usable rows, answers cut to m; m; and how many copies of questions are left out.
+
+    One row stands for each question. Raises InvalidDevData when fewer than 30 have m.
+    """
+    every = [one for one in stored if one.row.references and len(one.draws) >= 2]
+    found = _one_for_each_question(every, rng)
     num_samples = full_number([len(one.draws) for one in found], asked) if found else 2
     reach = sum(len(one.draws) >= num_samples for one in found)
     if reach < MIN_USABLE_ROWS:
         raise InvalidDevData(
             f"{reach} of {len(stored)} rows have a reference and {num_samples} answers; a fit needs at least "
-            f"{MIN_USABLE_ROWS}. Answers without text do not count (EIGENCAL_EMPTY_ANSWERS)."
+            f"{MIN_USABLE_ROWS}. Copies of a question count once, answers without text not at all "
+            "(EIGENCAL_EMPTY_ANSWERS)."
         )
-    return [StoredRow(one.row, one.draws[:num_samples], one.complete) for one in found], num_samples
+    cut = [replace(one, draws=one.draws[:num_samples]) for one in found]
+    return cut, num_samples, len(every) - len(found)
+
+
+def _one_for_each_question(rows: Sequence[StoredRow], rng: np.random.Generator) -> list[StoredRow]:
+    """Return one row of each question, in order: the one with most answers, of several such a random one.
+
+    Folds, bootstrap and bounds take rows for independent: ten copies of one question are no ten questions.
+    Where no verdict is given, what any copy calls right is right.
+    """
+    asked: dict[Hashable, list[StoredRow]] = {}
+    for one in rows:
+        asked.setdefault(one.row.wording, []).append(one)
+    return [copies[0] if len(copies) == 1 else _of_copies(copies, rng) for copies in asked.values()]
+
+
+def _of_copies(copies: Sequence[StoredRow], rng: np.random.Generator) -> StoredRow:
+    most = max(len(one.draws) for one in copies)
+    full = [one for one in copies if len(one.draws) == most]
+    # At random: others may judge otherwise.
+    chosen = full[rng.integers(len(full))]
+    if chosen.row.correct is not None:
+        return chosen
+    known = (text for one in copies if one.row.correct is None for text in one.row.references)
+    return replace(chosen, row=replace(chosen.row, references=tuple(dict.fromkeys(known))))
 
 
 class Embedding:
@@ -104,14 +140,18 @@ class Embedding:
 
         Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, LeaseLostError.
         """
-        texts = all_texts(rows)
+        # Questions come last, so that the answers of a row still follow one another.
+        asked = [one.row.question for one in rows]
+        texts = list(dict.fromkeys([*all_texts(rows), *(text for text in asked if text)]))
         progress = start(len(texts))
         await progress.begin()
         embedded = texts_to_embed(texts, self._embedder.empty_answers)
         identity = await self.identity(progress)
         vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress))
         place = {text: i for i, text in enumerate(texts)}
-        return replace(assemble(rows, num_samples, vectors, place, identity.dimension), made_by=identity)
+        questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
+        made = assemble(rows, num_samples, vectors, place, identity.dimension)
+        return replace(made, made_by=identity, questions=questions)
 
     async def _embed(
         self, texts: Sequence[str], identity: EmbedderIdentity, progress: Progress
@@ -171,6 +211,21 @@ def assemble(
     full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
     totals = [log_probabilities(one.draws) for one in rows]
     return Material(rows, answers, texts, full, num_samples, dimension, totals=totals, judged=judged)
+
+
+def conformal_reference(material: Material, rng: np.random.Generator) -> ConformalReference:
+    """Return what the full rows' prompts are like: of many, `MAX_REFERENCE` drawn at random."""
+    chosen = material.full
+    if chosen.size > MAX_REFERENCE:
+        chosen = np.sort(rng.choice(chosen, MAX_REFERENCE, replace=False))
+    known = {
+        material.rows[i].row.question: vector
+        for i in chosen.tolist()
+        if material.questions and (vector := material.questions[i]) is not None
+    }
+    questions = np.array(list(known.values()), dtype=np.float32).reshape(-1, material.dimension)
+    lengths = [[len(words(draw.text)) for draw in material.rows[i].draws] for i in chosen.tolist()]
+    return ConformalReference(questions, np.array(lengths, dtype=np.int32))
 
 
 def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.float32]:

@@ -26,7 +26,13 @@ class Tally:
     def __init__(self, options: CalibrateOptions) -> None:
         self._options = options
         self._hash = hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode())
-        self.rows = self.usable = self.supplied = self.silent = 0
+        self.rows = self.supplied = self.silent = 0
+        self._usable: set[int] = set()
+
+    @property
+    def usable(self) -> int:
+        """Return how many questions have a usable row: copies of one count once."""
+        return len(self._usable)
 
     def add(self, row: DevRow) -> None:
         """Count a row."""
@@ -37,7 +43,8 @@ class Tally:
         self._hash.update(json.dumps(content, sort_keys=True).encode() + b"\n")
         self.rows += 1
         self.supplied += row.samples is not None
-        self.usable += row.usable() and self._enough(row)
+        if row.usable() and self._enough(row):
+            self._usable.add(hash(row.wording))  # of thousands of rows no two hashes are equal by chance
         self.silent += row.samples is not None and row.logprobs is None
 
     def _enough(self, row: DevRow) -> bool:
@@ -53,7 +60,8 @@ class Tally:
         if self.usable < MIN_USABLE_ROWS:
             raise InvalidDevData(
                 f"{self.usable} of {self.rows} rows are usable (a reference, and at least as many samples as "
-                f"asked for where samples are given); a fit needs at least {MIN_USABLE_ROWS}."
+                "asked for where samples are given; copies of a question count once); a fit needs at least "
+                f"{MIN_USABLE_ROWS}."
             )
         if 0 < self.supplied < self.rows and self._options.drawn_by != "service":
             raise InvalidDevData(

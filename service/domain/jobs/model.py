@@ -1,12 +1,12 @@
 """Jobs and the calibrations they make: what is stored, and the ports through which the API sees them."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from service.domain.calibration import Calibration, CalibrationSource
-from service.domain.models import Message
+from service.domain.models import Message, question_text
 
 MIN_USABLE_ROWS = 30
 FEW_ROWS = 100  # below this the report warns
@@ -39,6 +39,27 @@ class DevRow:
     def usable(self) -> bool:
         """Tell whether the row can take part in a fit: a reference, and two answers drawn or to be drawn."""
         return bool(self.references) and (self.samples is None or len(self.samples) >= 2)
+
+    @property
+    def question(self) -> str | None:
+        """Return the text of what is asked, as `question_text` has it."""
+        return question_text(self.prompt, self.messages)
+
+    @property
+    def wording(self) -> Hashable:
+        """Return what rows that ask the same share: the prompt, or every turn, but for white space and case.
+
+        Of a row without either, its line: it is no copy of any other.
+        """
+        if self.prompt is not None:
+            return _plain(self.prompt)
+        if self.messages is not None:
+            return tuple((turn.role, _plain(turn.content)) for turn in self.messages)
+        return self.line
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +99,8 @@ class Job:
     """A job as its owner sees it. `done` of `total` units of the stage; `eta_s` None while unknown.
 
     `note` says in words what a running job waits for, such as an LLM server that is down; else empty.
+    `activated`: whether the calibration made became the active one, and `decision`, a sentence that says so,
+    and why; None before, and of other jobs.
     """
 
     id: str
@@ -92,6 +115,8 @@ class Job:
     note: str = ""
     error: JobError | None = None
     calibration_id: str | None = None
+    activated: bool | None = None
+    decision: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
 

@@ -96,11 +96,13 @@ class JobStore(Protocol):
         *,
         activate: bool,
         compared_with: str | None = None,
+        decision: str = "",
     ) -> None:
         """Store calibration and report, activate it if told to, and end the job, in one transaction.
 
-        Raises ActiveChangedError, and changes nothing, when it is to be activated but the active calibration
-        of its fingerprint is not `compared_with` (an id; None: none was active).
+        decision: a sentence that says whether it is activated, and why. Raises ActiveChangedError, and
+        changes nothing, when it is to be activated but the active calibration of its fingerprint is not
+        `compared_with` (an id; None: none was active).
         """
 
     async def keep_evaluation(self, lease: Lease, results: dict[str, Any]) -> None:

@@ -1,15 +1,22 @@
-"""Which calibration fits a request, or why none does."""
+"""Which calibration fits a request, or why none does; and whether the prompt is like its rows."""
+
+import numpy as np
+from numpy.typing import NDArray
 
 from service.domain.calibration import Calibration, CalibrationSource
-from service.domain.models import Fingerprint
+from service.domain.models import Fingerprint, Generation
 from service.domain.scoring.evidence import Evidence
 from service.domain.scoring.model import Applied, ScoreWarning
+from service.spectral.text_scores import words
 
 NO_EVIDENCE = ScoreWarning(
     "evidence_missing",
     "The calibration uses log-probabilities, and these answers came without: they are served by its plain "
     "parameters.",
 )
+
+# Below it a prompt is called unlike the rows: at most that share of those that are like them, too.
+MAX_OOD_P_VALUE = 0.02
 
 
 def choose(
@@ -52,6 +59,30 @@ def one_may_do(
     every = [named] if named else source.any_active()
     prints = [one.fingerprint for one in every if one.evidence]
     return any(not one.differs(wanted if answered else wanted.drawn_as(one)) for one in prints)
+
+
+def ood_p_value(
+    applied: Applied | None, question: NDArray[np.float32] | None, generation: Generation
+) -> float | None:
+    """Return the p-value of a prompt that is like the rows of the calibration applied (method, section 10).
+
+    question: its vector (d,), by the embedder of the calibration; None for a prompt without text.
+    """
+    reference = None if applied is None else applied.calibration.reference
+    if reference is None:
+        return None
+    return reference.p_value(question, np.array([len(words(draw.text)) for draw in generation.draws]))
+
+
+def out_of_distribution(p_value: float | None) -> list[ScoreWarning]:
+    """Return a warning when a prompt is unlike the rows of the calibration."""
+    if p_value is None or p_value >= MAX_OOD_P_VALUE:
+        return []
+    message = (
+        f"The question, or the length of its answers, is unlike the calibration's rows (p = {p_value:.2g}): "
+        "what the calibration says is said of questions like those."
+    )
+    return [ScoreWarning("out_of_distribution", message)]
 
 
 def _no_fit(wanted: Fingerprint, active: list[Calibration]) -> ScoreWarning:

@@ -3,6 +3,7 @@
 import math
 from functools import lru_cache
 
+from service.domain.decider import PROMISE_MEANING
 from service.domain.scoring.judgement import Decision, Target
 from service.domain.scoring.model import ScoreWarning
 from service.spectral.reliability import rounded_ties
@@ -11,7 +12,11 @@ from service.spectral.selective import Promise, SelectiveCounts, promises
 # Callers choose targets freely; those of the settings, and of most callers, are few.
 KEPT_PROMISES = 256
 UNSUPPORTED = (
-    "none of the answers drawn says what it says, so nothing tells how likely it is right. More answers may."
+    "None of the answers drawn says what it says, so nothing tells how likely it is right. More answers may."
+)
+UNLIKE = (
+    "Hold it back. The question, or the length of its answers, is unlike those that the calibration was made "
+    "of, so nothing tells how likely it is right."
 )
 # Digits of the lowest error named, most readable first.
 NAMED_DIGITS = (3, 6, 9)
@@ -35,16 +40,16 @@ def decide(
     # Rounded as the counts were: scores that differ in their last bits only are one.
     passes = rounded_ties(correct) >= rounded_ties(found.threshold)
     kept = f"at most {percent(target.error)} of the answers let through are wrong ({_sure(target)})"
-    told, needed = f"it is right with a probability of {correct:.3f}", f"{found.threshold:.3f}"
+    told, needed = f"Right with a probability of {correct:.3f}", f"{found.threshold:.3f}"
     if not passes:
         return held_back(target, f"{told}, and {needed} is needed so that {kept}.", found), []
-    reason = f"Let it through: {told}; from {needed} on, {kept}."
+    reason = f"Let it through. {told}; from {needed} on, {kept}."
     return Decision("answer", target, reason, found.threshold, found.coverage), []
 
 
 def held_back(target: Target, why: str, found: Promise | None = None) -> Decision:
     """Return the decision to abstain; found: the promise whose threshold the text misses."""
-    reason = f"Hold it back: {why}"
+    reason = f"Hold it back. {why}"
     if found is None:
         return Decision("abstain", target, reason)
     return Decision("abstain", target, reason, found.threshold, found.coverage)
@@ -64,13 +69,13 @@ def _unreachable(counts: SelectiveCounts, found: Promise, target: Target) -> str
     lowest = lowest_named(counts, found)
     instead = "no error can" if lowest is None else f"the lowest that can is {100 * lowest:g} %"
     return (
-        f"that at most {percent(target.error)} of the answers let through are wrong cannot be promised "
-        f"({_sure(target)}): {instead}."
+        f"That at most {percent(target.error)} of the answers let through are wrong cannot be promised "
+        f"({_sure(target)}): {instead}. {PROMISE_MEANING}"
     )
 
 
 def _sure(target: Target) -> str:
-    return f"{100 * target.confidence:g} % confidence"
+    return f"{100 * target.confidence:g} % confidence, over the calibrations that might have been made"
 
 
 def percent(share: float) -> str:

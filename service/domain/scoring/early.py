@@ -1,4 +1,4 @@
-"""Embedding answers while others are still drawn, so that after the last one little is left to embed."""
+"""Embedding the question and answers while others are drawn: after the last one little is left to embed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,16 +17,21 @@ ENOUGH_CHARACTERS = 400
 
 
 @asynccontextmanager
-async def embedding_early(embedder: Embedder, command: ScoreCommand) -> AsyncIterator[ScoreCommand]:
+async def embedding_early(
+    embedder: Embedder, command: ScoreCommand, question: str | None = None
+) -> AsyncIterator[ScoreCommand]:
     """Yield the command such that its answers are embedded as the LLM tells them, until the block ends.
 
-    The vectors go to where the embedder keeps them. Which texts count, and that their vectors are of one
-    embedder, is decided as ever by the call for all of them after the last answer.
+    A question is embedded before any answer. The vectors go to where the embedder keeps them. Which texts
+    count, and that their vectors are of one embedder, is decided as ever by the call for all of them after
+    the last answer.
     """
     if command.generation is None:
         yield command
         return
     early = _Early(embedder)
+    if question is not None:
+        early.begin_with(question)
     try:
         yield replace(command, generation=replace(command.generation, on_answer=early.hear))
     finally:
@@ -42,6 +47,12 @@ class _Early:
         self._left: list[str] = []
         self._task: asyncio.Task[None] | None = None
         self._failed = False
+
+    def begin_with(self, question: str) -> None:
+        """Have the question embedded, however short it is: the LLM takes longer."""
+        self._heard.add(question)
+        self._left.append(question)
+        self._task = asyncio.create_task(self._embed())
 
     def hear(self, answer: str) -> None:
         """Take an answer that has just been finished."""
@@ -63,9 +74,11 @@ class _Early:
 
     async def _embed(self) -> None:
         try:
-            while self._is_enough():
+            more = True
+            while more:
                 texts, self._left = self._left, []
                 await self._embedder.embed_ahead(texts)
+                more = self._is_enough()
         except EigencalError:
             # Told to nobody: the call for all answers meets it again, unless it has passed by then.
             self._failed = True

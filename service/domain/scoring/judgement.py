@@ -54,12 +54,14 @@ class Decision:
 class Judgement:
     """What a score says of the candidate, and of its own `answer`.
 
-    `probability_correct`: of the answer, in [0, 1]; None where no model tells.
+    `probability_correct`: of the answer, in [0, 1]; None where no model tells. `unlike`: the prompt is too
+    unlike the calibration's rows for anything to be let through.
     """
 
     candidate: JudgedCandidate | None = None
     probability_correct: float | None = None
     decision: Decision | None = None
+    unlike: bool = False
 
     @property
     def supported(self) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from service.domain.decider import NEEDED_OF_A_KIND, Decider, features
 from service.domain.outcomes import outcome_vectors
 from service.domain.scoring.answer_warnings import EQUAL_COSINE, essence
-from service.domain.scoring.deciding import decide, held_back
+from service.domain.scoring.deciding import UNLIKE, decide, held_back
 from service.domain.scoring.evidence import Evidence
 from service.domain.scoring.judgement import Decision, JudgedCandidate, Judgement, Target
 from service.domain.scoring.model import Score, ScoreWarning, shares_by_mode
@@ -72,17 +72,23 @@ class _Model:
         return float(self.decider.model.predict(columns).item())
 
 
-def judge(score: Score, outcomes: Outcomes, target: Target | None) -> tuple[Judgement, list[ScoreWarning]]:
+def judge(
+    score: Score, outcomes: Outcomes, target: Target | None, *, unlike: bool = False
+) -> tuple[Judgement, list[ScoreWarning]]:
     """Return what the score says of its candidate and of its answer, with the warnings on both.
 
-    Where nothing tells P(correct), a warning says why only if a decision was asked for.
+    unlike: the prompt is too unlike the calibration's rows for anything to be let through. Where nothing
+    tells P(correct), a warning says why only if a decision was asked for.
     """
     model = _model_of(score)
     correct = None if isinstance(model, str) else model.probability(score.answer, outcomes)
-    judgement, warnings = Judgement(_candidate(score, outcomes, model), correct), _mistaken(outcomes)
+    judgement = Judgement(_candidate(score, outcomes, model), correct, unlike=unlike)
+    warnings = _mistaken(outcomes)
     if target is None or (target.by_default and isinstance(model, str)):
         return judgement, warnings
     decision, about_decision = _decide(model, judgement, target)
+    if unlike:
+        decision = replace(decision, action="abstain", reason=UNLIKE)
     warnings += _unsupported(model, judgement) + _elsewhere(model, score.answer, outcomes.candidate)
     return replace(judgement, decision=decision), [*warnings, *about_decision]
 
@@ -178,6 +184,6 @@ def _why(calibration_id: str) -> str:
 
 def _decide(model: _Model | str, judgement: Judgement, target: Target) -> tuple[Decision, list[ScoreWarning]]:
     if isinstance(model, str):
-        why = f"nothing tells how likely an answer is right: {model}."
+        why = f"Nothing tells how likely an answer is right: {model}."
         return held_back(target, why), [ScoreWarning("no_correctness_model", why)]
     return decide(model.decider.counts, judgement.decisive, target)

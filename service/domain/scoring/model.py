@@ -26,6 +26,7 @@ class ScoreCommand:
     `logprobs`: of each whole sample, in nats; None: not known.
     `calibration`: "active", "none", or the id of a stored one.
     `candidate`: a text to judge by the answers; it is none of them. `target`: what a decision is to keep.
+    `asked`: the text that supplied samples answer, None where it is not known.
     """
 
     generation: GenerationRequest | None = None
@@ -35,7 +36,13 @@ class ScoreCommand:
     calibration: str = "active"
     candidate: str | None = None
     target: Target | None = None
+    asked: str | None = None
     arrived: float | None = None  # time.perf_counter() when the request came in
+
+    @property
+    def question(self) -> str | None:
+        """Return the text of what is asked, as `question_text` has it."""
+        return self.asked if self.generation is None else self.generation.question
 
     @property
     def num_samples(self) -> int:
@@ -87,7 +94,11 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The result. `served` is what to act on, `raw` the spectrum as it came; equal when not calibrated."""
+    """The result. `served` is what to act on, `raw` the spectrum as it came; equal when not calibrated.
+
+    `ood_p_value`: of a prompt like the calibration's rows, in (0, 1]; lower = less like them. None where no
+    calibration is applied, or one that does not know its rows' prompts.
+    """
 
     id: str
     answer: str
@@ -104,6 +115,7 @@ class Score:
     modes: tuple[Mode, ...]
     usage: Usage | None
     evidence: Evidence | None = None
+    ood_p_value: float | None = None
     judgement: Judgement = field(default_factory=Judgement)
     timings_s: dict[str, float] = field(default_factory=dict)
 

@@ -1,7 +1,8 @@
 """The main use case: draw answers, embed them, take the spectrum, serve it calibrated."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
@@ -22,7 +23,7 @@ from service.domain.models import (
 from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
 from service.domain.ports import Embedded, Embedder, LanguageModel
 from service.domain.scoring.answer_warnings import indistinct, num_indistinct, partial, truncated
-from service.domain.scoring.choosing import choose, one_may_do
+from service.domain.scoring.choosing import choose, one_may_do, ood_p_value, out_of_distribution
 from service.domain.scoring.early import embedding_early
 from service.domain.scoring.enough import MIN_SAMPLES, TOO_FEW, in_time, supplied, too_few, with_text
 from service.domain.scoring.evidence import Evidence, evidence_of
@@ -54,7 +55,10 @@ INLINE_CHARACTERS = 20_000
 
 
 class Scorer:
-    """Scores prompts. `live` counts the scores under way: other work gives way to them."""
+    """Scores prompts. `live` counts the scores under way: other work gives way to them.
+
+    `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration.
+    """
 
     def __init__(
         self,
@@ -63,11 +67,13 @@ class Scorer:
         calibrations: CalibrationSource | None = None,
         *,
         live: LiveLoad | None = None,
+        ood_abstain: bool = True,
     ) -> None:
         self._llm = llm
         self._embedder = embedder
         self._calibrations = calibrations or NoCalibrations()
         self._live = live or LiveLoad()
+        self._ood_abstain = ood_abstain
 
     @property
     def empty_answers(self) -> EmptyAnswers:
@@ -84,8 +90,8 @@ class Scorer:
         embedder raise.
         """
         with self._live.one():
-            async with embedding_early(self._embedder, command) as listening:
-                return await self._judged(await self._drawn(listening))
+            async with self._drawing(command) as drawn:
+                return await self._judged(drawn)
 
     async def draw(self, command: ScoreCommand) -> Drawn:
         """Return the answers that a score rests on, to be scored by `finish`; raises as `score` does.
@@ -93,8 +99,8 @@ class Scorer:
         For a caller whose candidate is still being written: drawing need not wait for it.
         """
         with self._live.one():
-            async with embedding_early(self._embedder, command) as listening:
-                return replace(await self._drawn(listening), command=command)
+            async with self._drawing(command) as drawn:
+                return drawn
 
     async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
         """Return the score of answers drawn before, with a text to judge by them; raises as `score` does."""
@@ -107,23 +113,29 @@ class Scorer:
         """Tell whether an active calibration by evidence may serve a request; raises EmbedderUnavailable."""
         return self._one_may_do(command, None)
 
-    async def _drawn(self, command: ScoreCommand) -> Drawn:
+    @asynccontextmanager
+    async def _drawing(self, command: ScoreCommand) -> AsyncIterator[Drawn]:
+        """Yield the answers; what is embedded ahead goes on until the block ends."""
         self._refuse_blank(command.candidate)
         marks = Stopwatch(command.arrived)
         chosen = await self._named_calibration(command.calibration)
         marks.lap("queue")
-        generation = await self._draw(command, chosen)
-        marks.lap("generate")
-        marks.move("generate", "queue", generation.queued_s)
-        return Drawn(command, chosen, generation, marks)
+        question = self._question(command, chosen)
+        async with embedding_early(self._embedder, command, question) as listening:
+            generation = await self._draw(listening, chosen)
+            marks.lap("generate")
+            marks.move("generate", "queue", generation.queued_s)
+            yield Drawn(command, chosen, generation, marks)
 
     async def _judged(self, drawn: Drawn) -> Score:
         command, chosen, generation, marks = drawn.command, drawn.chosen, drawn.generation, drawn.marks
         texts, index = distinct([draw.text for draw in generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
         to_embed = self._to_embed(with_candidate(texts, candidate))
-        embedded = await self._embed(to_embed, command, marks)
-        # A candidate that is none of the answers comes last, and stays out of their spectrum.
+        question = self._question(command, chosen)
+        asked = [] if question is None or question in to_embed else [question]
+        embedded = await self._embed([*to_embed, *asked], command, marks)
+        # A candidate that is none of the answers comes after them, and stays out of their spectrum.
         vectors = outcome_vectors(texts, embedded.vectors[: len(self._to_embed(texts))])
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
@@ -132,15 +144,20 @@ class Scorer:
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
-        outcomes = Outcomes(texts, candidate, embedded.vectors, spectrum_)
+        about = None if question is None else embedded.vectors[[*to_embed, *asked].index(question)]
+        score = replace(score, ood_p_value=ood_p_value(applied, about, generation))
+        unlike = out_of_distribution(score.ood_p_value)
+        outcomes = Outcomes(texts, candidate, embedded.vectors[: len(to_embed)], spectrum_)
         # A decision's first bounds import scipy, which takes half a second.
         decides = command.target is not None and applied is not None and applied.calibration.deciders
         slow = decides or _much([candidate or ""])
-        judgement, about_texts = await _apart(slow, judge, score, outcomes, command.target)
+        judgement, about_texts = await _apart(
+            slow, judge, score, outcomes, command.target, unlike=bool(unlike) and self._ood_abstain
+        )
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
         about_answers += indistinct(alike, len(texts))
-        return _finish(score, judgement, [*about_answers, *warnings, *about_texts], command, marks)
+        return _finish(score, judgement, [*about_answers, *warnings, *unlike, *about_texts], command, marks)
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and not candidate.strip():
@@ -174,6 +191,17 @@ class Scorer:
             return False
         answered = command.generation is None or self._llm.identity(command.generation).answered
         return one_may_do(self.fingerprint(command), chosen, self._calibrations, answered=answered)
+
+    def _question(self, command: ScoreCommand, chosen: Calibration | None) -> str | None:
+        """Return the text of what is asked, where a calibration that may be applied compares it with others.
+
+        Which one is applied is known only once the answers are.
+        """
+        if command.calibration == "none":
+            return None
+        every = [chosen] if chosen else self._calibrations.any_active()
+        compared = any(one.reference is not None and len(one.reference.questions) for one in every)
+        return command.question if compared else None
 
     def _to_embed(self, texts: Sequence[str]) -> list[str]:
         return texts_to_embed(texts, self.empty_answers)

@@ -11,6 +11,7 @@ from service.domain.calibrating.evidence import EvidenceFound, find_evidence
 from service.domain.calibrating.fitting import Fitted, Stream
 from service.domain.calibrating.judged import FullRows
 from service.domain.calibrating.material import Material
+from service.domain.calibration import Calibration
 from service.domain.study.by_answers import AtSize, judge, judge_held_out, mean_tokens
 from service.domain.study.readings import (
     GRID,
@@ -26,6 +27,7 @@ from service.domain.study.readings import (
 )
 from service.domain.study.split import Served, Split, served
 from service.spectral.density import frobenius_cosines
+from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import Bootstrap, CrossValidation, DepolarizedFit, TemperatureFit
 from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, Identity
@@ -180,6 +182,7 @@ class HeldOut(Bench):
     def __init__(self, rows: Split, fitted: Fitted, *, seed: int = 0, eps: float = DEFAULT_EPS) -> None:
         super().__init__(rows, rows, seed=seed, eps=eps)
         self._fitted = fitted
+        self._first_answers: dict[int, AtSize] = {}
 
     @cached_property
     def fits(self) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
@@ -212,9 +215,24 @@ class HeldOut(Bench):
 
     def first_answers(self, num_samples: int) -> AtSize:
         """Return what the first answers of each prompt are worth, each judged by fits without its fold."""
-        tokens, fold = mean_tokens(self.test.material, num_samples), self.held_out.fold
-        rows = self._full.at(num_samples)
-        return judge_held_out(rows, fold, num_samples, tokens, self.eps, partial(self.rng, Stream.ANSWERS))
+        if num_samples not in self._first_answers:
+            tokens, fold = mean_tokens(self.test.material, num_samples), self.held_out.fold
+            rows, rng = self._full.at(num_samples), partial(self.rng, Stream.ANSWERS)
+            self._first_answers[num_samples] = judge_held_out(rows, fold, num_samples, tokens, self.eps, rng)
+        return self._first_answers[num_samples]
+
+    def correct_by(self, calibration: Calibration) -> Floats | None:
+        """Return P(correct) (n,) by the model of a calibration fitted elsewhere, of the texts judged here.
+
+        By as many of the first answers as it serves. None where it has no model of them, or one that takes
+        log-probabilities which these rows lack.
+        """
+        size = min(self.test.material.num_samples, calibration.num_samples)
+        decider, rows = calibration.deciders.get(size), self._full.at(size)
+        if decider is None or (isinstance(decider.map, EvidenceMap) and rows.missing_mass is None):
+            return None
+        columns = rows.columns(decider.map)
+        return decider.model.predict(columns) if columns.keys() >= set(decider.model.features) else None
 
     @cached_property
     def _full(self) -> FullRows:

@@ -5,6 +5,7 @@ from typing import cast
 
 from service.domain.calibrating.deciders import DecidedAt
 from service.domain.calibrating.fitting import Fitted, Stream, rng
+from service.domain.decider import PROMISE_MEANING
 from service.domain.scoring.deciding import lowest_named, percent
 from service.domain.scoring.judgement import Target
 from service.domain.study.experiments.reliability import diagram_rows
@@ -26,9 +27,8 @@ def correctness_part(fitted: Fitted, num_samples: int, seed: int, target: Target
     """
     at = fitted.decided.at
     whole = at[num_samples]
-    # The same for every number, so that a table can hold them; of many rows on one question none may be left.
-    base = [1 - float(whole.fitted.mean())] if whole.fitted.size else []
-    wanted = sorted({*(targets(base[0]) if base else TARGETS), target.error})
+    # The same for every number, so that a table can hold them.
+    wanted = sorted({*targets(1 - float(whole.fitted.mean())), target.error})
     sure = target.confidence
     return {
         "num_samples": num_samples,
@@ -37,6 +37,7 @@ def correctness_part(fitted: Fitted, num_samples: int, seed: int, target: Target
         "diagram": _diagram(whole, seed),
         "risk_coverage": risk_coverage(whole.decider.counts, sure) if whole.decider else [],
         "promises": promises_part(whole.decider.counts, wanted, sure) if whole.decider else [],
+        "meaning": PROMISE_MEANING,
     }
 
 

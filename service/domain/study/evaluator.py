@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from service.domain.calibrating.calibrator import Pipeline
+from service.domain.calibrating.fitting import Stream, rng
 from service.domain.calibrating.material import (
     Embedding,
     Material,
@@ -76,7 +77,7 @@ class Evaluator:
         return dev, [one for one in stored if one.row.line > dev_rows]
 
     async def _material(self, job: ClaimedJob, rows: list[StoredRow], num_samples: int) -> Material:
-        usable, _ = usable_rows(rows, num_samples)
+        usable, *_ = usable_rows(rows, num_samples, rng(job.options.seed, Stream.COPIES))
         return await self._embedding.material(
             usable, num_samples, lambda total: self._stage(job, "embedding", total)
         )

@@ -86,13 +86,16 @@ class CalibrationPart(TypedDict):
 class DataPart(TypedDict):
     """What it was fitted on.
 
-    rows: in the file; usable: with a reference and two answers or more; rows_full: those with `num_samples`
-    answers, on which headline and evidence rest (the others serve smaller numbers of answers only).
+    rows: in the file; usable: with a reference and two answers or more, one for each question; copies: those
+    left out since another row asks the same (absent from reports of earlier releases); rows_full: those with
+    `num_samples` answers, on which headline and evidence rest (the others serve smaller numbers of answers
+    only).
     truncated, empty: shares of all answers. correct_from: who says what is right: the data, or ROUGE-L > 0.3.
     """
 
     rows: int
     usable: int
+    copies: NotRequired[int]
     rows_full: int
     num_samples: int
     drawn_by: Literal["service", "caller"]
@@ -175,6 +178,8 @@ class Decision(TypedDict):
     brier_difference: projection Brier on held-out rows minus that of `against`, paired by prompt; below 0:
     better. It needs no eps. Absent from reports of before it was kept.
     difference: cross-validated risk minus that of `against` on the same rows, in nats; below 0: better.
+    loss_difference: the same of the log loss of P(correct), in nats; who tells none tells the base rate.
+    Absent from reports of before it was kept.
     """
 
     asked: Asked
@@ -182,6 +187,7 @@ class Decision(TypedDict):
     against: str | None
     brier_difference: NotRequired[Estimate]
     difference: Estimate
+    loss_difference: NotRequired[Estimate]
     reason: str
 
 
@@ -339,6 +345,7 @@ class CorrectnessPart(TypedDict):
 
     diagram, risk_coverage, promises: with `num_samples` answers; empty where there is no model for them.
     confidence: of every promise and bound. diagram: of the rows that fitted, each predicted out of its fold.
+    meaning: what every promise is about, in words; absent from reports of earlier releases.
     """
 
     num_samples: int
@@ -347,6 +354,7 @@ class CorrectnessPart(TypedDict):
     diagram: list[Bin]
     risk_coverage: list[RiskAt]
     promises: list[PromiseAt]
+    meaning: NotRequired[str]
 
 
 class Opening(TypedDict):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.calibrating.decision import deciding, not_better
+from service.domain.calibrating.decision import shortcomings
 from service.domain.decider import NEEDED_OF_A_KIND
 from service.domain.jobs.model import FEW_ROWS
 from service.domain.study.report_model import DataPart, Decision, PlainWarning
@@ -80,13 +80,19 @@ def about_data(data: DataPart, right: Bools) -> Iterator[PlainWarning]:
     """Yield warnings of few, short or useless rows, of labels (n,) of one kind, of answers cut or empty."""
     full, usable = data["rows_full"], data["usable"]
     if full < FEW_ROWS:
-        yield caution("few_rows", f"Only {full} rows: intervals are wide. Use at least {FEW_ROWS}.")
+        yield caution(
+            "few_rows",
+            f"Only {full} rows: intervals are wide, unlike prompts go unnoticed. Use at least {FEW_ROWS}.",
+        )
     if usable > full:
         fewer = f"have fewer than {data['num_samples']} answers"
         text = f"{usable - full} rows {fewer}: left out of the headline fit."
         yield caution("short_rows", text)
-    if data["rows"] > usable:
-        text = f"{data['rows'] - usable} rows have no reference or fewer than two answers: left out."
+    if copies := data.get("copies", 0):
+        text = f"{copies} rows ask what another row asks: of each question one row counts."
+        yield caution("copies", text)
+    if data["rows"] > usable + copies:
+        text = f"{data['rows'] - usable - copies} rows have no reference or fewer than two answers: left out."
         yield caution("unusable_rows", text)
     if right.all() or not right.any():
         which = "right" if right.all() else "wrong"
@@ -109,11 +115,11 @@ def about_fit(found: TemperatureFit | DepolarizedFit | EvidenceFit) -> Iterator[
 
 
 def about_gain(decision: Decision) -> Iterator[PlainWarning]:
-    """Yield a warning where held-out rows show no gain, or one that may be chance."""
-    rival = "the active calibration" if decision["against"] else "raw scores"
-    figures = deciding(decision["difference"], decision["brier_difference"], decision["against"])
-    if worse := not_better(figures):
-        text = f"On held-out prompts it is not better than {rival} ({' and '.join(worse)})."
-        yield caution("not_better", text)
-    elif any(gap["high"] is not None and gap["high"] >= 0 for gap in figures.values()):
-        yield caution("gain_unsure", f"Its gain over {rival} may be chance: the interval reaches 0.")
+    """Yield a warning where held-out rows show no gain, or one that may be chance, whatever was asked."""
+    if why := shortcomings(decision):
+        yield caution("not_better", f"{why[0][0].upper()}{why[0][1:]}.")
+        return
+    figures = (decision["difference"], decision["brier_difference"])
+    # An active calibration is beaten beyond chance or not at all.
+    if decision["against"] is None and any(gap["high"] is not None and gap["high"] >= 0 for gap in figures):
+        yield caution("gain_unsure", "Its gain over raw scores may be chance: the interval reaches 0.")

@@ -50,7 +50,10 @@ Shape = TypeVar("Shape")  # of a row as a report has it
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinishedFit:
-    """Everything a finished fit is about; target: what decisions keep where nobody names another."""
+    """Everything a finished fit is about.
+
+    target: what decisions keep where nobody names another; copies: rows left out since another asks the same.
+    """
 
     calibration: Calibration
     options: CalibrateOptions
@@ -59,6 +62,7 @@ class FinishedFit:
     active: Calibration | None
     num_rows: int
     target: Target
+    copies: int = 0
 
 
 def make_report(outcome: FinishedFit) -> Report:
@@ -160,6 +164,7 @@ def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
     return {
         "rows": outcome.num_rows,
         "usable": len(material.rows),
+        "copies": outcome.copies,
         "rows_full": int(material.full.size),
         "num_samples": material.num_samples,
         "drawn_by": "service" if outcome.calibration.fingerprint.source == "service" else "caller",

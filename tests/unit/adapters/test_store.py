@@ -4,10 +4,11 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -23,6 +24,7 @@ from service.domain.jobs.model import CalibrateOptions, DevRow, JobError
 from service.domain.jobs.setup import Setup
 from service.domain.jobs.store import ActiveChangedError, LeaseLostError
 from service.domain.models import Draw
+from service.spectral.conformal import ConformalReference
 from tests.support.calibrations import NASTY, calibration, fingerprint, rows
 from tests.support.postgres import Cluster
 
@@ -464,6 +466,21 @@ class TestStore:
             with pytest.raises(Conflict):
                 await store.calibrations.add(older, {})
 
+    async def test_what_rows_are_like_is_read_for_scores_and_not_for_lists(self, url: str) -> None:
+        reference = ConformalReference(
+            np.eye(3, 5, dtype=np.float32), np.array([[1, 2], [70_000, 0]], dtype=np.int32)
+        )
+        async with opened(url) as store:
+            one, other = (replace(calibration(), reference=reference) for _ in range(2))
+            for each in (one, other):
+                await store.calibrations.add(each, {})
+            await store.calibrations.activate(one.id)
+            for found in (store.calibrations.any_active()[0], await store.calibrations.get(other.id)):
+                assert found and found.reference is not None
+                assert np.array_equal(found.reference.questions, reference.questions)
+                assert np.array_equal(found.reference.lengths, reference.lengths)
+            assert [each.calibration.reference for each in await store.calibrations.list_all()] == [None] * 2
+
     async def test_the_own_set_up_comes_first(self, url: str) -> None:
         own, old, caller = calibration("own"), calibration("old"), calibration("", source="caller")
         async with opened(url, own_keys=lambda: [own.fingerprint.key()]) as store:
@@ -540,6 +557,9 @@ def back_to_0003(database: Database) -> None:
     """Undo the migrations after 0003, which have no way back of their own."""
     engine = sa.create_engine(sync_url(database.url))
     with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE conformal_references")
+        connection.exec_driver_sql("ALTER TABLE jobs DROP COLUMN activated")
+        connection.exec_driver_sql("ALTER TABLE jobs DROP COLUMN decision")
         connection.exec_driver_sql("DROP TABLE keys")
         connection.exec_driver_sql("DROP TABLE kept")
         connection.exec_driver_sql("DROP TABLE replicas")

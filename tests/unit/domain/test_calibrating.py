@@ -16,6 +16,7 @@ from service.adapters.llm.openai_server import HttpLanguageModel
 from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
 from service.domain.calibrating import calibrator as calibrating
 from service.domain.calibrating.calibrator import Calibrator
+from service.domain.calibrating.decision import shortcomings
 from service.domain.calibrating.material import Embedding, full_number
 from service.domain.calibration import Calibration
 from service.domain.errors import Conflict, EmbedderUnavailable, InvalidDevData
@@ -25,6 +26,7 @@ from service.domain.jobs.waiting import Patience
 from service.domain.models import Sampling
 from service.domain.serving import Serving
 from service.spectral.maps import DepolarizedMap
+from tests.support.decisions import judged_rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers
 
@@ -112,6 +114,7 @@ async def test_supplied_answers(bench: Bench) -> None:
     assert report["data"] | {"accuracy": 0} == {
         "rows": 40,
         "usable": 40,
+        "copies": 0,
         "rows_full": 40,
         "num_samples": 6,
         "drawn_by": "caller",
@@ -251,13 +254,73 @@ async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
     assert "not_better" in codes(report)
     assert [row["map"] for row in report["served"]][-1] == "active"
     assert bench.calibrations.any_active() == [first]
-    shifted = made_rows(60, sharp=4.0, seed=5)
+    # Fitted where answers agree more, with a gain that the interval does not tell from none.
+    _, report = await bench.run(made_rows(60, sharp=4.0, seed=5))
+    decision = report["decision"]
+    assert (
+        decision["difference"]["low"] < decision["difference"]["value"] < 0 < decision["difference"]["high"]
+    )
+    assert not decision["activated"] and "may be chance" in decision["reason"]
+    assert "not_better" in codes(report)
+    assert bench.calibrations.any_active() == [first]
+    # Where agreement is always right.
+    shifted = [replace(row, references=(row.samples or ())[:1]) for row in made_rows(60, seed=5)]
     later, report = await bench.run(shifted)
     decision = report["decision"]
-    assert decision["activated"]
-    assert decision["difference"]["value"] < 0
-    assert decision["difference"]["low"] <= decision["difference"]["value"] <= decision["difference"]["high"]
+    assert decision["activated"] and "not by chance (matrix risk" in decision["reason"]
+    assert decision["difference"]["high"] < 0
     assert bench.calibrations.any_active() == [later]
+
+
+async def test_a_gain_in_telling_right_from_wrong_activates(bench: Bench) -> None:
+    rows = [
+        replace(one.row, samples=tuple(draw.text for draw in one.draws))
+        for one in judged_rows(400, num_samples=6)
+    ]
+    first, _ = await bench.run(rows[:60], CalibrateOptions(activate="always"))
+    assert not first.deciders
+    later, report = await bench.run(rows)
+    decision = report["decision"]
+    assert later.deciders and decision["loss_difference"]["high"] < 0
+    assert "log loss of P(correct)" in decision["reason"] and decision["activated"]
+    assert bench.calibrations.any_active() == [later]
+    # By its own model an active one is judged, too.
+    _, report = await bench.run(rows)
+    assert report["decision"]["loss_difference"]["value"] != decision["loss_difference"]["value"]
+    assert not report["decision"]["activated"]
+
+
+BETTER, UNSURE, WORSE = (
+    dict(zip(("value", "low", "high"), figures, strict=True))
+    for figures in ((-0.2, -0.3, -0.1), (-0.2, -0.5, 0.1), (0.2, 0.1, 0.3))
+)
+
+
+@pytest.mark.parametrize(
+    ("risk", "loss", "brier", "said"),
+    [
+        (BETTER, UNSURE, UNSURE, ""),
+        (UNSURE, BETTER, UNSURE, ""),
+        (UNSURE, UNSURE, BETTER, "may be chance"),
+        (BETTER, WORSE, UNSURE, "worse than the active calibration (log loss of P(correct))"),
+        (WORSE, BETTER, UNSURE, "worse than the active calibration (matrix risk)"),
+        (BETTER, BETTER, WORSE, "worse than the active calibration (projection Brier)"),
+    ],
+)
+def test_better_beyond_chance_in_one_and_worse_in_none(risk: Any, loss: Any, brier: Any, said: str) -> None:
+    found = shortcomings(
+        {
+            "asked": "if_better",
+            "activated": False,
+            "against": "cal_1",
+            "difference": risk,
+            "loss_difference": loss,
+            "brier_difference": brier,
+            "reason": "",
+        }
+    )
+    assert bool(found) == bool(said)
+    assert said in "".join(found)
 
 
 async def test_a_model_of_being_right_is_not_lost_to_a_few_rows(bench: Bench) -> None:

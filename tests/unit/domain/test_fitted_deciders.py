@@ -132,32 +132,6 @@ def test_rows_with_fewer_answers_take_no_part() -> None:
     assert found.deciders() == fitted().decided.deciders()
 
 
-def test_rows_that_ask_one_question_are_one_row_of_the_promise() -> None:
-    """Each question has a right answer and two wrong ones: a third of those taken at random is right."""
-    rows = [
-        replace(one, row=replace(one.row, correct=copy == 0))
-        for one in judged_rows(160, logprobs=False)
-        for copy in range(3)
-    ]
-    found = fit_deciders(judged_material(rows), "depolarized", rng=np.random.default_rng(0), eps=1e-10)
-    [whole] = {(one.fitted.size, one.counted.size) for one in found.at.values()}
-    right = found.at[4].fitted.sum() + found.at[4].counted.sum()
-    assert (whole, 35 < right < 72) == ((80, 80), True)
-
-
-@pytest.mark.parametrize("questions", [1, 2, 5])
-def test_many_rows_on_few_questions_are_fitted_and_decide_nothing(questions: int) -> None:
-    rows = [
-        replace(one, row=replace(one.row, prompt=f"q{i % questions}"))
-        for i, one in enumerate(judged_rows(160))
-    ]
-    found = fit_all(judged_material(rows), "depolarized")
-    assert found.decided.deciders() == {}
-    part = correctness_part(found, 4, 0, TARGET)
-    assert {row["why_none"] for row in part["by_num_samples"]} <= {"too_few_verdicts", "one_kind"}
-    assert part["promises"] == []
-
-
 @pytest.mark.parametrize(("given", "judged"), [(160, "given"), (80, "mixed"), (0, "dominant")])
 def test_a_decider_knows_whose_texts_were_judged(given: int, judged: str) -> None:
     rows = [

@@ -1,11 +1,16 @@
 """Rows as vectors: each text its own vector, and no copy of what needs none."""
 
-import numpy as np
+from dataclasses import replace
 
-from service.domain.calibrating.material import all_texts, assemble
+import numpy as np
+import pytest
+
+from service.domain.calibrating.material import all_texts, assemble, usable_rows
+from service.domain.errors import InvalidDevData
 from service.domain.jobs.model import DevRow
 from service.domain.jobs.store import StoredRow
-from service.domain.models import Draw
+from service.domain.models import Draw, Message
+from tests.support.decisions import judged_rows
 
 
 def stored(line: int, samples: str, *references: str) -> StoredRow:
@@ -33,3 +38,47 @@ def test_answers_seen_first_in_one_prompt_are_no_copy() -> None:
     vectors = np.eye(len(texts), dtype=np.float32)
     made = assemble(rows, 3, vectors, {text: i for i, text in enumerate(texts)}, len(texts))
     assert [np.shares_memory(one.vectors, vectors) for one in made.answers] == [True, False]
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_of_copies_a_random_one_counts() -> None:
+    """Each question has a right answer and two wrong ones: a third of those taken at random is right."""
+    rows = [
+        replace(one, row=replace(one.row, prompt=one.row.prompt, correct=copy == 0))
+        for one in judged_rows(160)
+        for copy in range(3)
+    ]
+    found, _, copies = usable_rows(rows, None, rng())
+    assert (len(found), copies) == (160, 320)
+    assert 35 < sum(bool(one.row.correct) for one in found) < 72
+
+
+def test_a_copy_is_one_whatever_its_case_and_white_space_and_turn_by_turn() -> None:
+    talks = [
+        (Message("user", "Where?"), Message("assistant", "Here."), Message("user", "And then?")),
+        (Message("user", " where? "), Message("assistant", "HERE."), Message("user", "And\n then?")),
+        (Message("user", "Where?"), Message("assistant", "There."), Message("user", "And then?")),
+    ]
+    rows = [stored(line, "abcd", "r") for line in range(1, 31)]
+    rows += [replace(rows[0], row=replace(rows[0].row, line=31, prompt=" P1\t"))]
+    rows += [replace(rows[0], row=DevRow(32 + i, None, ("r",), messages=one)) for i, one in enumerate(talks)]
+    # Rows that tell no question are copies of none.
+    rows += [replace(rows[0], row=DevRow(40 + i, None, ("r",))) for i in range(2)]
+    found, _, copies = usable_rows(rows, None, rng())
+    assert (len(found), copies) == (34, 2)
+
+
+def test_the_copy_with_most_answers_counts_and_takes_the_references_of_those_without_a_verdict() -> None:
+    rows = [stored(line, "abcd", "r") for line in range(2, 32)]
+    short, whole, judged = (stored(1, drawn, ref) for drawn, ref in (("ab", "x"), ("abcd", "y"), ("ab", "z")))
+    judged = replace(judged, row=replace(judged.row, correct=True))
+    [mine] = [one for one in usable_rows([short, whole, judged, *rows], None, rng())[0] if one.row.line == 1]
+    assert (len(mine.draws), mine.row.references) == (4, ("x", "y"))
+
+
+def test_ten_copies_of_few_questions_are_too_few_rows() -> None:
+    with pytest.raises(InvalidDevData, match="29 of 290 rows"):
+        usable_rows([stored(line % 29, "abcd", "r") for line in range(290)], None, rng())

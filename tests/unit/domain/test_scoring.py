@@ -3,12 +3,21 @@
 import asyncio
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from service.domain.calibration import Calibration, NoCalibrations, Parameters
-from service.domain.models import Draw, Generation, GenerationRequest, Sampling, Usage
+from service.domain.models import (
+    Draw,
+    Generation,
+    GenerationRequest,
+    Message,
+    Sampling,
+    Usage,
+    WirePrompt,
+)
 from service.domain.scoring.answer_warnings import num_indistinct, truncated
 from service.domain.scoring.choosing import choose
 from service.domain.scoring.early import embedding_early
@@ -92,6 +101,43 @@ async def test_time_to_embed_is_kept_of_a_deadline_that_runs_from_the_arrival(
     request = GenerationRequest(2, Sampling(), prompt="p", deadline_s=deadline_s)
     await Scorer(llm, FakeEmbedder()).score(ScoreCommand(request, arrived=now - 1.0))
     assert llm.requests[0].deadline_s == pytest.approx(deadline_s - 1.0 - kept_s)
+
+
+@pytest.mark.parametrize(
+    ("asked", "question"),
+    [
+        ({"prompt": " Which? "}, "Which?"),
+        ({"prompt": "x" * 5000}, "x" * 2000),
+        (
+            {"messages": (Message("user", "First?"), Message("user", "Last?"), Message("assistant", "So"))},
+            "Last?",
+        ),
+        ({"messages": (Message("system", "Be brief."),)}, None),
+        ({"wire": WirePrompt("completions", {"prompt": "Which?"})}, "Which?"),
+        ({"wire": WirePrompt("completions", {"prompt": [1, 2]})}, None),
+        (
+            {
+                "wire": WirePrompt(
+                    "chat",
+                    {
+                        "messages": [
+                            {
+                                "role": "user",
+                                "content": [{"type": "text", "text": "Which?"}, {"type": "image_url"}],
+                            },
+                            {"role": "assistant", "content": None},
+                        ]
+                    },
+                )
+            },
+            "Which?",
+        ),
+    ],
+)
+def test_the_question_is_the_prompt_or_the_last_turn_of_the_user(
+    asked: dict[str, Any], question: str | None
+) -> None:
+    assert GenerationRequest(2, Sampling(), **asked).question == question
 
 
 class Queued(FakeLLM):

@@ -14,7 +14,8 @@ class Verified(Result):
     samples: tuple[str, ...]
     """The answers, in the order drawn."""
     should_escalate: bool
-    """Whether the confidence is below the threshold."""
+    """Whether the confidence is below the threshold, or the question unlike those of the calibration (unless
+    `EIGENCAL_OOD_ABSTAIN` is off)."""
     threshold: float
     """The threshold that was sent."""
     total_samples: int

@@ -18,10 +18,14 @@ class JobError(Result):
 class Job(Result):
     """A job."""
 
+    activated: bool | None
+    """Whether that one became the active one of its set-up; null before, and of an evaluation."""
     calibration_id: str | None
     """The calibration that it made."""
     created_at: datetime
     """When it was posted."""
+    decision: str | None
+    """The same as a sentence that says why."""
     done: int
     """Units of the stage that are done."""
     error: JobError | None

@@ -47,6 +47,8 @@ class KeptScore(Result):
     """The same two numbers without calibration."""
     calibration: CalibrationUsed | None = None
     """The calibration used; null: none."""
+    ood_p_value: float | None = None
+    """How like the calibration's rows the prompt is, 0..1; null where no calibration is applied."""
     evidence: Evidence | None = None
     """What the log-probabilities say; null unless every answer has one."""
     candidate: Candidate | None = None

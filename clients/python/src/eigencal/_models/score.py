@@ -48,8 +48,8 @@ class ScoreWarning(Result):
 
     code: str
     """calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples,
-    indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate or
-    promise_of_others."""
+    indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate,
+    promise_of_others or out_of_distribution."""
     differs: tuple[str, ...] | None = None
     """For a mismatch: the parts that differ."""
     message: str
@@ -79,7 +79,8 @@ class Decision(Result):
     """Let it through, or do not."""
     confidence: float
     """How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share
-    keep the error at or below `target_error`. It says nothing of this one text."""
+    keep the error at or below `target_error`. It says nothing of this one text, and less of a target that
+    was chosen since it is barely reachable."""
     coverage: float
     """Share of the calibration's questions that is let through, 0..1; 0 where none is."""
     reason: str
@@ -178,6 +179,10 @@ class Score(Result):
     """Answers scored."""
     num_truncated: int
     """Answers cut by max_tokens; they count."""
+    ood_p_value: float | None
+    """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as
+    unlike, by their question and by the length of their answers. Higher = more like. Below 0.02 a warning
+    says so. Null where no calibration is applied, or one of a release before 0.3, which cannot tell."""
     probability_correct: float | None
     """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no
     calibration is applied, where it has no model of being right for so many answers, or where the model

@@ -124,8 +124,7 @@ def _summary(client: Client, found: Report) -> Iterator[str]:
     if rows := fields.get("data"):
         yield f"{shown(rows.get('usable'))} of {shown(rows.get('rows'))} rows were usable"
     if decided := fields.get("decision"):
-        became = "activated" if decided.get("activated") else "not activated"
-        yield f"when it was fitted, {became}: {shown(decided.get('reason'))}"
+        yield f"when it was fitted: {shown(decided.get('reason'))}"
     if fitted:
         # The report stays as it was written, whatever was activated since.
         yield f"active now: {shown(client.calibration(fitted['id']).active)}"
@@ -164,6 +163,10 @@ def _correctness(fields: dict[str, Any]) -> Iterator[str]:
     else:
         loss, base = shown(whole.get("log_loss")), shown(whole.get("base_log_loss"))
         yield f"P(correct): yes, held-out log loss {loss} against {base} by the share of right answers alone"
+    reached = [one["text"] for one in whole.get("promises", []) if one.get("threshold") is not None]
+    if reached:
+        yield from reached
+        yield shown(fields["correctness"].get("meaning"))
 
 
 def _row(found: Calibration) -> tuple[Any, ...]:

@@ -89,6 +89,8 @@ def _lines(job: Job) -> Iterator[str]:
         yield f"{job.error.code}: {job.error.detail}"
     if job.calibration_id:
         yield f"calibration {job.calibration_id}: eigencal report {job.calibration_id} --open"
+        if job.decision:
+            yield job.decision
     elif job.succeeded:
         yield f"eigencal report {job.id} --open"
     elif not job.finished:

@@ -1,0 +1,193 @@
+"""Prompts unlike a calibration's rows: false alarms, what is detected, and what asking adds to /score.
+
+    python -m benchmarks.out_of_distribution
+
+Reference rows are recorded TriviaQA questions with SmolLM2's answers (../shared/data); false alarms are of
+the other rows, over random splits. Then /score by a calibration that compares prompts and by one that does
+not, else equal: in turn, in one process, with an LLM that answers after a second and vectors of real models.
+"""
+
+import argparse
+import asyncio
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.alternating import Call, alternate, told
+from benchmarks.processes import ROOT
+from service.adapters.embedder.local import SentenceTransformerEmbedder
+from service.app import create_app
+from service.app.parts import serving_of
+from service.demo_data import RECORDED
+from service.domain.models import Generation, GenerationRequest, service_fingerprint
+from service.domain.scoring.choosing import MAX_OOD_P_VALUE
+from service.settings import Settings
+from service.spectral.conformal import ConformalReference
+from service.spectral.text_scores import words
+from tests.support.calibrations import calibration
+from tests.support.fakes import FakeLLM
+from tests.support.memory_store import MemoryStore
+
+DATA = ROOT.parent / "shared" / "data"
+EMBEDDERS = ("all-MiniLM-L6-v2", "all-mpnet-base-v2")
+ANSWERS, SPLITS, SIZES = (3, 20), 60, (150, 300, 500)
+LLM_S, REFERENCE, CALLERS = 1.0, 1000, (1, 8)
+LONG = 60  # words of an answer to a request of another kind
+REQUESTS = (
+    "Write a Python function that merges two sorted lists without using sort().",
+    "Refactor this loop into a list comprehension: for x in xs: if x > 0: ys.append(x * 2)",
+    "Why does my React component render twice in development mode?",
+    "Give me an SQL query for the ten customers with the highest revenue this quarter.",
+    "Explain what this regular expression does: ^(?=.*[A-Z])(?=.*\\d).{8,}$",
+    "Write a polite email to my landlord asking him to repair the heating.",
+    "Draft a cover letter for a position as a junior data analyst.",
+    "Write a short speech for my sister's wedding.",
+    "Rewrite this sentence so that it sounds more professional: we messed up the order.",
+    "Compose a haiku about autumn rain.",
+    "How do I remove red wine stains from a white shirt?",
+    "How can I set up a home network with two routers?",
+    "What should I consider when I buy a used car?",
+    "Plan a three-day trip to Lisbon with two small children.",
+    "Give me a vegetarian meal plan for a week, with a shopping list.",
+    "How do I train for a half marathon in twelve weeks?",
+    "Summarise the advantages and disadvantages of working from home.",
+    "Act as an interviewer and ask me five questions about project management.",
+    "Translate into French: the meeting has been moved to Thursday afternoon.",
+    "Suggest ten names for a bakery that sells sourdough bread.",
+)
+
+Vectors, Lengths = NDArray[np.float32], NDArray[np.int32]
+
+
+def recorded(path: Path) -> tuple[list[str], Lengths]:
+    """Return the questions of a file, and the words of their answers."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    fewest = min(max(ANSWERS), *(len(row["samples"]) for row in rows))
+    lengths = [[len(words(text)) for text in row["samples"][:fewest]] for row in rows]
+    return [row["prompt"] for row in rows], np.array(lengths, dtype=np.int32)
+
+
+def alarms(known: ConformalReference, questions: Vectors, lengths: Sequence[NDArray[np.int_]]) -> float:
+    """Return the share of prompts that are called unlike."""
+    pairs = zip(questions, lengths, strict=True)
+    return float(np.mean([known.p_value(q, w) < MAX_OOD_P_VALUE for q, w in pairs]))
+
+
+async def detection(name: str) -> None:
+    """Print false alarms and detections with one embedder."""
+    embedder = SentenceTransformerEmbedder(name, cache_dir=ROOT / "data" / "weights")
+    await embedder.start()
+
+    async def vectors(texts: Sequence[str]) -> Vectors:
+        return (await embedder.embed(texts)).vectors
+
+    files = [DATA / f"{one}.jsonl" for one in ("triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20")]
+    read = [recorded(path) for path in files]
+    pool, lengths = await vectors([q for qs, _ in read for q in qs]), np.concatenate([w for _, w in read])
+    everyday, everyday_lengths = recorded(RECORDED)
+    nq = [json.loads(line)["prompt"] for line in (DATA / "nq_dev.jsonl").read_text().splitlines()]
+    others = {"everyday": await vectors(everyday), "nq": await vectors(nq), "chat": await vectors(REQUESTS)}
+    await embedder.stop()
+    print(f"{name}: share below {MAX_OOD_P_VALUE}, {SPLITS} random splits of {len(pool)} rows")
+    for rows in SIZES:
+        for m in ANSWERS:
+            rng, found = np.random.default_rng(0), list[list[float]]()
+            for _ in range(SPLITS):
+                order = rng.permutation(len(pool))
+                mine, rest = order[:rows], order[rows:]
+                known = ConformalReference(pool[mine], lengths[mine])
+                # Where no answers are recorded: as long as those of the rows, which nobody could tell by.
+                usual = lengths[rng.choice(rest, 300), :m]
+                found.append([
+                    alarms(known, pool[rest], lengths[rest, :m]),
+                    alarms(known, others["everyday"], everyday_lengths[:, :m]),
+                    alarms(known, others["nq"], usual[: len(nq)]),
+                    alarms(known, others["chat"], usual[: len(REQUESTS)]),
+                    alarms(known, others["chat"], [np.full(m, LONG)] * len(REQUESTS)),
+                ])  # fmt: skip
+            names = ("false alarms", "everyday", "NQ", "chat", f"chat, {LONG} words")
+            means, most = np.mean(found, axis=0), np.quantile([one[0] for one in found], 0.95)
+            shares = ", ".join(f"{name} {mean:.1%}" for name, mean in zip(names, means, strict=True))
+            print(f"  {rows} rows, {m} answers: {shares} (false alarms, 95th split: {most:.1%})", flush=True)
+
+
+class SlowLLM(FakeLLM):
+    """Answers after a while; ten of twenty answers are distinct, and none has come before."""
+
+    _numbers = count()
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Answer."""
+        await asyncio.sleep(LLM_S)
+        texts = [f"The river by the old town, number {next(self._numbers)}" for _ in range(10)]
+        drawn = await super().generate(request)
+        return replace(drawn, draws=tuple(replace(d, text=texts[i % 10]) for i, d in enumerate(drawn.draws)))
+
+
+async def latency(name: str, seconds: float) -> None:
+    """Print what comparing adds to a score with one embedder."""
+    embedder = SentenceTransformerEmbedder(name, cache_dir=ROOT / "data" / "weights", threads=1)
+    llm, store, numbers = SlowLLM(), MemoryStore(), count()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(data_dir=Path(folder))
+        app = create_app(settings, llm=llm, embedder=embedder, store=store)
+        async with app.router.lifespan_context(app):
+            request = serving_of(settings).request(prompt="?")
+            print_ = service_fingerprint(llm.identity(request), request.sampling, embedder.identity)
+            rng = np.random.default_rng(0)
+            rows = rng.standard_normal((REFERENCE, embedder.identity.dimension)).astype(np.float32)
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            known = ConformalReference(rows, rng.poisson(8, (REFERENCE, 20)).astype(np.int32))
+            plain = calibration()
+            plain = replace(
+                plain,
+                fingerprint=print_,
+                num_samples=20,
+                parameters=dict.fromkeys(range(2, 21), plain.headline()),
+            )
+            comparing = replace(calibration(), **{
+                name: getattr(plain, name) for name in ("fingerprint", "num_samples", "parameters")
+            }, reference=known)  # fmt: skip
+            for one in (plain, comparing):
+                await store.calibrations.add(one, {})
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+
+                def call(calibration_id: str) -> Call:
+                    async def score(_: int) -> None:
+                        prompt = f"Which river runs by the town that has the number {next(numbers)}?"
+                        sent = {"prompt": prompt, "num_samples": 20, "calibration": calibration_id}
+                        found = (await http.post("/score", json=sent)).raise_for_status().json()
+                        assert (found["ood_p_value"] is None) == (calibration_id == plain.id)
+
+                    return score
+
+                for callers in CALLERS:
+                    calls = {"with": call(comparing.id), "without": call(plain.id)}
+                    found = await alternate(calls, callers=callers, seconds=seconds)
+                    print(
+                        f"{name}: {told(found)}; with over without {found.ratio('with', 'without')}, "
+                        f"{found.p50('with'):.0f} against {found.p50('without'):.0f} ms",
+                        flush=True,
+                    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=40, help="for each embedder and number of callers")
+    options = parser.parse_args()
+    for name in EMBEDDERS:
+        asyncio.run(detection(name))
+    for name in EMBEDDERS:
+        asyncio.run(latency(name, options.seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Prompts unlike the rows of a calibration: told on every path, and nothing is let through."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from service.app import create_app
+from service.domain.ports import Embedded
+from service.settings import Settings
+from tests.support.decisions import judged_rows, vectors_of
+from tests.support.fakes import FakeEmbedder, FakeLLM
+
+pytestmark = pytest.mark.anyio
+ROWS, DIMENSION = 220, 12
+LIKE, ESSAY, CODE = "question 9999", "question 8888", "Write a function that sorts a list."
+ALIKE = ["9 says 0"] * 4
+ANSWERS = {LIKE: ALIKE, CODE: ALIKE, ESSAY: [" ".join(["word"] * 300)] * 4}
+
+
+class ByKind(FakeEmbedder):
+    """Texts that begin with one word are near each other; what is embedded ahead is remembered."""
+
+    def __init__(self) -> None:
+        super().__init__(DIMENSION)
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        self.calls.append(tuple(texts))
+        if not texts:
+            return Embedded(np.empty((0, DIMENSION), dtype=np.float32), self.identity)
+        kinds = vectors_of([text.split()[0] for text in texts])
+        near = 3 * kinds * [[text.split()[0].isalpha()] for text in texts] + vectors_of(texts)
+        unit = near / np.linalg.norm(near, axis=1, keepdims=True)
+        return Embedded(unit.astype(np.float32), self.identity)
+
+
+def rows() -> bytes:
+    made = [
+        {
+            "prompt": f"question {i}",
+            "reference": one.row.references[0],
+            "samples": [draw.text for draw in one.draws],
+            "answer": one.row.answer,
+            "correct": one.row.correct,
+        }
+        for i, one in enumerate(judged_rows(ROWS))
+    ]
+    return "".join(json.dumps(row) + "\n" for row in made).encode()
+
+
+@asynccontextmanager
+async def calibrated(folder: Path, **settings: Any) -> AsyncIterator[tuple[httpx.AsyncClient, ByKind]]:
+    """Yield a client of a service that was calibrated on short answers to questions of one kind."""
+    chosen = Settings(data_dir=folder, num_samples=4, target_error=0.4, **settings)
+    embedder = ByKind()
+    app = create_app(chosen, llm=FakeLLM(ANSWERS), embedder=embedder)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as http:
+            sent = {"file": ("dev.jsonl", rows())}
+            posted = await http.post("/calibrate", files=sent, data={"drawn_by": "service"})
+            assert posted.status_code == 202, posted.text
+            events = (await http.get(f"/jobs/{posted.json()['id']}/events")).text.splitlines()
+            last = json.loads([line for line in events if line.startswith("data:")][-1][5:])
+            assert (last["state"], last["error"]) == ("succeeded", None)
+            yield http, embedder
+
+
+async def scored(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
+    response = await http.post("/score", json=sent)
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
+    assert found["calibrated"], found["warnings"]
+    return found
+
+
+def is_told(score: dict[str, Any]) -> bool:
+    told = "out_of_distribution" in [one["code"] for one in score["warnings"]]
+    assert told == (score["ood_p_value"] is not None and score["ood_p_value"] < 0.02)
+    return told
+
+
+async def test_an_unlike_question_and_answers_of_another_length_are_told_and_not_let_through(
+    tmp_path: Path,
+) -> None:
+    async with calibrated(tmp_path) as (http, embedder):
+        like = await scored(http, prompt=LIKE)
+        assert like["ood_p_value"] is not None and not is_told(like)
+        assert like["decision"]["action"] == "answer"
+        assert (LIKE,) in embedder.ahead  # while the LLM drew
+        for prompt in (CODE, ESSAY):
+            found = await scored(http, prompt=prompt)
+            assert is_told(found), prompt
+            # It is sure enough: that it is not let through has no other reason.
+            assert found["probability_correct"] >= found["decision"]["threshold"]
+            assert found["decision"]["action"] == "abstain"
+
+        batch = await http.post("/score/batch", json={"items": [{"prompt": CODE}, {"prompt": LIKE}]})
+        lines = {one["index"]: one["result"] for one in map(json.loads, batch.text.splitlines())}
+        assert [lines[i]["decision"]["action"] for i in (0, 1)] == ["abstain", "answer"]
+
+        asked = {"answer": ALIKE[0], "threshold": 0.1}
+        verified = [await http.post("/verify", json=asked | {"question": one}) for one in (CODE, LIKE)]
+        assert [one.json()["should_escalate"] for one in verified] == [True, False]
+
+        # Without a calibration nothing is compared, nor embedded for it.
+        raw = (await http.post("/score", json={"prompt": CODE, "calibration": "none"})).json()
+        assert raw["ood_p_value"] is None and not is_told(raw)
+        assert embedder.calls[-1] == (ALIKE[0],)
+
+
+async def test_operators_may_have_them_decided_all_the_same(tmp_path: Path) -> None:
+    async with calibrated(tmp_path, ood_abstain=False) as (http, _):
+        found = await scored(http, prompt=CODE)
+    assert is_told(found) and found["decision"]["action"] == "answer"
+
+
+async def test_supplied_samples_are_compared_too_and_without_a_prompt_by_their_length(tmp_path: Path) -> None:
+    async with calibrated(tmp_path) as (http, embedder):
+        posted = await http.post("/calibrate", files={"file": ("dev.jsonl", rows())})
+        await http.get(f"/jobs/{posted.json()['id']}/events")
+        unlike = await scored(http, prompt=CODE, samples=ALIKE)
+        assert embedder.calls[-1] == (ALIKE[0], CODE)  # in one call
+        alone = await scored(http, samples=ALIKE)
+        long = await scored(http, samples=ANSWERS[ESSAY])
+    assert [is_told(one) for one in (unlike, long, alone)] == [True, True, False]
+
+
+async def test_a_guardrail_blocks_and_says_why(tmp_path: Path) -> None:
+    """By the same rows as conversations: their question is the user's last turn."""
+    path, text = "/beta/litellm_basic_guardrail_api", ALIKE[0]
+    turns = [json.loads(line) for line in rows().splitlines()]
+    for one in turns:
+        one["messages"] = [{"role": "user", "content": one.pop("prompt")}]
+    sent = "".join(json.dumps(one) + "\n" for one in turns)
+    async with calibrated(tmp_path) as (http, _):
+        posted = await http.post(
+            "/calibrate", files={"file": ("dev.jsonl", sent)}, data={"drawn_by": "service"}
+        )
+        await http.get(f"/jobs/{posted.json()['id']}/events")
+        found = []
+        for number, asked in enumerate((LIKE, CODE)):
+            call = {
+                "litellm_call_id": str(number),
+                "structured_messages": [{"role": "user", "content": asked}],
+            }
+            await http.post(path, json={**call, "input_type": "request", "texts": [asked]})
+            answer = await http.post(path, json={**call, "input_type": "response", "texts": [text]})
+            found.append(answer.json())
+    assert found[0] == {"action": "NONE"}
+    assert found[1]["action"] == "BLOCKED" and "is unlike the questions" in found[1]["blocked_reason"]

@@ -1,0 +1,50 @@
+"""Conformal p-values of prompts: exact small cases, and no more false alarms than their level."""
+
+import numpy as np
+import pytest
+
+from service.spectral.conformal import ConformalReference
+
+
+def unit(rng: np.random.Generator, count: int, around: float = 0.0) -> np.ndarray:
+    rows = rng.standard_normal((count, 24)) + around
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def lengths(*means: int) -> np.ndarray:
+    return np.array([[one] * 3 for one in means], dtype=np.int32)
+
+
+def test_the_length_counts_on_both_sides_and_alone_where_there_is_no_question() -> None:
+    none = np.empty((0, 24), dtype=np.float32)
+    found = ConformalReference(none, lengths(*range(1, 100)))
+    for far in (0, 200):
+        assert found.p_value(None, np.array([far] * 3)) == pytest.approx(2 / 100)
+    assert found.p_value(None, np.array([50])) == 1.0
+
+
+def test_the_floor_is_by_the_number_of_rows() -> None:
+    rng = np.random.default_rng(0)
+    for count, least in ((99, 0.02), (100, 2 / 101)):
+        known = ConformalReference(unit(rng, count, 1.0), lengths(*[2] * count))
+        far = -unit(rng, 1, 1.0)[0]
+        assert known.p_value(far, np.array([2])) == pytest.approx(least)
+
+
+def test_lengths_are_compared_with_those_of_as_many_answers() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.geometric(0.2, (400, 20)).astype(np.int32)
+    known = ConformalReference(np.empty((0, 24), dtype=np.float32), rows)
+    single = [known.p_value(None, one[:1]) for one in rng.geometric(0.2, (2000, 20))]
+    assert np.mean(np.array(single) < 0.1) < 0.12
+
+
+def test_false_alarms_are_at_most_the_level() -> None:
+    rng = np.random.default_rng(1)
+    alarms = []
+    for _ in range(10):
+        known = ConformalReference(unit(rng, 300, 0.4), rng.poisson(5, (300, 4)).astype(np.int32))
+        fresh = zip(unit(rng, 100, 0.4), rng.poisson(5, (100, 4)), strict=True)
+        alarms += [known.p_value(question, words) < 0.1 for question, words in fresh]
+    assert np.mean(alarms) < 0.1 + 3 * np.sqrt(0.09 / 1000)
+    assert known.p_value(unit(rng, 1, -0.4)[0], np.array([5] * 4)) < 0.02
