@@ -83,7 +83,7 @@ async def test_a_sure_answer_passes_and_an_unsure_one_is_blocked_in_words(tmp_pa
     assert sure.json() == {"action": "NONE"}
     assert REASON not in sure.headers and sure.headers["x-decision"] == "answer"
     assert unsure.json()["action"] == "BLOCKED"
-    assert "none of the answers drawn" in unsure.json()["blocked_reason"]
+    assert "None of the answers drawn" in unsure.json()["blocked_reason"]
     assert score["decision"]["action"] == "abstain" and score["candidate"]["probability_correct"] is None
     assert [one.messages for one in llm.requests] == [
         (Message("system", "Be brief."), Message("user", SECRET))

@@ -153,4 +153,7 @@ async def test_a_guardrail_blocks_and_says_why(tmp_path: Path) -> None:
             answer = await http.post(path, json={**call, "input_type": "response", "texts": [text]})
             found.append(answer.json())
     assert found[0] == {"action": "NONE"}
-    assert found[1]["action"] == "BLOCKED" and "is unlike the questions" in found[1]["blocked_reason"]
+    assert (
+        found[1]["action"] == "BLOCKED"
+        and "is unlike those that the calibration was made of" in found[1]["blocked_reason"]
+    )
