@@ -35,7 +35,7 @@ class TestCalibrations:
         assert [p.num_samples for p in seen.parameters] == [2, 3, 4, 5]
         assert (seen.temperature, seen.depolarization) == (seen.parameters[-1].temperature, 0.5)
         assert body["fingerprint"] == made.fingerprint.parts()
-        assert (seen.num_rows, seen.active, seen.data_kept, seen.name) == (7, False, False, made.name)
+        assert (seen.rows, seen.active, seen.data_kept, seen.name) == (7, False, False, made.name)
 
     @pytest.mark.parametrize("calibration_id", [NO_CALIBRATION, "cal_none", "%00"])
     @pytest.mark.parametrize(

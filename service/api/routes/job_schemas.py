@@ -22,6 +22,7 @@ JOB: dict[str, Any] = {
     "note": "",
     "error": None,
     "calibration_id": None,
+    "refused_rows": 0,
     "created_at": "2026-11-21T07:00:00Z",
     "started_at": "2026-11-21T07:00:01Z",
     "finished_at": None,
@@ -137,6 +138,10 @@ class JobOut(BaseModel):
     note: str = Field(description="What an open job waits for, if it does.")
     error: JobErrorOut | None = Field(description="Why it failed.")
     calibration_id: str | None = Field(description="The calibration that it made.")
+    refused_rows: int = Field(
+        description="Rows that the LLM server refused while it answered others, once the job has ended; "
+        "retry it to ask for them again."
+    )
     created_at: datetime = Field(description="When it was posted.")
     started_at: datetime | None = Field(description="When it first ran.")
     finished_at: datetime | None = Field(description="When it ended.")

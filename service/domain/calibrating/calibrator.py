@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
 from service.domain.calibrating.fitting import WHOLE, Fitted, fit_all
+from service.domain.calibrating.judged import label
 from service.domain.calibrating.material import Embedding, Material, usable_rows
 from service.domain.calibration import Calibration, CalibrationSource
 from service.domain.errors import InvalidDevData
@@ -40,6 +41,7 @@ class _Loaded:
     rows: list[StoredRow]
     num_samples: int
     fingerprint: Fingerprint
+    refused: list[StoredRow]
 
 
 class Calibrator:
@@ -94,12 +96,16 @@ class Calibrator:
         active = self._calibrations.active(key)
         fitted = await self._fit(job, material, active)
         calibration = self._calibration(job, loaded, fitted)
-        outcome = FinishedFit(calibration, job.options, material, fitted, active, job.num_rows)
+        outcome = FinishedFit(
+            calibration, job.options, material, fitted, active, job.num_rows, loaded.refused
+        )
         await self._stage(job, "reporting", 1).begin()
         report = await asyncio.to_thread(make_report, outcome)
         if self._calibrations.active(key) != active:
             return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.lease.job_id
+        labels = await asyncio.to_thread(label, material)
+        full = [material.rows[i].row.line for i in material.full]
         decision = report["decision"]
         try:
             await self._jobs.succeed(
@@ -109,6 +115,7 @@ class Calibrator:
                 len(loaded.rows),
                 activate=decision["activated"],
                 compared_with=None if active is None else active.id,
+                verdicts=dict(zip(full, labels.verdicts, strict=True)),
             )
         except ActiveChangedError:
             return False
@@ -127,7 +134,8 @@ class Calibrator:
         if asked is None and drawn:
             asked = self._drawer.serving.num_samples
         fingerprint = await self._fingerprint(job, stored, drawn=drawn)
-        return _Loaded(*usable_rows(stored, asked), fingerprint)
+        refused = [one for one in stored if one.refused is not None]
+        return _Loaded(*usable_rows(stored, asked), fingerprint, refused)
 
     async def _fingerprint(self, job: ClaimedJob, stored: list[StoredRow], *, drawn: bool) -> Fingerprint:
         """Return what the answers were drawn with: as bound by the first draw, or as the operator vouches."""

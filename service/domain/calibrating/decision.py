@@ -8,6 +8,7 @@ from service.domain.study.experiments.comparison import difference
 from service.domain.study.model import estimate
 from service.domain.study.report_model import Asked, Decision, Estimate
 
+MAX_REFUSED_SHARE = 0.02
 _FEWER = (
     "Not activated because it serves fewer answers than the active calibration: requests for more would be "
     "served raw."
@@ -43,6 +44,16 @@ def decide(calibration: Calibration, active: Calibration | None, asked: Asked, b
         "difference": risk,
         "reason": loss if loss and asked == "if_better" else _reason(asked, worse, active),
     }
+
+
+def too_many_refused(refused: int, rows: int) -> str:
+    """Return why a calibration is not activated by itself that lacks so many of its rows; "" for few."""
+    if refused <= MAX_REFUSED_SHARE * rows:
+        return ""
+    return (
+        f"Not activated: the LLM server refused {refused} of {rows} rows, more than 2 %, and those left may "
+        "be unlike what is asked. Retry the job to ask for them again, or activate the calibration yourself."
+    )
 
 
 def _loss(calibration: Calibration, active: Calibration | None, bench: Bench) -> str:

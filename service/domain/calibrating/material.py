@@ -62,9 +62,11 @@ def usable_rows(stored: Sequence[StoredRow], asked: int | None) -> tuple[list[St
     num_samples = full_number([len(one.draws) for one in usable], asked) if usable else 2
     reach = sum(len(one.draws) >= num_samples for one in usable)
     if reach < MIN_USABLE_ROWS:
+        refused = [one.refused for one in stored if one.refused is not None]
+        told = f" The LLM server refused {len(refused)} of the others: {refused[0]}" if refused else ""
         raise InvalidDevData(
             f"{reach} of {len(stored)} rows have a reference and {num_samples} answers; a fit needs at least "
-            f"{MIN_USABLE_ROWS}."
+            f"{MIN_USABLE_ROWS}.{told}"
         )
     return [StoredRow(one.row, one.draws[:num_samples], one.complete) for one in usable], num_samples
 

@@ -1,14 +1,16 @@
 """Calibrations, their data and reports."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from eigencal._async.sending import AsyncSender, lines_of
 from eigencal._calls import calibrations as calls
-from eigencal._models.calibrations import Calibration
+from eigencal._models.calibrations import Activation, Calibration
+from eigencal._models.jobs import Job
 from eigencal._models.report import Report
+from eigencal._models.requests import Correction, CorrectOptions
 
 
 class AsyncCalibrations(AsyncSender):
@@ -21,6 +23,21 @@ class AsyncCalibrations(AsyncSender):
     async def active_calibrations(self, *, timeout_s: float | None = None) -> tuple[Calibration, ...]:
         """Do as `Client.active_calibrations` does, awaited."""
         return await self._send(calls.active_calibrations(), timeout_s)
+
+    async def activations(self, *, timeout_s: float | None = None) -> tuple[Activation, ...]:
+        """Do as `Client.activations` does, awaited."""
+        return await self._send(calls.activations(), timeout_s)
+
+    async def correct_rows(
+        self,
+        calibration_id: str,
+        rows: Iterable[Correction],
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[CorrectOptions],
+    ) -> Job:
+        """Do as `Client.correct_rows` does, awaited."""
+        return await self._send(calls.correct_rows(calibration_id, rows, options), timeout_s)
 
     async def calibration(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
         """Do as `Client.calibration` does, awaited."""
