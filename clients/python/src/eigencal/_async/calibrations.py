@@ -1,16 +1,14 @@
 """Calibrations, their data and reports."""
 
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, overload
 
 from eigencal._async.sending import AsyncSender, lines_of
 from eigencal._calls import calibrations as calls
 from eigencal._models.calibrations import Activation, Calibration
-from eigencal._models.jobs import Job
 from eigencal._models.report import Report
-from eigencal._models.requests import Correction, CorrectOptions
 
 
 class AsyncCalibrations(AsyncSender):
@@ -27,17 +25,6 @@ class AsyncCalibrations(AsyncSender):
     async def activations(self, *, timeout_s: float | None = None) -> tuple[Activation, ...]:
         """Do as `Client.activations` does, awaited."""
         return await self._send(calls.activations(), timeout_s)
-
-    async def correct_rows(
-        self,
-        calibration_id: str,
-        rows: Iterable[Correction],
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[CorrectOptions],
-    ) -> Job:
-        """Do as `Client.correct_rows` does, awaited."""
-        return await self._send(calls.correct_rows(calibration_id, rows, options), timeout_s)
 
     async def calibration(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
         """Do as `Client.calibration` does, awaited."""

@@ -1,22 +1,17 @@
 """Calls about calibrations and reports."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
 
-from eigencal._calls.call import Call, nothing, path, reader, text, without_none
-from eigencal._calls.repeat import Repeat
+from eigencal._calls.call import Call, nothing, path, reader, text
 from eigencal._errors import UnexpectedAnswer
 from eigencal._models.calibrations import Activation, Calibration
-from eigencal._models.jobs import Job
 from eigencal._models.report import Report
-from eigencal._models.requests import Correction, Row
+from eigencal._models.requests import Row
 
 _ONE = reader(Calibration)
 _ALL = reader(tuple[Calibration, ...])
 _REPORT = reader(Report)
 _HISTORY = reader(tuple[Activation, ...])
-_JOB = reader(Job)
 # The same path answers with either; a browser's default would be the page.
 _PAGE = {"Accept": "text/html"}
 _JSON = {"Accept": "application/json"}
@@ -35,12 +30,6 @@ def active_calibrations() -> Call[tuple[Calibration, ...]]:
 def activations() -> Call[tuple[Activation, ...]]:
     """GET /calibrations/activations."""
     return Call("GET", "/calibrations/activations", _HISTORY)
-
-
-def correct_rows(calibration_id: str, rows: Iterable[Correction], options: Mapping[str, Any]) -> Call[Job]:
-    """PATCH /calibrations/{calibration_id}/rows: each makes a job, so it is made again only if unseen."""
-    where = path("/calibrations/{id}/rows", id=calibration_id)
-    return Call("PATCH", where, _JOB, {"rows": list(rows), **without_none(options)}, repeat=Repeat.UNSEEN)
 
 
 def calibration(calibration_id: str) -> Call[Calibration]:

@@ -1,15 +1,13 @@
 """Calibrations, their data and reports."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, overload
 
 from eigencal._calls import calibrations as calls
 from eigencal._models.calibrations import Activation, Calibration
-from eigencal._models.jobs import Job
 from eigencal._models.report import Report
-from eigencal._models.requests import Correction, CorrectOptions
 from eigencal._sync.sending import Sender, lines_of
 
 
@@ -27,32 +25,6 @@ class Calibrations(Sender):
     def activations(self, *, timeout_s: float | None = None) -> tuple[Activation, ...]:
         """Return every activation of a calibration, newest first: what was in force when, by whom, why."""
         return self._send(calls.activations(), timeout_s)
-
-    def correct_rows(
-        self,
-        calibration_id: str,
-        rows: Iterable[Correction],
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[CorrectOptions],
-    ) -> Job:
-        """Start a job that calibrates on the same rows and answers, with corrected verdicts.
-
-        Args:
-            calibration_id: Id of the calibration, which stays as it is.
-            rows: Which rows, by `line` or `id`, and whether the answer that was judged is `correct`.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
-            **options: Options of the new calibration; those left out are as they were.
-
-        Returns:
-            The job.
-
-        Raises:
-            NotFound: There is no such calibration.
-            InvalidRequest: A row is not there.
-            Conflict: Its rows were deleted, or drawn under other settings.
-        """
-        return self._send(calls.correct_rows(calibration_id, rows, options), timeout_s)
 
     def calibration(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
         """Return a calibration. Raises NotFound."""
