@@ -151,7 +151,7 @@ class _Run:
         await self._draw_rows()
         for stored, error in self._aside:
             logger.warning("the LLM server refused the row on line %d for good", stored.row.line)
-            await self._drawer.jobs.refuse(self._lease, stored.row.line, error.detail)
+            await self._drawer.jobs.refuse(self._lease, stored.row.line, error.told)
             await self._progress.advance()
 
     async def _answered_before(self) -> DevRow | None:
@@ -162,7 +162,7 @@ class _Run:
         return None
 
     async def _wait_aside(self, wait_s: float) -> None:
-        count, said = len(self._aside), self._aside[-1][1].detail
+        count, said = len(self._aside), self._aside[-1][1].told
         rows = "a row" if count == 1 else f"{count} rows"
         await self._progress.note(f"Waiting to ask again for {rows} that the LLM server refused: {said}")
         await asyncio.sleep(wait_s)
@@ -228,7 +228,7 @@ class _Run:
         self._refused_since = self._refused_since or time.monotonic()
         if time.monotonic() - self._refused_since > patience.refused_give_up_s:
             raise error
-        await self._progress.note(f"Waiting to try again: {error.detail}")
+        await self._progress.note(f"Waiting to try again: {error.told}")
         await asyncio.sleep(self._wait_s)
         self._wait_s = min(2 * self._wait_s, patience.longest_wait_s)
 

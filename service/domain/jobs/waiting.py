@@ -58,7 +58,8 @@ class Patience:
                 if not passing or time.monotonic() - began > self.give_up_s:
                     raise
                 reason: EigencalError = error
-            await notify(f"Waiting to try again: {reason.detail}")
+            told = reason.told if isinstance(reason, LLMError) else reason.detail
+            await notify(f"Waiting to try again: {told}")
             await asyncio.sleep(max(wait, min(reason.retry_after_s or 0.0, self.longest_wait_s)))
             wait = min(2 * wait, self.longest_wait_s)
 
