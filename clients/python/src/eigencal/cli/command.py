@@ -155,7 +155,7 @@ def tell(out: Output, error: EigencalError) -> None:
     if rows:
         _tell_rows(out, error, rows)
         return
-    first = f": {_place(wrong[0])}" if wrong and wrong[0].get("msg", "") not in error.detail else ""
+    first = f": {_place(wrong[0])}" if wrong and str(wrong[0].get("msg", "")) not in error.detail else ""
     more = f" (and {len(wrong) - 1} more: --verbose)" if len(wrong) > 1 and not out.verbose else ""
     named = f" (request {error.request_id})" if error.request_id else ""
     hint = next((f" ({said})" for kind, said in HINTS.items() if isinstance(error, kind)), "")
@@ -172,12 +172,13 @@ def tell(out: Output, error: EigencalError) -> None:
 
 def _tell_rows(out: Output, error: EigencalError, rows: list[dict[str, Any]]) -> None:
     """Say what is wrong with dev data: the first bad rows, each on a line of its own."""
-    out.note(f"eigencal: {_code(error)}{error.detail}")
+    named = f" (request {error.request_id})" if error.request_id else ""
+    out.note(f"eigencal: {_code(error)}{error.detail}{named}")
     for each in rows:
         out.note(f"  {_place(each)}")
     total = error.problem.get("total_bad", 0) if isinstance(error, ApiError) else 0
-    lines = len({str(each.get("loc", each["line"])[:2]) for each in rows})
-    if total > lines:
+    lines = len({str([each["line"], _loc(each)[:1]]) for each in rows})
+    if isinstance(total, int) and total > lines:
         out.note(f"  and {total - lines} more rows")
     if out.verbose and isinstance(error, ApiError) and error.problem:
         out.note(f"  {as_json({'status': error.status, **error.problem})}")
@@ -191,12 +192,18 @@ def _code(error: EigencalError) -> str:
 def _place(wrong: dict[str, Any]) -> str:
     """Return one thing that is wrong with a request, or with a row of dev data."""
     if wrong.get("line") is not None:
-        file, *_ = map(str, wrong.get("loc", ["file"]))
+        file, *_ = [*_loc(wrong), "file"]
         named = "" if file == "file" else f"{file}, "  # an evaluation has two files
         field = f", {wrong['field']}" if wrong.get("field") else ""
         return one_line(f"{named}line {wrong['line']}{field}: {wrong.get('msg', '')}")
-    where = ".".join(map(str, wrong.get("loc", ())))
+    where = ".".join(_loc(wrong))
     return one_line(f"{where}: {wrong.get('msg', '')}" if where else str(wrong.get("msg", wrong)))
+
+
+def _loc(wrong: dict[str, Any]) -> list[str]:
+    # Of a server that is not ours it may be anything.
+    found = wrong.get("loc")
+    return list(map(str, found)) if isinstance(found, list) else []
 
 
 def _trace(out: Output) -> None:
