@@ -82,7 +82,7 @@ class TestCalibrations:
         async with world.client() as client:
             told = await client.get(path)
             now = {"active": False, "activated_at": None}
-            assert told.json() == {"risk": 1.5, "auroc": None, "now": now}
+            assert told.json() == {"risk": 1.5, "auroc": None, "now": now, "verdicts": None}
             assert told.headers["vary"] == "Accept"
             page = await client.get(path, headers={"Accept": "text/html,application/xml;q=0.9,*/*;q=0.8"})
             assert page.headers["content-type"] == "text/html; charset=utf-8"
