@@ -111,7 +111,7 @@ def create_app(
         own = {one.key() for one in own_fingerprints(serving, llm, embedder)}
         return [one for one in store.calibrations.any_active() if one.fingerprint.key() in own]
 
-    metrics = Metrics(events, in_force=in_force, activations=lambda: store.calibrations.num_activations())
+    metrics = Metrics(events, in_force=in_force, activations=store.calibrations.num_activations)
     scorer = Scorer(llm, embedder, store.calibrations, live=live)
     gateways = Gateways(
         Verifier(scorer, serving, settings.verify_effort or None),

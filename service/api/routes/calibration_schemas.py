@@ -124,6 +124,10 @@ class ActivationOut(BaseModel):
 class CorrectionIn(RequestModel):
     """A row by its `line` or its `id`, and whether the answer that was judged is right."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"type": "object", "required": [name]} for name in ("line", "id")]}
+    )
+
     line: int | None = Field(None, ge=1, description="Line of the row in the file.")
     id: str | None = Field(None, max_length=MAX_ID_CHARS, description="Or its id.")
     correct: bool = Field(description="Whether the answer that was judged is right.")
