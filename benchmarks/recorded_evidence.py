@@ -50,7 +50,9 @@ class Recorded:
         self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
         with np.load(DATA / f"{name}.npz") as arrays:
             self.vectors, self.drawn, self.references = (arrays[key] for key in ("emb", "S", "Y"))
-        self.right = np.array([correct(row["answer"], [row["reference"]]) for row in self.rows])
+        self.right = np.array(
+            [correct(row["answer"], [row["reference"]], containment=False) for row in self.rows]
+        )
         self._embed = embed
 
     @cached_property

@@ -93,7 +93,7 @@ def by_rows() -> None:
 def by_answers() -> None:
     maps = fit_by_num_samples(questions(DEV, max(ANSWERS)), "depolarized", dimension=DIMENSION)
     rows = [json.loads(line) for line in (DATA / f"{DEV}.jsonl").read_text().splitlines()]
-    right = [correct(row["answer"], [row["reference"]]) for row in rows]
+    right = [correct(row["answer"], [row["reference"]], containment=False) for row in rows]
     print("| m | T | g | AUROC of lambda_max |")
     print("|---:|---:|---:|---:|")
     for m in ANSWERS:

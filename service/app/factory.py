@@ -25,6 +25,7 @@ from service.api.keys import routes as keys
 from service.api.keys.schemas import KeyRequest
 from service.api.openai import routes as openai
 from service.api.routes import calibrations, docs, evaluations, health, jobs, score
+from service.api.routes.calibration_schemas import CorrectionsRequest
 from service.api.routes.job_schemas import (
     CalibrateForm,
     CalibrateRequest,
@@ -36,14 +37,17 @@ from service.app.drop_in import build_chat, build_upstream
 from service.app.parts import (
     Component,
     Store,
+    applies_now,
     build_embedder,
     build_events,
     build_llm,
     build_store,
+    own_fingerprints,
     serving_of,
     upload_limits,
 )
 from service.app.start_log import build_start_log
+from service.domain.calibration import Calibration
 from service.domain.chat.upstream import Upstream
 from service.domain.errors import EigencalError
 from service.domain.gateways.guardrail import Guardrail
@@ -70,6 +74,7 @@ BODIES: list[type[BaseModel]] = [
     VerifyRequest,
     GuardrailCall,
     KeyRequest,
+    CorrectionsRequest,
     Problem,
 ]
 
@@ -100,7 +105,13 @@ def create_app(
     kept = KeptScores(store.kept, keep_s=settings.keep_scores_s, max_scores=settings.kept_scores)
     made_keys = KeyRing(store.keys)
     events = events or build_events(settings)
-    errors, metrics = ErrorLog(), Metrics(events)
+    errors = ErrorLog()
+
+    def in_force() -> list[Calibration]:
+        own = {one.key() for one in own_fingerprints(serving, llm, embedder)}
+        return [one for one in store.calibrations.any_active() if one.fingerprint.key() in own]
+
+    metrics = Metrics(events, in_force=in_force, activations=store.calibrations.num_activations)
     scorer = Scorer(llm, embedder, store.calibrations, live=live, ood_abstain=settings.ood_abstain)
     gateways = Gateways(
         Verifier(scorer, serving, settings.verify_effort or None),
@@ -150,6 +161,7 @@ def create_app(
         metrics=metrics,
         limits=upload_limits(settings),
         pages=Pages(render_home, render_report, render_calibrations),
+        applies_now=lambda one: applies_now(one, own_fingerprints(serving, llm, embedder)),
     )
     app.state.gateways, app.state.chat = gateways, chat
     app.state.keys = Keys(

@@ -12,13 +12,16 @@ from service.domain.errors import EmbedderUnavailable
 from service.domain.jobs.model import CalibrationStore, JobQueue
 from service.domain.jobs.setup import Setup
 from service.domain.keys.store import KeyStore
-from service.domain.models import Message, Sampling, service_fingerprint, shape_hash
+from service.domain.models import CALLER, Fingerprint, Message, Sampling, service_fingerprint, shape_hash
 from service.domain.ports import Embedder, KeptDocuments, LanguageModel, Peers
 from service.domain.scoring.events import NoEvents, ScoreEvents
 from service.domain.serving import Efforts, LiveLoad, Serving
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
+EMBEDDER_PARTS = frozenset(
+    ("embedder", "embedder_revision", "embedder_precision", "embedder_dimension", "empty_answers")
+)
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -234,16 +237,31 @@ def llm_slots(settings: Settings) -> int:
     return settings.llm_slots if settings.llm_backend == "vllm" else 1
 
 
-def own_keys(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[str, ...]:
-    """Return the fingerprint keys of prompts and of conversations as this service draws them.
+def own_fingerprints(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[Fingerprint, ...]:
+    """Return the fingerprints of prompts, of conversations, and of those with a system message of their own.
 
     None until the embedder has told its identity.
     """
-    prompt = serving.request(prompt="?")
-    conversation = serving.request(messages=(Message("user", "?"),))
+    user = Message("user", "?")
+    asked = (
+        serving.request(prompt="?"),
+        serving.request(messages=(user,)),
+        serving.request(messages=(Message("system", "?"), user)),
+    )
     try:
         made_by = embedder.identity
     except EmbedderUnavailable:
         return ()
-    asked = (prompt, conversation)
-    return tuple(service_fingerprint(llm.identity(one), one.sampling, made_by).key() for one in asked)
+    return tuple(service_fingerprint(llm.identity(one), one.sampling, made_by) for one in asked)
+
+
+def own_keys(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[str, ...]:
+    """Return the fingerprint keys of prompts, and of conversations without a system message of their own."""
+    return tuple(one.key() for one in own_fingerprints(serving, llm, embedder)[:2])
+
+
+def applies_now(fingerprint: Fingerprint, own: tuple[Fingerprint, ...]) -> bool:
+    """Tell whether it is that of a present set-up; of answers that callers drew, whether the embedder is."""
+    if fingerprint.source == CALLER:
+        return any(EMBEDDER_PARTS.isdisjoint(fingerprint.differs(one)) for one in own)
+    return fingerprint.key() in {one.key() for one in own}

@@ -51,6 +51,9 @@ def _context(report: Report) -> dict[str, Any]:
         "algorithm1_nulls": [words.algorithm1_words(row) for row in report["served"]],
         "has_bands": _has_bands(report),
         "decided": decided(report),
+        "data": {"refused": None, **report["data"]},
+        "verdicts": report.get("verdicts"),
+        "whys": words.WHY_RIGHT,
     }
 
 

@@ -47,8 +47,14 @@ PARTS = {
 }
 LABELLED = {
     "data": "the labels in the data",
-    "rouge_l": "ROUGE-L F above 0.3 against the best reference",
-    "mixed": "the labels in the data, or ROUGE-L F above 0.3 where there is none",
+    "rouge_l": "words: ROUGE-L F above 0.3 against the best reference, or a reference in it",
+    "mixed": "the labels in the data, or words where there is none (as ROUGE-L F above 0.3)",
+}
+WHY_RIGHT = {
+    "given": "as the data says",
+    "rouge_l": "ROUGE-L F above 0.3",
+    "reference_contained": "a reference stands in it",
+    "none": "neither ROUGE-L nor a reference in it",
 }
 
 

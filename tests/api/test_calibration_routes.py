@@ -35,7 +35,7 @@ class TestCalibrations:
         assert [p.num_samples for p in seen.parameters] == [2, 3, 4, 5]
         assert (seen.temperature, seen.depolarization) == (seen.parameters[-1].temperature, 0.5)
         assert body["fingerprint"] == made.fingerprint.parts()
-        assert (seen.num_rows, seen.active, seen.data_kept, seen.name) == (7, False, False, made.name)
+        assert (seen.rows, seen.active, seen.data_kept, seen.name) == (7, False, False, made.name)
 
     @pytest.mark.parametrize("calibration_id", [NO_CALIBRATION, "cal_none", "%00"])
     @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ class TestCalibrations:
         async with world.client() as client:
             told = await client.get(path)
             now = {"active": False, "activated_at": None}
-            assert told.json() == {"risk": 1.5, "auroc": None, "now": now}
+            assert told.json() == {"risk": 1.5, "auroc": None, "now": now, "verdicts": None}
             assert told.headers["vary"] == "Accept"
             page = await client.get(path, headers={"Accept": "text/html,application/xml;q=0.9,*/*;q=0.8"})
             assert page.headers["content-type"] == "text/html; charset=utf-8"

@@ -6,7 +6,7 @@ import pytest
 
 from service.api.http.auth import Keys
 from service.api.http.openapi import Problem, document
-from service.api.routes.calibration_schemas import CalibrationOut
+from service.api.routes.calibration_schemas import CalibrationOut, CorrectionsRequest
 from service.api.routes.job_schemas import CalibrateForm, CalibrateRequest, JobOut
 from tests.support.operator_world import NO_CALIBRATION, NO_JOB, World, problem
 
@@ -106,7 +106,7 @@ async def test_another_method_is_told_all_that_are_allowed(world: World, path: s
 
 
 async def test_the_document_names_every_schema_it_uses(world: World) -> None:
-    made = document(world.app, [CalibrateRequest, CalibrateForm, Problem])
+    made = document(world.app, [CalibrateRequest, CalibrateForm, CorrectionsRequest, Problem])
     text = json.dumps(made)
     used = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert {"Problem", "CalibrateRequest"} <= used <= made["components"]["schemas"].keys()

@@ -41,6 +41,9 @@ class Active(NoCalibrations):
     def any_active(self) -> list[Calibration]:
         return self._all
 
+    def num_activations(self) -> int:
+        return len(self._all)
+
     async def get(self, calibration_id: str) -> Calibration | None:
         return next((c for c in self._all if c.id == calibration_id), None)
 

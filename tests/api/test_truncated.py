@@ -56,7 +56,7 @@ async def test_half_of_the_answers_cut_is_said(tmp_path: Path, cut: int, warned:
         said = await warnings(http, {"prompt": "p", "sampling": {"max_tokens": 30}})
         counted = (await http.get("/metrics")).text
     assert ("truncated_samples" in said) is warned
-    assert ('eigencal_score_warnings_total{code="truncated_samples"} 1.0' in counted) is warned
+    assert ('eigencal_score_warnings_total{calibration="",code="truncated_samples"} 1.0' in counted) is warned
     if warned:
         assert f"{cut} of 10 answers were cut by max_tokens (30)" in said["truncated_samples"]
 

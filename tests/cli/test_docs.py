@@ -30,6 +30,7 @@ def listed(help_text: str) -> list[str]:
 def test_every_command_is_there_and_no_other(here: Here) -> None:
     found = [name for name in listed(here("--help").out) if name != "keys"]
     found += [f"keys {name}" for name in listed(here("keys").out)]
+    found += [f"calibrations {name}" for name in listed(here("calibrations", "--help").out)]
     assert sorted(f"`eigencal {name}`" for name in found) == sorted(rows("| command | does |"))
 
 

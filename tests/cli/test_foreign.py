@@ -1,5 +1,6 @@
 """A URL at which something else answers: the command says so, and writes no result of any question."""
 
+import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -64,3 +65,26 @@ def test_a_run_ends_and_a_run_at_the_service_finds_nothing_done(
 def test_login_remembers_no_such_url(here: Here, wrong: str, tmp_path: Path) -> None:
     assert here("login", "--url", wrong, stdin="a-key\n").code == 3
     assert not list(tmp_path.rglob("*.toml"))
+
+
+class Odd(Page):
+    """Answers every GET with an error whose parts are of other kinds than the contract has."""
+
+    def do_GET(self) -> None:
+        errors = [5, {"line": "a", "loc": 5}, {"line": {}, "msg": 7}, {"msg": None}]
+        body = json.dumps({"code": "invalid_dev_data", "errors": errors}).encode()
+        self.send_response(422)
+        self.send_header("Content-Type", "application/problem+json")
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_an_error_of_other_kinds_is_told_all_the_same(here: Here) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Odd) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        done = here("jobs", EIGENCAL_URL=f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+        thread.join()
+    assert (done.code, done.out) == (6, ""), done.err
+    assert "fault of the command" not in done.err

@@ -116,8 +116,15 @@ def test_bad_rows_are_named(here: Here, tmp_path: Path) -> None:
     assert done.code == 6
     assert done.err.startswith("eigencal: invalid_dev_data: ")
     assert "line 41, reference: is missing" in done.err
-    assert "and 1 more: --verbose" in done.err
-    assert "line 42, " in here("calibrate", dev, "--verbose").err
+    assert "line 42, prompt: exactly one of" in done.err
+
+    dev.write_text("".join(json.dumps({"promt": f"x{i}", "reference": "y"}) + "\n" for i in range(30)))
+    done = here("calibrate", dev)
+    assert (done.code, done.err.count("unknown field 'promt' (did you mean 'prompt'?)")) == (6, 20)
+    assert "line 20, promt" in done.err and "line 21, " not in done.err
+    assert "and 10 more rows" in done.err
+    dev.write_text("prompt;reference\nx;y\n")
+    assert "separated by semicolons" in here("calibrate", dev).err
 
 
 def test_ctrl_c_stops_watching_and_not_the_job(tmp_path: Path, dev: Path) -> None:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 SCHEMAS: dict[str, Any] = json.loads((ROOT / "clients" / "openapi.json").read_text())["components"]["schemas"]
 RESULTS = {
     "CalibrationOut": "Calibration", "CalibrationUsed": "CalibrationUsed", "CandidateOut": "Candidate",
+    "ActivationOut": "Activation", "PromiseOut": "Promise",
     "DecisionOut": "Decision", "EvidenceOut": "Evidence", "EvidenceParametersOut": "EvidenceParameters",
     "GuardrailVerdict": "GuardrailVerdict", "Health": "Health", "KeyOut": "Key", "KeyWarning": "KeyWarning",
     "MadeKey": "NewKey", "JobErrorOut": "JobError", "JobOut": "Job",
@@ -28,6 +29,7 @@ RESULTS = {
 REQUESTS = {
     "ScoreRequest": (requests.ScoreOptions, {"prompt"}), "SamplingIn": (requests.SamplingOptions, set()),
     "CalibrateForm": (requests.CalibrateOptions, {"file"}),
+    "CorrectionsRequest": (requests.CorrectOptions, {"rows"}), "CorrectionIn": (requests.Correction, set()),
     "EvaluateForm": (requests.EvaluateOptions, {"dev", "test"}), "MessageIn": (requests.ChatMessage, set()),
 }  # fmt: skip
 # Of these the client knows the fields by another way.

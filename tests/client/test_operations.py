@@ -77,7 +77,11 @@ def jobs(client: Any, folder: Path) -> None:
     assert [one.state for one in client.events(job.id)] == ["succeeded"]
     found = client.calibration(done.calibration_id)
     assert not found.active and client.activate(found.id).active
-    assert client.active_calibrations()[0].id == client.calibrations()[0].id == found.id
+    assert client.active_calibrations()[0].id == client.calibrations()[-1].id == found.id
+    [activation, *_] = client.activations()
+    assert (activation.calibration_id, activation.by) == (found.id, "no key")
+    again = client.correct_rows(found.id, [{"line": 1, "correct": False}], activate="never")
+    assert again.wait().succeeded
     assert client.report(found.id)["calibration"]["id"] == found.id
     page = client.report(found.id, path=folder / "report.html")
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")

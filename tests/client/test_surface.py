@@ -16,6 +16,7 @@ SOURCE = Path(eigencal.__file__).parent
 CLIENTS = {"AsyncClient", "Client"}
 JOBS = {"AsyncCalibrationJob", "AsyncEvaluationJob", "CalibrationJob", "EvaluationJob", "Job", "JobError"}
 RESULTS = {
+    "Activation", "Promise",
     "BatchItem", "Calibration", "CalibrationUsed", "Candidate", "ChatChunk", "ChatCompletion", "Choice",
     "ChunkChoice", "Decision", "Evidence", "EvidenceParameters", "GuardrailVerdict", "Health",
     "KeptScore", "Key", "KeyWarning", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem",
@@ -23,6 +24,7 @@ RESULTS = {
     "SpectrumValues", "TextChoice", "TextCompletion", "Timings", "Usage", "Verified",
 }  # fmt: skip
 REQUESTS = {
+    "Correction", "CorrectOptions",
     "CalibrateOptions", "ChatMessage", "ChatOptions", "EvaluateOptions", "Progress", "ProgressCallback",
     "Rows", "SamplingOptions", "ScoreOptions",
 }  # fmt: skip

@@ -32,7 +32,9 @@ class Recorded:
     def __init__(self, folder, golden):
         self.golden = golden
         lines = (folder / f"{NAME}.jsonl").read_text().splitlines()
-        self.right = np.array([correct(r["answer"], [r["reference"]]) for r in map(json.loads, lines)])
+        self.right = np.array(
+            [correct(r["answer"], [r["reference"]], containment=False) for r in map(json.loads, lines)]
+        )
         arrays = np.load(folder / f"{NAME}.npz")
         self.embeddings = arrays["emb"]
         distinct = [np.unique(row, return_counts=True) for row in arrays["S"][150:400]]

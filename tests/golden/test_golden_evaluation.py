@@ -37,7 +37,7 @@ def stored(number: int, row: dict[str, Any], *, tells: bool) -> StoredRow:
         prompt=row["prompt"],
         samples=samples,
         answer=answer if answer in samples else None,
-        correct=correct(answer, [row["reference"]]),
+        correct=correct(answer, [row["reference"]], containment=False),
     )
     told = row["logprob"] if tells else [None] * len(samples)
     draws = tuple(Draw(text, total_logprob=one) for text, one in zip(samples, told, strict=True))

@@ -52,7 +52,7 @@ class Case:
         self.whole = rows(recorded, int(m))
         parts = (self.whole.take(np.arange(*told[part])) for part in ("fit_rows", "test_rows"))
         self.fit, self.test = parts
-        labels = [correct(row["answer"], [row["reference"]]) for row in recorded["rows"]]
+        labels = [correct(row["answer"], [row["reference"]], containment=False) for row in recorded["rows"]]
         self.right = labels[slice(*told["test_rows"])]
         self.flat: DepolarizedFit = fit_depolarized(self.fit.dev)
         self.evidence: EvidenceFit = fit_evidence(self.fit)

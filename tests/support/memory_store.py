@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +11,15 @@ from typing import Any
 from service.domain.calibration import Calibration
 from service.domain.errors import Conflict, InvalidDevData
 from service.domain.ids import new_id
-from service.domain.jobs.model import MIN_USABLE_ROWS, CalibrateOptions, CalibrationRecord, DevRow, Job
+from service.domain.jobs.model import (
+    MIN_USABLE_ROWS,
+    Activation,
+    CalibrateOptions,
+    CalibrationRecord,
+    Correction,
+    DevRow,
+    Job,
+)
 from service.domain.models import SERVICE
 from tests.support.kept import Alone, MemoryKept
 from tests.support.keys import MemoryKeys
@@ -101,6 +109,20 @@ class MemoryJobs:
             raise Conflict(f"The job is {job.state}: only one that has failed can be retried.")
         return await self.change(job_id, state="queued", stage=None, error=None, finished_at=None)
 
+    async def correct(
+        self, job_id: str, corrections: Sequence[Correction], options: Mapping[str, Any]
+    ) -> Job | None:
+        """Keep a queued job on the same rows with corrected verdicts."""
+        if job_id not in self._jobs:
+            return None
+        right = {(one.line, one.id): one.correct for one in corrections}
+        rows = [
+            replace(row, correct=right.get((row.line, None), right.get((None, row.id), row.correct)))
+            for row in self.rows_of(job_id)
+        ]
+        job, _ = await self.submit(rows, CalibrateOptions(**options))
+        return job
+
     async def events(self, job_id: str) -> AsyncIterator[Job]:
         """Yield the job now and whenever it has changed."""
         job = self._jobs.get(job_id)
@@ -122,6 +144,7 @@ class MemoryCalibrations:
         self._reports: dict[str, dict[str, Any]] = {}
         self._rows: dict[str, list[DevRow]] = {}
         self._active: list[str] = []  # latest activated first
+        self._history: list[Activation] = []  # newest first
 
     async def add(
         self,
@@ -167,18 +190,30 @@ class MemoryCalibrations:
         found = [self._records[calibration_id] for calibration_id in self._active]
         return sorted(found, key=lambda r: r.calibration.fingerprint.source != SERVICE)
 
-    async def activate(self, calibration_id: str) -> CalibrationRecord | None:
+    async def activate(self, calibration_id: str, *, by: str = "") -> CalibrationRecord | None:
         """Make this the active calibration of its fingerprint."""
         chosen = self._records.get(calibration_id)
         if chosen is None or chosen.active:
             return chosen
-        before = self.active(chosen.calibration.fingerprint.key())
+        key = chosen.calibration.fingerprint.key()
+        before = self.active(key)
+        replaced = None if before is None else before.id
+        made = Activation(calibration_id, datetime.now(UTC), by, "Activated as asked.", replaced, key)
+        self._history.insert(0, made)
         if before is not None:
             self._active.remove(before.id)
             self._records[before.id] = replace(self._records[before.id], active=False, activated_at=None)
         self._active.insert(0, calibration_id)
         self._records[calibration_id] = replace(chosen, active=True, activated_at=datetime.now(UTC))
         return self._records[calibration_id]
+
+    def num_activations(self) -> int:
+        """Return how many activations there ever were."""
+        return len(self._history)
+
+    async def history(self) -> list[Activation]:
+        """Return every activation, newest first."""
+        return list(self._history)
 
     async def report(self, calibration_id: str) -> dict[str, Any] | None:
         """Return the report made when it was fitted."""

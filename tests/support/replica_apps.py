@@ -9,11 +9,13 @@ from typing import Any
 import httpx
 
 from service.app import create_app
-from service.app.parts import serving_of
+from service.app.parts import own_keys, serving_of
 from service.app.replica import Intervals, build_replica
 from service.domain.calibration import Calibration
 from service.domain.jobs.setup import Setup
+from service.domain.jobs.waiting import Patience
 from service.domain.models import Message, service_fingerprint
+from service.domain.ports import LanguageModel
 from service.domain.scoring.events import ScoreEvents
 from service.domain.serving import LiveLoad, Serving
 from service.settings import Settings
@@ -34,7 +36,7 @@ def orthogonal() -> FakeEmbedder:
     )
 
 
-def deciding(serving: Serving, llm: FakeLLM, embedder: FakeEmbedder) -> list[Calibration]:
+def deciding(serving: Serving, llm: LanguageModel, embedder: FakeEmbedder) -> list[Calibration]:
     """Return a calibration for prompts and one for conversations, as this service draws them.
 
     P(correct) of a text is half its share of the answers plus half of 1 in d; from 0.5 on it keeps an error
@@ -51,11 +53,12 @@ async def replica_app(
     folder: Path,
     name: str,
     *,
-    llm: FakeLLM | None = None,
+    llm: LanguageModel | None = None,
     embedder: FakeEmbedder | None = None,
     intervals: Intervals = INTERVALS,
     decides: bool = False,
     events: ScoreEvents | None = None,
+    patience: Patience | None = None,
     **settings: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application whose store is the file in this folder, and yield a client of it.
@@ -75,7 +78,9 @@ async def replica_app(
         slots=1,
         live=LiveLoad(),
         kept_documents=asked.kept_scores,
+        own_keys=lambda: own_keys(serving_of(asked), llm, embedder),
         engine=TaskEngine(),
+        patience=patience,
         intervals=intervals,
     )
     app = create_app(asked, llm=llm, embedder=embedder, store=store, events=events)

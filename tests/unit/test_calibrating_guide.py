@@ -13,7 +13,13 @@ from service.domain.devdata.reader import read_file
 from service.domain.devdata.row import KNOWN_FIELDS
 from service.domain.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow
 from service.domain.models import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
-from service.domain.study.report_warnings import about_data, about_fit, about_gain, few_of_a_kind
+from service.domain.study.report_warnings import (
+    about_data,
+    about_fit,
+    about_gain,
+    about_verdicts,
+    few_of_a_kind,
+)
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
 
@@ -39,7 +45,7 @@ def test_both_files_are_accepted_and_mean_the_same() -> None:
 
 
 def test_every_field_of_a_row_is_told() -> None:
-    assert table("| field |") == set(KNOWN_FIELDS)
+    assert table("| field |") == {*KNOWN_FIELDS, "verdict"}
 
 
 def test_every_option_is_told() -> None:
@@ -47,7 +53,9 @@ def test_every_option_is_told() -> None:
 
 
 def test_every_warning_is_told() -> None:
-    source = "".join(inspect.getsource(about) for about in (about_data, about_fit, about_gain))
+    source = "".join(
+        inspect.getsource(about) for about in (about_data, about_verdicts, about_fit, about_gain)
+    )
     few = {one["code"] for one in few_of_a_kind(np.array([True, True, False]))}
     assert table("| code |") == set(re.findall(r'caution\(\s*"(\w+)"', source)) | few
 

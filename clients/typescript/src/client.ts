@@ -132,6 +132,18 @@ export class Eigencal {
     return this.#transport.json("GET /calibrations/active", options);
   }
 
+  /** Return every activation of a calibration, newest first: what was in force when, by whom, why. */
+  async activations(options: CallOptions = {}): Promise<types.Activation[]> {
+    return this.#transport.json("GET /calibrations/activations", options);
+  }
+
+  /** Start a job that calibrates on the same rows and answers, with corrected verdicts. */
+  async correctRows(id: string, corrections: types.Corrections, options: CallOptions = {}): Promise<Job> {
+    // Made again, it would leave two jobs.
+    const call = { ...options, ids: [id], json: corrections, once: true };
+    return jobFrom(this.#transport, await this.#transport.json("PATCH /calibrations/{calibration_id}/rows", call));
+  }
+
   /** Return a calibration. */
   async calibration(id: string, options: CallOptions = {}): Promise<types.Calibration> {
     return this.#transport.json("GET /calibrations/{calibration_id}", { ...options, ids: [id] });

@@ -86,6 +86,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/calibrations/activations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What was in force when
+         * @description Return every activation, newest first: each was in force until the next of its `fingerprint_key`.
+         */
+        get: operations["get_activations_calibrations_activations_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/calibrations/active": {
         parameters: {
             query?: never;
@@ -181,7 +201,8 @@ export interface paths {
          * Its report: JSON, or a page with the plots
          * @description Return the report in the form that is accepted: JSON unless HTML is preferred.
          *
-         *     All of it is as it was when the calibration was made, but for `now`: whether it is active.
+         *     All of it is as it was when the calibration was made, but for `now`, whether it is active, and `verdicts`,
+         *     its rows with what was judged, null once they are forgotten.
          */
         get: operations["get_report_calibrations__calibration_id__report_get"];
         put?: never;
@@ -190,6 +211,30 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/calibrations/{calibration_id}/rows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Correct verdicts on its rows
+         * @description Start a job that fits another calibration on the same rows and answers, with corrected verdicts.
+         *
+         *     Nothing is drawn, and this calibration stays as it is. A verdict on a row without `answer` is about its
+         *     dominant answer, which the report and the export name. A row that is not there is a 422; rows that were
+         *     forgotten are a conflict.
+         */
+        patch: operations["patch_rows_calibrations__calibration_id__rows_patch"];
         trace?: never;
     };
     "/evaluate": {
@@ -350,10 +395,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Go on with a job that failed
+         * Ask again for what a job lacks
          * @description Queue a job that has failed again; it goes on with the answers it has, and draws none of them twice.
          *
-         *     A conflict where it has not failed, or where its answers were drawn under other settings.
+         *     Of one that has succeeded without rows that the LLM server refused, another job asks for these, and makes
+         *     a calibration of its own. A conflict where nothing is missing, or where its answers were drawn under other
+         *     settings.
          */
         post: operations["post_retry_jobs__job_id__retry_post"];
         delete?: never;
@@ -605,6 +652,43 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * ActivationOut
+         * @description That a calibration came into force.
+         */
+        ActivationOut: {
+            /**
+             * Activated At
+             * Format: date-time
+             * @description When it came into force.
+             */
+            activated_at: string;
+            /**
+             * By
+             * @description Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where none was needed; empty for those of before 0.3.0.
+             */
+            by: string;
+            /**
+             * Calibration Id
+             * @description Id of the calibration.
+             */
+            calibration_id: string;
+            /**
+             * Fingerprint Key
+             * @description The set-up: one calibration is in force for each.
+             */
+            fingerprint_key: string;
+            /**
+             * Reason
+             * @description Why; empty for those of before 0.3.0.
+             */
+            reason: string;
+            /**
+             * Replaced
+             * @description The calibration that was in force until then.
+             */
+            replaced: string | null;
+        };
+        /**
          * BatchRequest
          * @description Up to 256 score requests. A bad item gets an error line of its own and fails no other.
          */
@@ -742,6 +826,11 @@ export interface components {
              */
             active: boolean;
             /**
+             * Applies Now
+             * @description Whether it fits the set-up as it is now: the LLM, its sampling and the embedder; of a caller's own answers, the embedder.
+             */
+            applies_now: boolean;
+            /**
              * Created At
              * Format: date-time
              * @description When it was fitted.
@@ -813,11 +902,6 @@ export interface components {
              */
             name: string;
             /**
-             * Num Rows
-             * @description Rows it was fitted on.
-             */
-            num_rows: number;
-            /**
              * Num Samples
              * @description The full number of answers: those drawn per prompt.
              */
@@ -827,6 +911,18 @@ export interface components {
              * @description For every number of answers from 2 on; for `evidence`, those of answers without log-probabilities.
              */
             parameters: components["schemas"]["ParametersOut"][];
+            /**
+             * Projection Ece
+             * @description Gap between lambda_max and what is found, on held-out rows; null where it was fitted by an earlier release.
+             */
+            projection_ece: number | null;
+            /** @description What a decision with all its answers promises: at the configured target error, or where that cannot be promised or none is set, at the lowest that can be; null where none can. */
+            promise: components["schemas"]["PromiseOut"] | null;
+            /**
+             * Rows
+             * @description Rows it was fitted on.
+             */
+            rows: number;
             /**
              * Temperature
              * @description Matrix temperature T at the full number of answers; for `evidence`, without log-probabilities.
@@ -896,6 +992,55 @@ export interface components {
              * @description Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right.
              */
             probability_correct: number | null;
+        };
+        /**
+         * CorrectionIn
+         * @description A row by its `line` or its `id`, and whether the answer that was judged is right.
+         */
+        CorrectionIn: {
+            /**
+             * Correct
+             * @description Whether the answer that was judged is right.
+             */
+            correct: boolean;
+            /**
+             * Id
+             * @description Or its id.
+             */
+            id?: string;
+            /**
+             * Line
+             * @description Line of the row in the file.
+             */
+            line?: number;
+        };
+        /**
+         * CorrectionsRequest
+         * @description Corrected verdicts, and options of the calibration that is fitted with them.
+         */
+        CorrectionsRequest: {
+            /**
+             * Activate
+             * @description When to serve it; left out: as for the calibration corrected.
+             * @enum {string}
+             */
+            activate?: "if_better" | "always" | "never";
+            /**
+             * Method
+             * @description Map to serve; left out: as for the calibration corrected.
+             * @enum {string}
+             */
+            method?: "depolarized" | "temperature" | "evidence" | "both" | "auto";
+            /**
+             * Name
+             * @description A name for people; left out: the same.
+             */
+            name?: string;
+            /**
+             * Rows
+             * @description What is corrected.
+             */
+            rows: components["schemas"]["CorrectionIn"][];
         };
         /**
          * DecisionOut
@@ -1056,7 +1201,7 @@ export interface components {
             answer?: string | null;
             /**
              * Correct
-             * @description Whether `answer` is right; left out: by ROUGE-L.
+             * @description Whether `answer`, or else the dominant answer, is right; left out: by its words.
              */
             correct?: boolean | null;
             /**
@@ -1099,6 +1244,11 @@ export interface components {
              * @description Recorded token counts; only the command `evaluate` reads them.
              */
             tokens?: unknown;
+            /**
+             * Verdict
+             * @description Of an export: what was judged, and why; not read. To correct it, add `correct`.
+             */
+            verdict?: unknown;
         };
         /**
          * ExampleMessage
@@ -1294,6 +1444,11 @@ export interface components {
              * @description What an open job waits for, if it does.
              */
             note: string;
+            /**
+             * Refused Rows
+             * @description Rows that the LLM server refused while it answered others, once the job has ended; retry it to ask for them again.
+             */
+            refused_rows: number;
             /**
              * Stage
              * @description What a running job is at.
@@ -1608,6 +1763,32 @@ export interface components {
             msg: string;
         } & {
             [key: string]: unknown;
+        };
+        /**
+         * PromiseOut
+         * @description An error among the answers let through that is kept with this confidence.
+         */
+        PromiseOut: {
+            /**
+             * Confidence
+             * @description Confidence with which it is kept.
+             */
+            confidence: number;
+            /**
+             * Coverage
+             * @description Share of the questions that it lets through.
+             */
+            coverage: number;
+            /**
+             * Target Error
+             * @description Share of wrong ones among the answers let through, at most.
+             */
+            target_error: number;
+            /**
+             * Threshold
+             * @description The least P(correct) that is let through.
+             */
+            threshold: number;
         };
         /**
          * Ready
@@ -2207,6 +2388,7 @@ export interface operations {
                      *       },
                      *       "name": "TriviaQA, November",
                      *       "note": "",
+                     *       "refused_rows": 0,
                      *       "stage": "sampling",
                      *       "started_at": "2026-11-21T07:00:01Z",
                      *       "state": "running",
@@ -2310,6 +2492,7 @@ export interface operations {
                      *       {
                      *         "activated_at": "2026-11-21T07:08:00Z",
                      *         "active": true,
+                     *         "applies_now": true,
                      *         "created_at": "2026-11-21T07:08:00Z",
                      *         "data_kept": true,
                      *         "decides": [
@@ -2364,7 +2547,6 @@ export interface operations {
                      *         },
                      *         "method": "evidence",
                      *         "name": "TriviaQA, November",
-                     *         "num_rows": 300,
                      *         "num_samples": 20,
                      *         "parameters": [
                      *           {
@@ -2378,12 +2560,87 @@ export interface operations {
                      *             "temperature": 0.92
                      *           }
                      *         ],
+                     *         "projection_ece": 0.043,
+                     *         "promise": {
+                     *           "confidence": 0.9,
+                     *           "coverage": 0.42,
+                     *           "target_error": 0.1,
+                     *           "threshold": 0.71
+                     *         },
+                     *         "rows": 300,
                      *         "temperature": 0.92
                      *       }
                      *     ]
                      */
                     "application/json": components["schemas"]["CalibrationOut"][];
                     "text/html": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_activations_calibrations_activations_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "activated_at": "2026-11-21T07:08:00Z",
+                     *         "by": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *         "calibration_id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+                     *         "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
+                     *         "reason": "Activated: none was active for this set-up, and on held-out prompts it is better than raw."
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["ActivationOut"][];
                 };
             };
             /** @description Unauthorized */
@@ -2444,6 +2701,7 @@ export interface operations {
                      *       {
                      *         "activated_at": "2026-11-21T07:08:00Z",
                      *         "active": true,
+                     *         "applies_now": true,
                      *         "created_at": "2026-11-21T07:08:00Z",
                      *         "data_kept": true,
                      *         "decides": [
@@ -2498,7 +2756,6 @@ export interface operations {
                      *         },
                      *         "method": "evidence",
                      *         "name": "TriviaQA, November",
-                     *         "num_rows": 300,
                      *         "num_samples": 20,
                      *         "parameters": [
                      *           {
@@ -2512,6 +2769,14 @@ export interface operations {
                      *             "temperature": 0.92
                      *           }
                      *         ],
+                     *         "projection_ece": 0.043,
+                     *         "promise": {
+                     *           "confidence": 0.9,
+                     *           "coverage": 0.42,
+                     *           "target_error": 0.1,
+                     *           "threshold": 0.71
+                     *         },
+                     *         "rows": 300,
                      *         "temperature": 0.92
                      *       }
                      *     ]
@@ -2579,6 +2844,7 @@ export interface operations {
                      * @example {
                      *       "activated_at": "2026-11-21T07:08:00Z",
                      *       "active": true,
+                     *       "applies_now": true,
                      *       "created_at": "2026-11-21T07:08:00Z",
                      *       "data_kept": true,
                      *       "decides": [
@@ -2633,7 +2899,6 @@ export interface operations {
                      *       },
                      *       "method": "evidence",
                      *       "name": "TriviaQA, November",
-                     *       "num_rows": 300,
                      *       "num_samples": 20,
                      *       "parameters": [
                      *         {
@@ -2647,6 +2912,14 @@ export interface operations {
                      *           "temperature": 0.92
                      *         }
                      *       ],
+                     *       "projection_ece": 0.043,
+                     *       "promise": {
+                     *         "confidence": 0.9,
+                     *         "coverage": 0.42,
+                     *         "target_error": 0.1,
+                     *         "threshold": 0.71
+                     *       },
+                     *       "rows": 300,
                      *       "temperature": 0.92
                      *     }
                      */
@@ -2722,6 +2995,7 @@ export interface operations {
                      * @example {
                      *       "activated_at": "2026-11-21T07:08:00Z",
                      *       "active": true,
+                     *       "applies_now": true,
                      *       "created_at": "2026-11-21T07:08:00Z",
                      *       "data_kept": true,
                      *       "decides": [
@@ -2776,7 +3050,6 @@ export interface operations {
                      *       },
                      *       "method": "evidence",
                      *       "name": "TriviaQA, November",
-                     *       "num_rows": 300,
                      *       "num_samples": 20,
                      *       "parameters": [
                      *         {
@@ -2790,6 +3063,14 @@ export interface operations {
                      *           "temperature": 0.92
                      *         }
                      *       ],
+                     *       "projection_ece": 0.043,
+                     *       "promise": {
+                     *         "confidence": 0.9,
+                     *         "coverage": 0.42,
+                     *         "target_error": 0.1,
+                     *         "threshold": 0.71
+                     *       },
+                     *       "rows": 300,
                      *       "temperature": 0.92
                      *     }
                      */
@@ -3047,6 +3328,136 @@ export interface operations {
             };
         };
     };
+    patch_rows_calibrations__calibration_id__rows_patch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a calibration. */
+                calibration_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CorrectionsRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    /** @description Path of the job. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-11-21T07:00:00Z",
+                     *       "done": 120,
+                     *       "eta_s": 412,
+                     *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+                     *       "kind": "calibrate",
+                     *       "links": {
+                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
+                     *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
+                     *       },
+                     *       "name": "TriviaQA, November",
+                     *       "note": "",
+                     *       "refused_rows": 0,
+                     *       "stage": "sampling",
+                     *       "started_at": "2026-11-21T07:00:01Z",
+                     *       "state": "queued",
+                     *       "total": 300
+                     *     }
+                     */
+                    "application/json": components["schemas"]["JobOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     post_evaluate_evaluate_post: {
         parameters: {
             query?: never;
@@ -3085,6 +3496,7 @@ export interface operations {
                      *       },
                      *       "name": "TriviaQA, November",
                      *       "note": "",
+                     *       "refused_rows": 0,
                      *       "stage": "sampling",
                      *       "started_at": "2026-11-21T07:00:01Z",
                      *       "state": "running",
@@ -3309,6 +3721,7 @@ export interface operations {
                      *         },
                      *         "name": "TriviaQA, November",
                      *         "note": "",
+                     *         "refused_rows": 0,
                      *         "stage": "sampling",
                      *         "started_at": "2026-11-21T07:00:01Z",
                      *         "state": "running",
@@ -3397,6 +3810,7 @@ export interface operations {
                      *       },
                      *       "name": "TriviaQA, November",
                      *       "note": "",
+                     *       "refused_rows": 0,
                      *       "stage": "sampling",
                      *       "started_at": "2026-11-21T07:00:01Z",
                      *       "state": "running",
@@ -3484,6 +3898,7 @@ export interface operations {
                      *       },
                      *       "name": "TriviaQA, November",
                      *       "note": "",
+                     *       "refused_rows": 0,
                      *       "stage": "sampling",
                      *       "started_at": "2026-11-21T07:00:01Z",
                      *       "state": "cancelled",
@@ -3650,6 +4065,7 @@ export interface operations {
                      *       },
                      *       "name": "TriviaQA, November",
                      *       "note": "",
+                     *       "refused_rows": 0,
                      *       "stage": "sampling",
                      *       "started_at": "2026-11-21T07:00:01Z",
                      *       "state": "running",

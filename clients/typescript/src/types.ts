@@ -10,7 +10,9 @@ export type Warning = Schema<"WarningOut">;
 /** A labelled question. */
 export type Row = Schema<"ExampleIn">;
 /** A calibration, as the service lists it. */
+export type Activation = Schema<"ActivationOut">;
 export type Calibration = Schema<"CalibrationOut">;
+export type Corrections = Schema<"CorrectionsRequest">;
 /** The state of a job. */
 export type JobState = Schema<"JobOut">;
 /** An error's body (RFC 9457). */

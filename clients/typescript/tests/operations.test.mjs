@@ -27,6 +27,8 @@ const CALLS = {
   retryJob: ["job_1"],
   calibrations: [],
   activeCalibrations: [],
+  activations: [],
+  correctRows: ["cal_1", { rows: [{ line: 1, correct: false }] }],
   calibration: ["cal_1"],
   activate: ["cal_1"],
   report: ["cal_1"],

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from service.adapters.jobs.run import JobRunner
 from service.adapters.store import Replicas, SqlJobs
 from service.domain.calibrating.calibrator import Pipeline
 from service.domain.errors import StoreUnavailable
-from service.domain.jobs.model import CalibrateOptions, DevRow, Job
+from service.domain.jobs.model import CalibrateOptions, Correction, DevRow, Job
 from service.domain.jobs.setup import differing
 from service.domain.jobs.store import OpenJob
 
@@ -102,10 +102,20 @@ class DurableJobs:
         await self._engine.check()
 
     async def retry(self, job_id: str) -> Job | None:
-        """Have a job that failed go on; see `JobQueue`."""
-        if await self._store.retry(job_id):
-            self._news.set()
-        return await self.get(job_id)
+        """Have a job go on, or another for what it lacks; see `JobQueue`."""
+        return await self._open(await self._store.retry(job_id))
+
+    async def correct(
+        self, job_id: str, corrections: Sequence[Correction], options: Mapping[str, Any]
+    ) -> Job | None:
+        """Start a job on the same rows with corrected verdicts; see `JobQueue`."""
+        return await self._open(await self._store.correct(job_id, corrections, options))
+
+    async def _open(self, opened: OpenJob | None) -> Job | None:
+        if opened is None:
+            return None
+        self._news.set()
+        return await self.get(opened.job_id)
 
     async def get(self, job_id: str) -> Job | None:
         """Return a job."""

@@ -6,7 +6,7 @@ import logging
 
 from service.adapters.store import SqlJobs
 from service.domain.calibrating.calibrator import Pipeline
-from service.domain.errors import EigencalError, StoreUnavailable
+from service.domain.errors import EigencalError, LLMError, StoreUnavailable
 from service.domain.jobs.model import JobError
 from service.domain.jobs.store import ClaimedJob, LeaseLostError
 
@@ -71,7 +71,8 @@ class JobRunner:
         except (StoreUnavailable, LeaseLostError):
             raise
         except EigencalError as error:
-            await self._store.fail(job.lease, JobError(error.code, error.detail))
+            told = error.told if isinstance(error, LLMError) else error.detail
+            await self._store.fail(job.lease, JobError(error.code, told))
             said = error.extra.get("llm_message")
             llm = f" The LLM server said: {said!r}" if said else ""
             logger.warning("job %s failed: %s: %s%s", job.lease.job_id, error.code, error.detail, llm)

@@ -20,23 +20,33 @@ logger = logging.getLogger(__name__)
 _LOCK = 0x65696766  # the number after the lock of the migrations
 
 
-async def make_current(connection: AsyncConnection, calibration_id: str, fingerprint_key: str) -> None:
-    """Make a calibration the current one of its fingerprint, unless it is.
+async def make_current(
+    connection: AsyncConnection, calibration_id: str, fingerprint_key: str, *, by: str, reason: str
+) -> bool:
+    """Make a calibration the current one of its fingerprint; False where it was. See `Activation`.
 
     One activation at a time, so that a larger number is never visible before a smaller one: replicas poll the
     largest. On SQLite the write lock sees to that.
     """
-    await _one_at_a_time(connection)
-    mine = activations.c.fingerprint_key == fingerprint_key
-    # The old one goes first: the unique index never lets two be current, not even for a statement.
+    mine = sa.and_(activations.c.fingerprint_key == fingerprint_key, activations.c.current)
+    # The old one goes first: the unique index never lets two be current, not even for a statement. First of
+    # all, too: on SQLite a change takes the lock under which `current_id` may be asked.
     other = activations.c.calibration_id != calibration_id
-    await connection.execute(
-        sa.update(activations).where(mine, other, activations.c.current).values(current=False)
-    )
-    held = sa.select(activations.c.id).where(mine, activations.c.current)
-    if (await connection.execute(held)).first() is None:
-        values = {"calibration_id": calibration_id, "fingerprint_key": fingerprint_key, "current": True}
-        await connection.execute(sa.insert(activations).values(activated_at=datetime.now(UTC), **values))
+    await _one_at_a_time(connection)
+    ended = sa.update(activations).where(mine, other).values(current=False)
+    replaced = (await connection.execute(ended.returning(activations.c.calibration_id))).scalar_one_or_none()
+    if await current_id(connection, fingerprint_key) is not None:
+        return False
+    values = {"calibration_id": calibration_id, "fingerprint_key": fingerprint_key, "current": True}
+    told = {"by": by, "reason": reason, "replaced": replaced, "activated_at": datetime.now(UTC)}
+    await connection.execute(sa.insert(activations).values(values | told))
+    return True
+
+
+def log_activation(calibration_id: str, by: str, reason: str) -> None:
+    """Log that a calibration came into force, once that is committed."""
+    # Escaped: the name of a key may hold anything, line feeds included.
+    logger.info("calibration %s was activated by %r: %s", calibration_id, by, reason)
 
 
 async def current_id(connection: AsyncConnection, fingerprint_key: str) -> str | None:
@@ -90,6 +100,11 @@ class ActiveCalibrations:
     def any_active(self) -> list[Calibration]:
         """Return all active calibrations, latest activated first."""
         return list(self._by_key.values())
+
+    @property
+    def num_activations(self) -> int:
+        """How many activations there ever were, as far as is known: they are numbered from 1."""
+        return 0 if self._version is None else self._version[1]
 
     def known(self, calibration_id: str) -> Calibration | None:
         """Return an active calibration by its id."""

@@ -11,17 +11,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.lru import LRU
 from service.adapters.store import codec
-from service.adapters.store.active import ActiveCalibrations, make_current, with_reference
+from service.adapters.store.active import (
+    ActiveCalibrations,
+    log_activation,
+    make_current,
+    with_reference,
+)
 from service.adapters.store.database import Database
 from service.adapters.store.rows import read_rows
 from service.adapters.store.tables import activations, calibrations, conformal_references, dev_rows, reports
 from service.domain.calibration import Calibration
 from service.domain.errors import Conflict
-from service.domain.jobs.model import CalibrationRecord, DevRow
+from service.domain.jobs.model import Activation, CalibrationRecord, DevRow
 from service.domain.models import SERVICE
 from service.domain.outcomes import totals
 
 _REMEMBERED = 32  # up to 3 MB each at d = 768
+ASKED = "Activated as asked."
 
 
 async def insert_calibration(
@@ -32,12 +38,14 @@ async def insert_calibration(
     num_rows: int,
 ) -> None:
     """Insert a calibration and its report."""
+    served = (row for row in report.get("served", ()) if row["map"] == calibration.method)
     values = {
         "id": calibration.id,
         "job_id": job_id,
         "fingerprint_key": calibration.fingerprint.key(),
         "body": codec.encode_calibration(calibration),
         "num_rows": num_rows,
+        "projection_ece": next((row["projection_ece"] for row in served), None),
         "created_at": calibration.created_at,
     }
     await connection.execute(sa.insert(calibrations).values(values))
@@ -64,6 +72,7 @@ def _record(found: RowMapping) -> CalibrationRecord:
         job_id=found["job_id"],
         num_rows=found["num_rows"],
         data_kept=bool(found["data_kept"]),
+        projection_ece=found["projection_ece"],
     )
 
 
@@ -147,15 +156,38 @@ class SqlCalibrations:
         except IntegrityError:
             raise Conflict("A calibration of this id exists.") from None
 
-    async def activate(self, calibration_id: str) -> CalibrationRecord | None:
+    async def activate(self, calibration_id: str, *, by: str = "") -> CalibrationRecord | None:
         """Make this the active calibration of its fingerprint, at once on this replica; None if unknown."""
         record = await self.record(calibration_id)
         if record is None:
             return None
         async with self._database.write() as connection:
-            await make_current(connection, calibration_id, record.calibration.fingerprint.key())
+            key = record.calibration.fingerprint.key()
+            changed = await make_current(connection, calibration_id, key, by=by, reason=ASKED)
+        if changed:
+            log_activation(calibration_id, by, ASKED)
         await self._active.refresh()
         return await self.record(calibration_id)
+
+    def num_activations(self) -> int:
+        """Return how many activations there ever were, from memory."""
+        return self._active.num_activations
+
+    async def history(self) -> list[Activation]:
+        """Return every activation, newest first."""
+        query = sa.select(activations).order_by(activations.c.id.desc())
+        async with self._database.read() as connection:
+            return [
+                Activation(
+                    found["calibration_id"],
+                    found["activated_at"],
+                    found["by"] or "",
+                    found["reason"] or "",
+                    found["replaced"],
+                    found["fingerprint_key"],
+                )
+                for found in (await connection.execute(query)).mappings()
+            ]
 
     async def report(self, calibration_id: str) -> dict[str, Any] | None:
         """Return the report made when it was fitted."""

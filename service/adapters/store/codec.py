@@ -10,7 +10,7 @@ from sqlalchemy.engine import RowMapping
 
 from service.domain.calibration import Calibration, Parameters
 from service.domain.decider import Decider
-from service.domain.jobs.model import CalibrateOptions, DevRow, Job, JobError
+from service.domain.jobs.model import CalibrateOptions, DevRow, Job, JobError, Verdict
 from service.domain.jobs.store import StoredRow
 from service.domain.models import OUTCOME, Draw, Fingerprint, Message
 from service.domain.outcomes import totals
@@ -21,7 +21,7 @@ from service.spectral.evidence import EvidenceMap
 def encode_row(row: DevRow) -> dict[str, Any]:
     """Return the JSON of a row, without the answers, which have a column of their own."""
     content = asdict(row)
-    del content["samples"], content["logprobs"], content["line"]
+    del content["samples"], content["logprobs"], content["line"], content["verdict"]
     return content | {"supplied": row.samples is not None}
 
 
@@ -53,8 +53,9 @@ def decode_row(found: RowMapping) -> StoredRow:
         logprobs=totals(draws) if content["supplied"] else None,
         answer=content["answer"],
         correct=content["correct"],
+        verdict=None if found["verdict"] is None else Verdict(**found["verdict"]),
     )
-    return StoredRow(row, draws, bool(found["complete"]))
+    return StoredRow(row, draws, bool(found["complete"]), found["refused"])
 
 
 def encode_fingerprint(fingerprint: Fingerprint) -> dict[str, Any]:
@@ -95,6 +96,7 @@ def decode_job(found: RowMapping) -> Job:
         calibration_id=found["calibration_id"],
         activated=found["activated"],
         decision=found["decision"],
+        refused_rows=found["refused_rows"],
         started_at=found["started_at"],
         finished_at=found["finished_at"],
     )

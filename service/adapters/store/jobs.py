@@ -1,12 +1,13 @@
 """Jobs in SQL: taking in, reading, ending and trying again."""
 
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.store import codec
 from service.adapters.store.active import ActiveCalibrations
@@ -14,14 +15,15 @@ from service.adapters.store.database import Database
 from service.adapters.store.rows import insert_job, insert_rows
 from service.adapters.store.runs import OPEN, SqlRuns
 from service.adapters.store.tables import dev_rows, evaluations, jobs
-from service.domain.errors import Conflict
+from service.domain.errors import Conflict, InvalidRequest
 from service.domain.ids import new_id
 from service.domain.jobs.intake import digest_of
-from service.domain.jobs.model import CalibrateOptions, DevRow, Job
+from service.domain.jobs.model import CalibrateOptions, Correction, DevRow, Job
 from service.domain.jobs.setup import Setup, differing, setup_key
 from service.domain.jobs.store import OpenJob
 
 _FAILED = jobs.c.state == "failed"
+NOT_KEPT = "The rows of this job were not kept: post them again under a new key."
 
 
 class SqlJobs(SqlRuns):
@@ -104,21 +106,76 @@ class SqlJobs(SqlRuns):
         return job
 
     async def retry(self, job_id: str) -> OpenJob | None:
-        """Queue a job that failed, with the answers it has; None if unknown. See `JobQueue.retry`."""
+        """Queue a job that failed, or a new one for refused rows; None if unknown. See `JobQueue.retry`."""
         found = await self._one(jobs.c.id == job_id)
         if found is None:
             return None
         bound = await self._rebound(found)
+        if found["state"] == "succeeded" and found["refused_rows"]:
+            # Another job: the rows of this one are those that its calibration was fitted on.
+            return await self._successor(found, bound)
         change = sa.update(jobs).where(jobs.c.id == job_id, _FAILED)
         ended = dict.fromkeys(("stage", "finished_at", "error_code", "error_detail"))
         async with self._database.write() as connection:
-            changed = await connection.execute(change.values(ended | bound | {"state": "queued"}))
+            again = ended | bound | {"state": "queued", "refused_rows": 0}
+            changed = await connection.execute(change.values(again))
             if changed.rowcount != 1:
-                raise Conflict(f"The job is {found['state']}: only one that has failed can be retried.")
+                raise Conflict(
+                    f"The job is {found['state']}: only one that has failed, or that lacks answers to some "
+                    "of its rows, can be retried."
+                )
             # After the update, under its lock: rows may be forgotten by a cancel until then.
             kept = sa.select(sa.func.count()).where(dev_rows.c.job_id == job_id)
             if (await connection.execute(kept)).scalar_one() != found["num_rows"]:
-                raise Conflict("The rows of this job were not kept: post them again under a new key.")
+                raise Conflict(NOT_KEPT)
+        return OpenJob(job_id, bound["setup_key"])
+
+    async def correct(
+        self, job_id: str, corrections: Sequence[Correction], options: Mapping[str, Any]
+    ) -> OpenJob | None:
+        """Queue a job on the same rows and answers with corrected verdicts. See `JobQueue.correct`."""
+        found = await self._one(jobs.c.id == job_id)
+        if found is None:
+            return None
+        return await self._successor(found, await self._rebound(found), corrections, options)
+
+    async def _successor(
+        self,
+        found: RowMapping,
+        bound: Mapping[str, Any],
+        corrections: Sequence[Correction] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> OpenJob:
+        """Queue a job with the rows and answers of one that succeeded.
+
+        It asks for what is missing, unless there are corrections. Raises Conflict, InvalidRequest.
+        """
+        job_id = new_id("job")
+        copied = {name: found[name] for name in ("kind", "fingerprint", "num_rows", "content_hash")}
+        begun = {
+            "id": job_id,
+            "state": "queued",
+            "total": found["num_rows"],
+            "done": 0,
+            "epoch": 0,
+            "note": "",
+        }
+        told = {"options": found["options"] | dict(options or {}), "created_at": datetime.now(UTC)}
+        rows = sa.select(
+            sa.literal(job_id),
+            dev_rows.c.line,
+            dev_rows.c.content,
+            dev_rows.c.draws,
+            sa.true() if corrections else dev_rows.c.complete,
+            dev_rows.c.refused if corrections else sa.null(),
+        ).where(dev_rows.c.job_id == found["id"])
+        columns = ["job_id", "line", "content", "draws", "complete", "refused"]
+        async with self._database.write() as connection:
+            await connection.execute(sa.insert(jobs).values(copied | begun | told | dict(bound)))
+            copy = await connection.execute(sa.insert(dev_rows).from_select(columns, rows))
+            if copy.rowcount != found["num_rows"]:
+                raise Conflict(NOT_KEPT)
+            await _correct(connection, job_id, corrections)
         return OpenJob(job_id, bound["setup_key"])
 
     async def _rebound(self, found: RowMapping) -> dict[str, Any]:
@@ -150,3 +207,23 @@ class SqlJobs(SqlRuns):
         async with self._database.read() as connection:
             found: dict[str, Any] | None = (await connection.execute(query)).scalar_one_or_none()
         return found
+
+
+async def _correct(connection: AsyncConnection, job_id: str, corrections: Sequence[Correction]) -> None:
+    """Write the verdicts into the rows. Raises InvalidRequest for a row that is not there."""
+    if not corrections:
+        return
+    query = sa.select(dev_rows.c.line, dev_rows.c.content).where(dev_rows.c.job_id == job_id)
+    content = {row.line: row.content for row in await connection.execute(query)}
+    line_of = {found["id"]: line for line, found in content.items() if found["id"] is not None}
+    changed: dict[int, dict[str, Any]] = {}
+    for position, one in enumerate(corrections):
+        line = one.line if one.id is None else line_of.get(one.id)
+        if line is None or line not in content:
+            field, said = ("line", one.line) if one.id is None else ("id", one.id)
+            told = f"no row of this calibration has the {field} {said!r}"
+            raise InvalidRequest(f"{told}.", [{"loc": ["body", "rows", position, field], "msg": told}])
+        changed[line] = content[line] | {"correct": one.correct}
+    row = (dev_rows.c.job_id == job_id, dev_rows.c.line == sa.bindparam("at"))
+    change = sa.update(dev_rows).where(*row).values(content=sa.bindparam("said"))
+    await connection.execute(change, [{"at": line, "said": said} for line, said in changed.items()])

@@ -1,6 +1,7 @@
 """What a run asks of the store: the claim, and writes that are fenced by it."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,17 +10,18 @@ from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.store import codec
-from service.adapters.store.active import ActiveCalibrations, current_id, make_current
+from service.adapters.store.active import ActiveCalibrations, current_id, log_activation, make_current
 from service.adapters.store.calibrations import insert_calibration
 from service.adapters.store.database import Database
 from service.adapters.store.rows import read_rows
 from service.adapters.store.tables import dev_rows, evaluations, jobs
 from service.domain.calibration import Calibration
-from service.domain.jobs.model import JobError, JobStage
+from service.domain.jobs.model import JobError, JobStage, Verdict
 from service.domain.jobs.store import ActiveChangedError, ClaimedJob, Lease, LeaseLostError, StoredRow
 from service.domain.models import Draw, Fingerprint
 
 OPEN = jobs.c.state.in_(["queued", "running"])
+REFUSED = dev_rows.c.refused.is_not(None)
 
 
 class SqlRuns:
@@ -94,7 +96,15 @@ class SqlRuns:
         row = sa.update(dev_rows).where(dev_rows.c.job_id == lease.job_id, dev_rows.c.line == line)
         async with self._database.write() as connection:
             await self._fenced(connection, lease)
-            await connection.execute(row.values(draws=codec.encode_draws(draws), complete=complete))
+            found = {"draws": codec.encode_draws(draws), "complete": complete, "refused": None}
+            await connection.execute(row.values(found))
+
+    async def refuse(self, lease: Lease, line: int, reason: str) -> None:
+        """Store that the LLM server refused a row for good."""
+        row = sa.update(dev_rows).where(dev_rows.c.job_id == lease.job_id, dev_rows.c.line == line)
+        async with self._database.write() as connection:
+            await self._fenced(connection, lease)
+            await connection.execute(row.values(refused=reason))
 
     async def succeed(
         self,
@@ -105,25 +115,28 @@ class SqlRuns:
         *,
         activate: bool,
         compared_with: str | None = None,
-        decision: str = "",
+        verdicts: Mapping[int, Verdict] | None = None,
     ) -> None:
-        """Store calibration and report, activate it if told to, and end the job, in one transaction."""
+        """Store calibration, report and verdicts, activate it if told to, end the job, in one transaction."""
         end = {"state": "succeeded", "finished_at": datetime.now(UTC), "eta_s": None, "note": ""}
-        key = calibration.fingerprint.key()
+        key, reason = calibration.fingerprint.key(), report.get("decision", {}).get("reason", "")
         try:
             async with self._database.write() as connection:
-                done = {"done": jobs.c.total, "calibration_id": calibration.id, "decision": decision or None}
-                await self._fenced(connection, lease, activated=activate, **done, **end)
+                done = {"done": jobs.c.total, "calibration_id": calibration.id, "activated": activate}
+                told = {"decision": reason or None, "refused_rows": _refused_rows(lease)}
+                await self._fenced(connection, lease, **done, **end, **told)
                 if activate:
                     # After the fence, whose update takes the lock that `current_id` needs on SQLite.
                     await _still(compared_with, connection, key)
                 await insert_calibration(connection, calibration, report, lease.job_id, num_rows)
+                await _keep_verdicts(connection, lease, verdicts or {})
                 if activate:
-                    await make_current(connection, calibration.id, key)
+                    await make_current(connection, calibration.id, key, by=lease.job_id, reason=reason)
         except ActiveChangedError:
             await self._active.refresh()
             raise
         if activate:
+            log_activation(calibration.id, lease.job_id, reason)
             await self._active.refresh()
 
     async def keep_evaluation(self, lease: Lease, results: dict[str, Any]) -> None:
@@ -137,7 +150,22 @@ class SqlRuns:
     async def fail(self, lease: Lease, error: JobError) -> None:
         """End the job with an error; rows and answers stay, for it may be retried."""
         end = {"state": "failed", "finished_at": datetime.now(UTC), "eta_s": None, "note": ""}
-        await self._write(lease, error_code=error.code, error_detail=error.detail, **end)
+        told = {"error_code": error.code, "error_detail": error.detail, "refused_rows": _refused_rows(lease)}
+        await self._write(lease, **told, **end)
+
+
+def _refused_rows(lease: Lease) -> sa.ScalarSelect[int]:
+    mine = (dev_rows.c.job_id == lease.job_id, REFUSED)
+    return sa.select(sa.func.count()).where(*mine).scalar_subquery()
+
+
+async def _keep_verdicts(connection: AsyncConnection, lease: Lease, verdicts: Mapping[int, Verdict]) -> None:
+    if not verdicts:
+        return
+    row = (dev_rows.c.job_id == lease.job_id, dev_rows.c.line == sa.bindparam("at"))
+    change = sa.update(dev_rows).where(*row).values(verdict=sa.bindparam("told"))
+    told = [{"at": line, "told": asdict(verdict)} for line, verdict in verdicts.items()]
+    await connection.execute(change, told)
 
 
 async def _still(expected: str | None, connection: AsyncConnection, fingerprint_key: str) -> None:

@@ -60,6 +60,7 @@ jobs = sa.Table(
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("started_at", UtcDateTime),
     sa.Column("finished_at", UtcDateTime),
+    sa.Column("refused_rows", sa.Integer, nullable=False, server_default="0"),
 )
 
 # The replicas that live; a peer takes the row away from one whose beat stands still.
@@ -79,6 +80,9 @@ dev_rows = sa.Table(
     sa.Column("content", sa.JSON, nullable=False),
     sa.Column("draws", sa.JSON, nullable=False),
     sa.Column("complete", sa.Boolean, nullable=False),
+    # What the LLM server said that refused it for good, and the verdict on its answer, once it has one.
+    sa.Column("refused", sa.JSON(none_as_null=True)),
+    sa.Column("verdict", sa.JSON(none_as_null=True)),
 )
 
 calibrations = sa.Table(
@@ -89,6 +93,8 @@ calibrations = sa.Table(
     sa.Column("fingerprint_key", sa.String(32), nullable=False, index=True),
     sa.Column("body", sa.JSON, nullable=False),
     sa.Column("num_rows", sa.Integer, nullable=False),
+    # Of its report, which Postgres cannot look into where a NUL is: null before 0.3.0.
+    sa.Column("projection_ece", sa.Float),
     sa.Column("created_at", UtcDateTime, nullable=False),
 )
 
@@ -114,8 +120,9 @@ evaluations = sa.Table(
     sa.Column("results", sa.JSON, nullable=False),
 )
 
-# Every activation is kept; its largest id is the version that replicas poll. A calibration's own row never
-# changes. The partial unique index makes a second current activation of a fingerprint impossible.
+# Every activation is kept; its largest id is the version that replicas poll. Of a row `current` alone ever
+# changes. `by`, of a key, holds a name that people wrote; null before 0.3.0, as `reason` is. The partial
+# unique index makes a second current activation of a fingerprint impossible.
 activations = sa.Table(
     "activations",
     metadata,
@@ -124,6 +131,9 @@ activations = sa.Table(
     sa.Column("fingerprint_key", sa.String(32), nullable=False),
     sa.Column("current", sa.Boolean, nullable=False),
     sa.Column("activated_at", UtcDateTime, nullable=False),
+    sa.Column("by", sa.JSON(none_as_null=True)),
+    sa.Column("reason", sa.Text),
+    sa.Column("replaced", sa.String(40)),
     # Without it SQLite gives the largest id again once its row is gone.
     sqlite_autoincrement=True,
 )

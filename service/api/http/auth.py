@@ -44,6 +44,13 @@ class Keys:
             return "score"
         return None if self.made is None else await self.made.scope_of(sent)
 
+    def name_of(self, sent: str) -> str:
+        """Return how a key that opens something is told to people: never the key itself."""
+        if _equal(sent, self.admin) or _equal(sent, self.score):
+            return "settings key"
+        made = None if self.made is None else self.made.find(sent)
+        return "" if made is None else f"{made.id} ({made.name})"
+
 
 async def score_scope(request: Request) -> None:
     """Let a scoring request pass, or raise MissingKey, BadKey, ScopeRequired or StoreUnavailable.
@@ -70,6 +77,7 @@ async def admin_scope(request: Request) -> None:
     Without an admin key, callers on this machine may pass. See `on_loopback`.
     """
     keys = keys_of(request)
+    request.state.by = "no key"
     if not keys.closed("admin"):
         if not on_loopback(request):
             raise ScopeRequired("With no admin key set, this route answers on loopback only.")
@@ -79,6 +87,7 @@ async def admin_scope(request: Request) -> None:
         raise BadKey("The bearer key is not valid.")
     if opened != "admin":
         raise ScopeRequired("A score key does not open this route; it needs an admin key.")
+    request.state.by = keys.name_of(_bearer(request))
 
 
 def owner_of(request: Request) -> str:

@@ -48,6 +48,9 @@ class RequestModel(BaseModel):
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+BAD_BODY = ("invalid_request", "body_too_large", "unsupported_media_type")
+
+
 async def read_json(request: Request, model: type[Body]) -> Body:
     """Return the body as a model.
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import Response
 
 from service.api.http.auth import ADMIN_CODES, BEARER, Keys, admin_scope, keys_of
-from service.api.http.bodies import read_json
+from service.api.http.bodies import BAD_BODY, read_json
 from service.api.http.openapi import json_body, responses
 from service.api.keys.schemas import KEY, SECRET, KeyOut, KeyRequest, KeyWarning, MadeKey, key_view
 from service.domain.errors import InvalidRequest, NotFound
@@ -19,7 +19,6 @@ log = logging.getLogger(__name__)
 router = APIRouter(prefix="/keys", tags=["keys"], dependencies=[Depends(admin_scope)])
 
 CODES = (*ADMIN_CODES, "internal")
-BAD_BODY = ("invalid_request", "body_too_large", "unsupported_media_type")
 CLOSED = {
     "score": "Scoring, the drop-in and /metrics need a key from now on, for good: without one it is 401.",
     "admin": "The admin routes need an admin key from now on, for good, on this machine, too.",

@@ -125,8 +125,14 @@ ChatDep = Annotated[Chat, Depends(chat_of)]
 
 def telling(metrics: Metrics, errors: ErrorLog, keep: Keep) -> Told:
     """Return what counts, logs and keeps the scores beside answers."""
+    pending: set[str] = set()
 
     def tell(found: Uncertainty) -> None:
+        if found.status == "pending":
+            pending.add(found.id)
+        elif found.id in pending:
+            pending.remove(found.id)
+            metrics.was_pending(found.score)
         if found.score is not None:
             metrics.scored(found.score)
         if found.failure is not None:

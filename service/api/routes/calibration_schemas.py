@@ -1,12 +1,28 @@
 """The wire form of a calibration."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from service.api.http.bodies import RequestModel
 from service.domain.calibration import Calibration
+from service.domain.devdata.row import MAX_ID_CHARS
 from service.domain.jobs.model import CalibrationRecord
+from service.domain.scoring.deciding import lowest_named, promise
+from service.domain.scoring.judgement import Target
+
+MAX_CORRECTIONS = 10_000
+# No rows promise so little: what is promised instead is the lowest that can be.
+LOWEST = 1e-9
+ACTIVATION: dict[str, Any] = {
+    "calibration_id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+    "activated_at": "2026-11-21T07:08:00Z",
+    "by": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+    "reason": "Activated: none was active for this set-up, and on held-out prompts it is better than raw.",
+    "replaced": None,
+    "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
+}
 
 CALIBRATION: dict[str, Any] = {
     "id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
@@ -48,7 +64,10 @@ CALIBRATION: dict[str, Any] = {
     "active": True,
     "activated_at": "2026-11-21T07:08:00Z",
     "job_id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
-    "num_rows": 300,
+    "rows": 300,
+    "projection_ece": 0.043,
+    "promise": {"target_error": 0.1, "confidence": 0.9, "threshold": 0.71, "coverage": 0.42},
+    "applies_now": True,
     "data_kept": True,
     "links": {
         "self": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
@@ -75,6 +94,65 @@ class EvidenceParametersOut(BaseModel):
     temperature: float = Field(description="Matrix temperature T.")
     evidence_intercept: float = Field(description="Intercept a.")
     evidence_slope: float = Field(description="Slope b, 0 or more; 0: the evidence says nothing.")
+
+
+class PromiseOut(BaseModel):
+    """An error among the answers let through that is kept with this confidence."""
+
+    target_error: float = Field(description="Share of wrong ones among the answers let through, at most.")
+    confidence: float = Field(description="Confidence with which it is kept.")
+    threshold: float = Field(description="The least P(correct) that is let through.")
+    coverage: float = Field(description="Share of the questions that it lets through.")
+
+
+class ActivationOut(BaseModel):
+    """That a calibration came into force."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    calibration_id: str = Field(description="Id of the calibration.")
+    activated_at: datetime = Field(description="When it came into force.")
+    by: str = Field(
+        description="Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where "
+        "none was needed; empty for those of before 0.3.0."
+    )
+    reason: str = Field(description="Why; empty for those of before 0.3.0.")
+    replaced: str | None = Field(description="The calibration that was in force until then.")
+    fingerprint_key: str = Field(description="The set-up: one calibration is in force for each.")
+
+
+class CorrectionIn(RequestModel):
+    """A row by its `line` or its `id`, and whether the answer that was judged is right."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"type": "object", "required": [name]} for name in ("line", "id")]}
+    )
+
+    line: int | None = Field(None, ge=1, description="Line of the row in the file.")
+    id: str | None = Field(None, max_length=MAX_ID_CHARS, description="Or its id.")
+    correct: bool = Field(description="Whether the answer that was judged is right.")
+
+    @model_validator(mode="after")
+    def named_one_way(self) -> Self:
+        """Refuse both of `line` and `id`, and neither."""
+        if (self.line is None) == (self.id is None):
+            raise ValueError("send `line` or `id`")
+        return self
+
+
+class CorrectionsRequest(RequestModel):
+    """Corrected verdicts, and options of the calibration that is fitted with them."""
+
+    rows: list[CorrectionIn] = Field(
+        min_length=1, max_length=MAX_CORRECTIONS, description="What is corrected."
+    )
+    activate: Literal["if_better", "always", "never"] | None = Field(
+        None, description="When to serve it; left out: as for the calibration corrected."
+    )
+    method: Literal["depolarized", "temperature", "evidence", "both", "auto"] | None = Field(
+        None, description="Map to serve; left out: as for the calibration corrected."
+    )
+    name: str | None = Field(None, max_length=200, description="A name for people; left out: the same.")
 
 
 class CalibrationOut(BaseModel):
@@ -107,7 +185,19 @@ class CalibrationOut(BaseModel):
     active: bool = Field(description="Whether requests of its fingerprint are served with it.")
     activated_at: datetime | None = Field(description="Since when.")
     job_id: str | None = Field(description="The job that made it.")
-    num_rows: int = Field(description="Rows it was fitted on.")
+    rows: int = Field(description="Rows it was fitted on.")
+    projection_ece: float | None = Field(
+        description="Gap between lambda_max and what is found, on held-out rows; null where it was fitted by "
+        "an earlier release."
+    )
+    promise: PromiseOut | None = Field(
+        description="What a decision with all its answers promises: at the configured target error, or where "
+        "that cannot be promised or none is set, at the lowest that can be; null where none can."
+    )
+    applies_now: bool = Field(
+        description="Whether it fits the set-up as it is now: the LLM, its sampling and the embedder; of a "
+        "caller's own answers, the embedder."
+    )
     data_kept: bool = Field(description="Whether those rows are still there.")
     links: dict[str, str] = Field(
         description="Paths: `self`, `report`, `activate`; `data` while its rows are kept."
@@ -139,7 +229,25 @@ def _evidence(calibration: Calibration) -> list[EvidenceParametersOut] | None:
     ] or None
 
 
-def calibration_view(record: CalibrationRecord) -> CalibrationOut:
+def promise_of(calibration: Calibration, target: Target) -> PromiseOut | None:
+    """Return what it promises at this target, or at the lowest that it can keep."""
+    decider = calibration.deciders.get(calibration.num_samples)
+    if decider is None:
+        return None
+    found = promise(decider.counts, target)
+    if found.threshold is None and (lowest := lowest_named(decider.counts, found)) is not None:
+        found = promise(decider.counts, Target(lowest, target.confidence))
+    if found.threshold is None:
+        return None
+    return PromiseOut(
+        target_error=found.target_error,
+        confidence=found.confidence,
+        threshold=found.threshold,
+        coverage=found.coverage,
+    )
+
+
+def calibration_view(record: CalibrationRecord, *, target: Target, applies_now: bool) -> CalibrationOut:
     """Return a calibration as it is sent."""
     calibration = record.calibration
     parameters = [
@@ -164,7 +272,10 @@ def calibration_view(record: CalibrationRecord) -> CalibrationOut:
         active=record.active,
         activated_at=record.activated_at,
         job_id=record.job_id,
-        num_rows=record.num_rows,
+        rows=record.num_rows,
+        projection_ece=record.projection_ece,
+        promise=promise_of(calibration, target),
+        applies_now=applies_now,
         data_kept=record.data_kept,
         links=calibration_links(record),
     )

@@ -24,6 +24,7 @@ JOB: dict[str, Any] = {
     "calibration_id": None,
     "activated": None,
     "decision": None,
+    "refused_rows": 0,
     "created_at": "2026-11-21T07:00:00Z",
     "started_at": "2026-11-21T07:00:01Z",
     "finished_at": None,
@@ -143,6 +144,10 @@ class JobOut(BaseModel):
         description="Whether that one became the active one of its set-up; null before, and of an evaluation."
     )
     decision: str | None = Field(description="The same as a sentence that says why.")
+    refused_rows: int = Field(
+        description="Rows that the LLM server refused while it answered others, once the job has ended; "
+        "retry it to ask for them again."
+    )
     created_at: datetime = Field(description="When it was posted.")
     started_at: datetime | None = Field(description="When it first ran.")
     finished_at: datetime | None = Field(description="When it ended.")

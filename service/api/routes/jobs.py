@@ -93,7 +93,7 @@ async def delete_job(app: ServicesDep, job_id: JobId) -> JobOut:
 
 @router.post(
     "/jobs/{job_id}/retry",
-    summary="Go on with a job that failed",
+    summary="Ask again for what a job lacks",
     status_code=202,
     response_model=JobOut,
     responses=queued(JOB, "not_found", "conflict"),
@@ -102,7 +102,9 @@ async def delete_job(app: ServicesDep, job_id: JobId) -> JobOut:
 async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
     """Queue a job that has failed again; it goes on with the answers it has, and draws none of them twice.
 
-    A conflict where it has not failed, or where its answers were drawn under other settings.
+    Of one that has succeeded without rows that the LLM server refused, another job asks for these, and makes
+    a calibration of its own. A conflict where nothing is missing, or where its answers were drawn under other
+    settings.
     """
     return accepted(_found(await app.jobs.retry(job_id)))
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
 from service.domain.calibrating.fitting import WHOLE, Fitted, Stream, fit_all, rng
+from service.domain.calibrating.judged import label
 from service.domain.calibrating.material import (
     Embedding,
     Material,
@@ -47,6 +48,7 @@ class _Loaded:
     num_samples: int
     copies: int
     fingerprint: Fingerprint
+    refused: list[StoredRow]
 
 
 class Calibrator:
@@ -103,13 +105,23 @@ class Calibrator:
         calibration = self._calibration(job, loaded, material, fitted)
         target = self._drawer.serving.target()
         outcome = FinishedFit(
-            calibration, job.options, material, fitted, active, job.num_rows, target, loaded.copies
+            calibration,
+            job.options,
+            material,
+            fitted,
+            active,
+            job.num_rows,
+            target,
+            loaded.copies,
+            loaded.refused,
         )
         await self._stage(job, "reporting", 1).begin()
         report = await asyncio.to_thread(make_report, outcome)
         if self._calibrations.active(key) != active:
             return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.lease.job_id
+        labels = await asyncio.to_thread(label, material)
+        full = [material.rows[i].row.line for i in material.full]
         decision = report["decision"]
         try:
             await self._jobs.succeed(
@@ -119,7 +131,7 @@ class Calibrator:
                 len(loaded.rows),
                 activate=decision["activated"],
                 compared_with=None if active is None else active.id,
-                decision=decision["reason"],
+                verdicts=dict(zip(full, labels.verdicts, strict=True)),
             )
         except ActiveChangedError:
             return False
@@ -140,8 +152,9 @@ class Calibrator:
         if asked is None and drawn:
             asked = self._drawer.serving.num_samples
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
+        refused = [one for one in stored if one.refused is not None]
         found = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES))
-        return _Loaded(*found, fingerprint)
+        return _Loaded(*found, fingerprint, refused)
 
     async def _fingerprint(
         self, job: ClaimedJob, stored: list[StoredRow], identity: EmbedderIdentity, *, drawn: bool

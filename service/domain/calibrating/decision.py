@@ -14,6 +14,7 @@ from service.spectral.paired import Difference, mean_difference
 RISK, LOSS, BRIER = "matrix risk", "log loss of P(correct)", "projection Brier"
 # What a gain may be in. The projection Brier follows the risk, and must not be worse.
 GAINS = (RISK, LOSS)
+MAX_REFUSED_SHARE = 0.02
 
 _FEWER = "it serves fewer answers than the active calibration, so requests for more would be served raw"
 
@@ -49,6 +50,16 @@ def decide(calibration: Calibration, active: Calibration | None, asked: Asked, b
     if against:
         return decision | {"reason": f"Not activated: {against[0]}."}
     return decision | {"activated": True, "reason": f"Activated: {_gain(decision)}."}
+
+
+def too_many_refused(refused: int, rows: int) -> str:
+    """Return why a calibration is not activated by itself that lacks so many of its rows; "" for few."""
+    if refused <= MAX_REFUSED_SHARE * rows:
+        return ""
+    return (
+        f"Not activated: the LLM server refused {refused} of {rows} rows, more than 2 %, and those left may "
+        "be unlike what is asked. Retry the job to ask for them again, or activate the calibration yourself."
+    )
 
 
 def _vetoes(calibration: Calibration, active: Calibration | None, bench: HeldOut) -> list[str]:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from service.domain.calibrating.first_answers import first_totals
 from service.domain.calibrating.material import Material
 from service.domain.decider import JudgedTexts, features
+from service.domain.jobs.model import Verdict
 from service.domain.jobs.store import StoredRow
 from service.spectral.batch import Answers, Weighted, dominant, overlaps, solve, weighted
 from service.spectral.born import born_probabilities, supported
@@ -21,7 +22,7 @@ from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import CalibrationMap
 from service.spectral.missing_mass import mean_log_probability, missing_mass
 from service.spectral.risk import DevSet, served_entropies
-from service.spectral.text_scores import correct
+from service.spectral.text_scores import correct, rouge_l, why_correct
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.int_] | NDArray[np.bool_]
@@ -29,10 +30,11 @@ Mask = NDArray[np.int_] | NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
-    """right: (n,) bool of the full rows. source: who said so."""
+    """right: (n,) bool of the full rows. source: who said so. verdicts: of each, as told to people."""
 
     right: NDArray[np.bool_]
     source: Literal["data", "rouge_l", "mixed"]
+    verdicts: Sequence[Verdict] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +137,9 @@ class FullRows:
             text = self._material.texts[position][said]
             # A verdict without an answer is no verdict on what only the first answers say.
             told = said == self._of_all[row]
-            self._known[row, said] = _verdict(one, text) if told else correct(text, one.row.references)
+            given = one.row.correct if told else None
+            judged = text if one.row.answer is None else one.row.answer
+            self._known[row, said] = correct(judged, one.row.references) if given is None else given
         return self._known[row, said]
 
     def _evidence(self, num_samples: int) -> tuple[Floats, Floats] | tuple[None, None]:
@@ -160,12 +164,14 @@ def _own(material: Material, position: int) -> Floats | None:
     return overlaps(Answers(one.vectors, one.index, vector[None])).targets
 
 
-def _verdict(one: StoredRow, dominant_text: str) -> bool:
-    """Return right or wrong: as given, else the row's `answer`, else the dominant one, by ROUGE-L."""
-    if one.row.correct is not None:
-        return one.row.correct
+def _verdict(one: StoredRow, dominant_text: str) -> Verdict:
+    """Return right or wrong: as given, else the row's `answer`, else the dominant one, by its words."""
     said = dominant_text if one.row.answer is None else one.row.answer
-    return correct(said, one.row.references)
+    alike = rouge_l(said, one.row.references)
+    if one.row.correct is not None:
+        return Verdict(said, one.row.correct, "given", alike)
+    why = why_correct(said, one.row.references)
+    return Verdict(said, why != "none", why, alike)
 
 
 def columns(material: Material, map_: CalibrationMap | EvidenceMap) -> dict[str, ArrayLike]:
@@ -177,10 +183,10 @@ def columns(material: Material, map_: CalibrationMap | EvidenceMap) -> dict[str,
 
 
 def label(material: Material) -> Labels:
-    """Return right or wrong for each full row: as given, else its `answer` or dominant one by ROUGE-L."""
+    """Return right or wrong for each full row: as given, else its `answer` or dominant one by its words."""
     rows = [material.rows[i] for i in material.full]
     said = dict.fromkeys(map(int, material.full), "")
-    open_ = [i for i in said if material.rows[i].row.correct is None and material.rows[i].row.answer is None]
+    open_ = [i for i in said if material.rows[i].row.answer is None]
     if open_:
         named = dominant([weighted(overlaps(material.answers[i])) for i in open_])
         said |= {i: material.texts[i][one] for i, one in zip(open_, named, strict=True)}
@@ -188,5 +194,5 @@ def label(material: Material) -> Labels:
     source: Literal["data", "rouge_l", "mixed"] = "mixed"
     if known in (0, len(rows)):
         source = "data" if known else "rouge_l"
-    right = [_verdict(one, text) for one, text in zip(rows, said.values(), strict=True)]
-    return Labels(np.array(right), source)
+    verdicts = [_verdict(one, text) for one, text in zip(rows, said.values(), strict=True)]
+    return Labels(np.array([one.correct for one in verdicts]), source, verdicts)

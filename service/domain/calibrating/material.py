@@ -78,10 +78,12 @@ def usable_rows(
     num_samples = full_number([len(one.draws) for one in found], asked) if found else 2
     reach = sum(len(one.draws) >= num_samples for one in found)
     if reach < MIN_USABLE_ROWS:
+        refused = [one.refused for one in stored if one.refused is not None]
+        told = f" The LLM server refused {len(refused)} of the others: {refused[0]}" if refused else ""
         raise InvalidDevData(
             f"{reach} of {len(stored)} rows have a reference and {num_samples} answers; a fit needs at least "
             f"{MIN_USABLE_ROWS}. Copies of a question count once, answers without text not at all "
-            "(EIGENCAL_EMPTY_ANSWERS)."
+            f"(EIGENCAL_EMPTY_ANSWERS).{told}"
         )
     cut = [replace(one, draws=one.draws[:num_samples]) for one in found]
     return cut, num_samples, len(every) - len(found)

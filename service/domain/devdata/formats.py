@@ -7,9 +7,10 @@ from typing import Any, NoReturn
 
 from service.domain.devdata.bytes import Line, encoding_problem, whole_file
 from service.domain.devdata.row import LOGPROB_FIELDS, ROW_FIELDS
-from service.domain.devdata.row_check import RowError, printable
+from service.domain.devdata.row_check import RowError, meant, printable
 
 MAX_FIELDS = 64  # no header names as many
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -41,6 +42,15 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise _JsonError("gives a key twice")
     return found
+
+
+def refuse_other_separators(head: bytes) -> None:
+    """Raise InvalidDevData where the columns of a header are separated by other than commas."""
+    first = head.partition(b"\n")[0].decode("utf-8", "replace")
+    for sign, name in _SEPARATORS.items():
+        names = {part.strip().strip('"') for part in first.split(sign)[: MAX_FIELDS + 1]}
+        if sign in first and not names.isdisjoint(ROW_FIELDS):
+            raise whole_file(f"the columns are separated by {name}; a CSV file has commas between them")
 
 
 def csv_rows(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, object]]:
@@ -128,7 +138,7 @@ def _check_header(record: list[str] | RowError) -> list[str]:
         raise whole_file(f"the header cannot be read: it {record}")
     names = [name.strip() for name in record]
     if unknown := [name for name in names if name not in ROW_FIELDS]:
-        shown = ", ".join(repr(printable(name)) for name in unknown[:5])
+        shown = ", ".join(repr(printable(name)) + meant(name) for name in unknown[:5])
         raise whole_file(f"unknown columns {shown} in the header; known are {', '.join(ROW_FIELDS)}")
     if len(set(names)) < len(names):
         raise whole_file("the header names a column twice")

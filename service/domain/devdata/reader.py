@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from service.domain.devdata.bytes import Line, NumberedLines, UploadLimits, encoding_problem
 from service.domain.devdata.file_check import FileCheck, TextCount
-from service.domain.devdata.formats import csv_rows, parse_json
+from service.domain.devdata.formats import csv_rows, parse_json, refuse_other_separators
 from service.domain.devdata.row_check import RowError, check_row
 from service.domain.jobs.model import DevRow
 
@@ -59,6 +59,7 @@ def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
     # A bracket opens no row of JSONL, but the error of its first line says more than a CSV header's.
     if lines.head.lstrip()[:1] in (b"{", b"["):
         return _jsonl_rows(lines, limits.max_row_bytes)
+    refuse_other_separators(lines.head)
     return csv_rows(lines, limits.max_row_bytes)
 
 

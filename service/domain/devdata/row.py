@@ -8,7 +8,8 @@ from pydantic_core import PydanticCustomError
 from service.spectral.missing_mass import POSITIVE_ROUNDING
 
 # Recorded beside the answers, one number for each: the command `evaluate` reads it, a calibration does not.
-IGNORED_FIELDS = ("tokens",)
+# What a calibration has judged is written beside a row, and not read again: `correct` corrects it.
+IGNORED_FIELDS = ("tokens", "verdict")
 LOGPROB_FIELDS = ("logprobs", "logprob")
 MIN_SAMPLES, MAX_SAMPLES = 2, 256
 MAX_REFERENCES = 64
@@ -100,9 +101,14 @@ class ExampleRow(_Strict):
         None, description="The natural-log probability of each whole sample, its last token included."
     )
     answer: Text | None = Field(None, description="The one answer that `correct` is about.")
-    correct: bool | None = Field(None, description="Whether `answer` is right; left out: by ROUGE-L.")
+    correct: bool | None = Field(
+        None, description="Whether `answer`, or else the dominant answer, is right; left out: by its words."
+    )
     logprob: LogProbabilities | None = Field(None, description="Another name of `logprobs`.")
     tokens: Any = Field(None, description="Recorded token counts; only the command `evaluate` reads them.")
+    verdict: Any = Field(
+        None, description="Of an export: what was judged, and why; not read. To correct it, add `correct`."
+    )
 
     @model_validator(mode="after")
     def is_asked_one_way(self) -> Self:

@@ -3,6 +3,8 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,6 +28,20 @@ from service.domain.jobs.model import DevRow
 from service.domain.models import Message
 
 MAX_UNKNOWN_LISTED = 3
+# What other data sets call them.
+OFTEN_MEANT = {
+    "question": "prompt",
+    "query": "prompt",
+    "input": "prompt",
+    "target": "reference",
+    "expected": "reference",
+    "ground_truth": "reference",
+    "gold": "reference",
+    "answers": "reference",
+    "generations": "samples",
+    "responses": "samples",
+    "label": "correct",
+}
 _EXPECTED = {
     "prompt": "a string",
     "reference": "a string or a list of strings",
@@ -105,6 +121,7 @@ def _exported(row: DevRow) -> dict[str, Any]:
         "logprobs": None if row.logprobs is None else list(row.logprobs),
         "answer": row.answer,
         "correct": row.correct,
+        "verdict": None if row.verdict is None else asdict(row.verdict),
     }
     return {name: value for name, value in exported.items() if value is not None}
 
@@ -112,7 +129,13 @@ def _exported(row: DevRow) -> dict[str, Any]:
 def unknown_field(name: str) -> tuple[str, str]:
     """Return the problem of a field or column that no row has."""
     shown = printable(name)
-    return shown, f"unknown field {shown!r}; known are {', '.join(ROW_FIELDS)}"
+    return shown, f"unknown field {shown!r}{meant(name)}; known are {', '.join(ROW_FIELDS)}"
+
+
+def meant(name: str) -> str:
+    """Return which field was probably meant; "" where none is near."""
+    near = get_close_matches(name.strip().lower()[:40], [*ROW_FIELDS, *OFTEN_MEANT], n=1)
+    return f" (did you mean {OFTEN_MEANT.get(near[0], near[0])!r}?)" if near else ""
 
 
 def printable(name: str) -> str:

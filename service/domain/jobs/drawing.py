@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Hashable, Sequence
+import time
+from collections.abc import AsyncIterator, Hashable, Sequence
 from dataclasses import replace
 
 from service.domain.errors import EigencalError, LLMError
@@ -10,7 +11,7 @@ from service.domain.jobs.model import DevRow
 from service.domain.jobs.progress import Progress
 from service.domain.jobs.setup import check_same
 from service.domain.jobs.store import ClaimedJob, JobStore, LeaseLostError, StoredRow
-from service.domain.jobs.waiting import LiveFirst, Patience
+from service.domain.jobs.waiting import LiveFirst, Patience, refuses
 from service.domain.models import (
     Draw,
     EmbedderIdentity,
@@ -26,9 +27,8 @@ from service.domain.serving import Serving
 logger = logging.getLogger(__name__)
 
 LOW_PRIORITY = 10
-# Statuses by which a server refuses a single request, and how many such mean that it refuses all.
-REFUSALS = frozenset({400, 413, 422})
-REFUSED_AT_FIRST = 10
+# Rows refused in a row, none answered between them, that raise the question whether the server refuses all.
+REFUSED_IN_A_ROW = 5
 DRAWN_AGAIN = 2  # times the answers asked for: so many are drawn at most where some hold no text
 
 
@@ -58,10 +58,10 @@ class Drawer:
         self._llm = llm
         self.jobs = jobs
         self.serving = serving
-        self._slots = slots
+        self.slots = slots
         self._free = asyncio.Semaphore(slots)  # shared by jobs that run at the same time
         self._live_first = live_first or LiveFirst()
-        self._patience = patience or Patience()
+        self.patience = patience or Patience()
 
     def fingerprint(
         self, row: DevRow, embedder: EmbedderIdentity, drawn: Generation | None = None
@@ -80,33 +80,40 @@ class Drawer:
         """Make the model that answers known, which takes one answer where none has been drawn yet."""
         request = row_request(self.serving, row, 1)
         if not self._llm.identity(request).answered:
-            await self._patience.keep_trying(lambda: self._llm.generate(request), progress.note)
+            await self.patience.keep_trying(lambda: self._llm.generate(request), progress.note)
 
     async def draw(self, job: ClaimedJob, embedder: EmbedderIdentity, progress: Progress) -> None:
-        """Draw until every row has all of its answers. Raises LeaseLostError, and what will not pass."""
+        """Draw until every row has all of its answers, or was refused for good while others were answered.
+
+        Raises LeaseLostError, and what will not pass.
+        """
         # Asked for anew: a run of the same claim that the store broke off may have stored it.
         bound = await self.jobs.fingerprint(job.lease.job_id)
         run = _Run(self, replace(job, fingerprint=bound), embedder, progress)
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self._slots):
-                    group.create_task(run.work())
+            await run.draw_all()
         except* (EigencalError, LeaseLostError) as errors:
             raise _first(errors) from None
-        await run.leave_refused()
 
-    async def ask(self, request: GenerationRequest, progress: Progress) -> Generation:
+    async def ask(
+        self, request: GenerationRequest, progress: Progress, *, refusals_pass: bool = False
+    ) -> Generation:
         """Return answers, at least one, once it is our turn and the server is there."""
 
         async def in_turn() -> Generation:
             async with self._free, self._live_first.turn():
                 return await self._llm.generate(request)
 
-        return await self._patience.keep_trying(in_turn, progress.note)
+        return await self.patience.keep_trying(in_turn, progress.note, refusals_pass=refusals_pass)
 
 
 class _Run:
-    """One run of the sampling stage: workers that share the rows and the fingerprint."""
+    """One run of the sampling stage: workers that share the rows and the fingerprint.
+
+    No refusal of a row (too long, say) is final at once, nor does it cost the other rows their answers. The
+    row is left aside and asked again later. After several in a row a control request, for one answer to a row
+    that was answered before, tells whether the server refuses the rows or everything: then the run waits.
+    """
 
     def __init__(
         self, drawer: Drawer, job: ClaimedJob, embedder: EmbedderIdentity, progress: Progress
@@ -118,51 +125,135 @@ class _Run:
         self._progress = progress
         self._bound = job.fingerprint
         self._binding = asyncio.Lock()
-        self._rows = drawer.jobs.stored_rows(job.lease.job_id, incomplete_only=True)
+        self._rows: AsyncIterator[StoredRow] = drawer.jobs.stored_rows(job.lease.job_id, incomplete_only=True)
         self._reading = asyncio.Lock()
-        self._refused: list[tuple[int, LLMError]] = []
-        self._draws: dict[int, Sequence[Draw]] = {}  # of the rows begun, by line
+        self._aside: list[tuple[StoredRow, LLMError]] = []
+        self._draws: dict[int, Sequence[Draw]] = {}  # of rows that have some of their answers, by line
+        self._answered: DevRow | None = None
+        self._in_a_row = 0  # refusals since the last answer
+        self._doubt_from = REFUSED_IN_A_ROW
+        self._controlling = asyncio.Lock()
+        self._back_at = float("-inf")  # when the server last answered again, having refused everything
+        self._refused_since: float | None = None
+        self._wait_s = drawer.patience.first_wait_s
 
-    async def work(self) -> None:
-        """Draw row after row until none is left.
+    async def draw_all(self) -> None:
+        """Draw all rows, then, each time after a wait, those left aside; store why the last have no answers.
 
-        A row that the LLM server refuses (too long, say) is left aside: it is no reason to lose the answers
-        of all others. While nothing else has come, many refusals mean that the set-up is wrong.
+        Raises the server's refusal where it has never answered anything.
         """
-        while (stored := await self._next()) is not None:
+        self._answered = await self._answered_before()
+        patience = self._drawer.patience
+        for wait_s in patience.ask_again_s:
+            await self._draw_rows()
+            if not self._aside:
+                return
+            await self._wait_aside(wait_s)
+        self._doubt_from = 1  # what is refused now is so for good: each time it must be the row alone
+        await self._draw_rows()
+        for stored, error in self._aside:
+            logger.warning("the LLM server refused the row on line %d for good", stored.row.line)
+            await self._drawer.jobs.refuse(self._lease, stored.row.line, error.told)
+            await self._progress.advance()
+
+    async def _answered_before(self) -> DevRow | None:
+        if self._bound is not None:
+            async for one in self._drawer.jobs.stored_rows(self._lease.job_id):
+                if one.draws and one.row.samples is None:
+                    return one.row
+        return None
+
+    async def _wait_aside(self, wait_s: float) -> None:
+        count, said = len(self._aside), self._aside[-1][1].told
+        rows = "a row" if count == 1 else f"{count} rows"
+        await self._progress.note(f"Waiting to ask again for {rows} that the LLM server refused: {said}")
+        await asyncio.sleep(wait_s)
+        self._take_aside()
+
+    def _take_aside(self) -> None:
+        self._rows, self._aside = _each([stored for stored, _ in self._aside]), []
+
+    async def _draw_rows(self) -> None:
+        """Draw the rows; those left aside again, at once, for as long as none was ever answered."""
+        while True:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._drawer.slots):
+                    group.create_task(self._work())
+            if self._answered is not None or not self._aside:
+                return
+            self._take_aside()
+
+    async def _work(self) -> None:
+        """Draw row after row until none is left."""
+        stored = await self._next()
+        while stored is not None:
             try:
                 await self._draw(stored)
             except LLMError as error:
-                self._refused.append((stored.row.line, error))
-                hopeless = self._bound is None and len(self._refused) >= REFUSED_AT_FIRST
-                if hopeless or error.extra.get("llm_status") not in REFUSALS:
+                if not refuses(error):
                     raise
-            await self._progress.advance()
+                self._in_a_row += 1
+                if self._in_a_row >= self._doubt_from and not await self._is_row_alone(error):
+                    continue
+                self._aside.append((stored, error))
+            else:
+                self._answered, self._in_a_row = stored.row, 0
+                await self._progress.advance()
+            stored = await self._next()
 
-    async def leave_refused(self) -> None:
-        """Close the rows that were refused with the answers they have; raise if every row was refused."""
-        for line, error in self._refused:
-            if self._bound is None:
-                raise error
-            logger.warning("the LLM server refused the row on line %d", line)
-            await self._drawer.jobs.keep_draws(self._lease, line, self._draws[line], complete=True)
+    async def _is_row_alone(self, error: LLMError) -> bool:
+        """Return whether the server answers others; where it does not, return False once it does again.
+
+        Raises the refusal when patience ends.
+        """
+        refused_at = time.monotonic()
+        async with self._controlling:
+            if self._in_a_row == 0:  # another worker has seen meanwhile that it answers
+                return refused_at > self._back_at
+            if self._answered is None:
+                await self._wait_for_first(error)
+                return True
+            request = row_request(self._drawer.serving, self._answered, 1)
+            try:
+                await self._drawer.ask(request, self._progress)
+            except LLMError as again:
+                if not refuses(again):
+                    raise
+                await self._drawer.ask(request, self._progress, refusals_pass=True)
+                self._back_at = time.monotonic()
+            self._in_a_row = 0
+            return refused_at > self._back_at
+
+    async def _wait_for_first(self, error: LLMError) -> None:
+        """Wait before another row is asked, while none was ever answered; raise when that takes too long."""
+        patience = self._drawer.patience
+        self._refused_since = self._refused_since or time.monotonic()
+        if time.monotonic() - self._refused_since > patience.refused_give_up_s:
+            raise error
+        await self._progress.note(f"Waiting to try again: {error.told}")
+        await asyncio.sleep(self._wait_s)
+        self._wait_s = min(2 * self._wait_s, patience.longest_wait_s)
 
     async def _next(self) -> StoredRow | None:
         async with self._reading:
             return await anext(self._rows, None)
 
     async def _draw(self, stored: StoredRow) -> None:
-        draws, wanted = stored.draws[: self._num_samples], self._num_samples
+        line, wanted = stored.row.line, self._num_samples
+        draws = self._draws.get(line, stored.draws)[:wanted]
         left = DRAWN_AGAIN * wanted - len(draws)
         while len(draws) < wanted and left > 0:
-            self._draws[stored.row.line] = draws
             request = row_request(self._drawer.serving, stored.row, min(wanted - len(draws), left))
             got = await self._drawer.ask(request, self._progress)
             await self._bind(self._drawer.fingerprint(stored.row, self._embedder, got))
             draws = (*draws, *usable(got.draws, self._embedder.empty_answers))[:wanted]
             left -= len(got.draws)
             complete = len(draws) == wanted or left <= 0
-            await self._drawer.jobs.keep_draws(self._lease, stored.row.line, draws, complete=complete)
+            await self._drawer.jobs.keep_draws(self._lease, line, draws, complete=complete)
+            if complete:
+                self._draws.pop(line, None)
+            else:
+                self._draws[line] = draws
 
     async def _bind(self, fingerprint: Fingerprint) -> None:
         """Store the fingerprint before the first answer; refuse answers of another set-up after that.
@@ -174,6 +265,11 @@ class _Run:
                 await self._drawer.jobs.bind(self._lease, fingerprint)
                 self._bound = fingerprint
         check_same(self._bound, fingerprint)
+
+
+async def _each(rows: Sequence[StoredRow]) -> AsyncIterator[StoredRow]:
+    for one in rows:
+        yield one
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

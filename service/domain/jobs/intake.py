@@ -37,6 +37,7 @@ class Tally:
     def add(self, row: DevRow) -> None:
         """Count a row."""
         content = asdict(row)
+        del content["verdict"]  # of a calibration: no part of an upload
         if row.logprobs is None:
             # left out, so that an upload repeated under its key is the one that an earlier release took
             del content["logprobs"]

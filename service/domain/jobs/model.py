@@ -1,6 +1,6 @@
 """Jobs and the calibrations they make: what is stored, and the ports through which the API sees them."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Hashable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -18,12 +18,27 @@ FINISHED: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a calibration made of a row: the answer that it judged, whether that is right, and why.
+
+    `why`: "given" (by the data), "reference_contained" (a reference stands in the answer, word for word),
+    "rouge_l" (its F is above 0.3), or "none" (none of these: wrong). `rouge_l`: the best F, in [0, 1].
+    """
+
+    answer: str
+    correct: bool
+    why: Literal["given", "reference_contained", "rouge_l", "none"]
+    rouge_l: float
+
+
+@dataclass(frozen=True, slots=True)
 class DevRow:
     """One labelled row. Exactly one of `prompt` and `messages` is set, unless `samples` came without either.
 
     `samples`: the answers already drawn, in order, empty ones included; None: the service draws them.
     `logprobs`: of each whole sample, in nats; None: not known.
     `answer`: the one answer that `correct` (right or wrong, as the data says) is about.
+    `verdict`: of a calibration on it; None before, and for a row with fewer answers than the calibration.
     """
 
     line: int
@@ -35,6 +50,7 @@ class DevRow:
     logprobs: tuple[float, ...] | None = None
     answer: str | None = None
     correct: bool | None = None
+    verdict: Verdict | None = None
 
     def usable(self) -> bool:
         """Tell whether the row can take part in a fit: a reference, and two answers drawn or to be drawn."""
@@ -101,6 +117,7 @@ class Job:
     `note` says in words what a running job waits for, such as an LLM server that is down; else empty.
     `activated`: whether the calibration made became the active one, and `decision`, a sentence that says so,
     and why; None before, and of other jobs.
+    `refused_rows`: that the LLM server refused for good, while it answered others.
     """
 
     id: str
@@ -117,6 +134,7 @@ class Job:
     calibration_id: str | None = None
     activated: bool | None = None
     decision: str | None = None
+    refused_rows: int = 0
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -128,7 +146,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRecord:
-    """A stored calibration and what changes around it: whether it is active, whether its data are kept."""
+    """A stored calibration and what changes around it: whether it is active, whether its data are kept.
+
+    `projection_ece`: of its map on held-out rows, as its report has it.
+    """
 
     calibration: Calibration
     active: bool
@@ -136,6 +157,32 @@ class CalibrationRecord:
     job_id: str | None
     num_rows: int
     data_kept: bool
+    projection_ece: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """That a calibration came into force, for requests of its fingerprint.
+
+    `by`: the job's id, "settings key", "key_…" and its name, or "no key" where none was needed. `replaced`:
+    the calibration that was in force until then. `by` and `reason` are empty for those of before 0.3.0.
+    """
+
+    calibration_id: str
+    activated_at: datetime
+    by: str
+    reason: str
+    replaced: str | None
+    fingerprint_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A row of a calibration, by its line or its id, and what is right of the answer that was judged."""
+
+    correct: bool
+    line: int | None = None
+    id: str | None = None
 
 
 class JobQueue(Protocol):
@@ -172,10 +219,20 @@ class JobQueue(Protocol):
         """
 
     async def retry(self, job_id: str) -> Job | None:
-        """Have a job that failed go on with the answers it has, and return it; None if there is none such.
+        """Have a job go on with the answers it has, and return it; None if there is none such.
 
-        One for which nothing was drawn yet is bound to the present settings. Raises Conflict when the job has
-        not failed, when its rows were not kept, or when answers were drawn under other settings.
+        One that failed goes on itself; of one that succeeded, but had rows refused, a new job asks for what
+        is missing. One for which nothing was drawn yet is bound to the present settings. Raises Conflict when
+        nothing is missing, when its rows were not kept, or when answers were drawn under other settings.
+        """
+
+    async def correct(
+        self, job_id: str, corrections: Sequence[Correction], options: Mapping[str, Any]
+    ) -> Job | None:
+        """Start a job on the rows of one that succeeded, answers and all, with corrected verdicts.
+
+        `options`: those of `CalibrateOptions` that are to differ. Nothing is drawn. None if there is no such
+        job. Raises InvalidRequest for a row that it does not have, Conflict as `retry` does.
         """
 
     def events(self, job_id: str) -> AsyncIterator[Job]:
@@ -197,14 +254,23 @@ class CalibrationStore(CalibrationSource, Protocol):
     async def list_active(self) -> list[CalibrationRecord]:
         """Return one calibration per fingerprint, the service's own set-up first, then latest activated."""
 
-    async def activate(self, calibration_id: str) -> CalibrationRecord | None:
-        """Make this the active calibration of its fingerprint, at once on this replica; None if unknown."""
+    async def activate(self, calibration_id: str, *, by: str = "") -> CalibrationRecord | None:
+        """Make this the active calibration of its fingerprint, at once on this replica; None if unknown.
+
+        `by`: who asked for it, as `Activation` tells.
+        """
+
+    def num_activations(self) -> int:
+        """Return how many activations there ever were, as far as is known here; from memory."""
+
+    async def history(self) -> list[Activation]:
+        """Return every activation, newest first."""
 
     async def report(self, calibration_id: str) -> dict[str, Any] | None:
         """Return the report (`service.domain.study.report_model.Report`) made when it was fitted."""
 
     def rows(self, calibration_id: str) -> AsyncIterator[DevRow]:
-        """Yield the rows it was fitted on, `samples` filled with the answers used; none once forgotten."""
+        """Yield the rows it was fitted on, `samples` and `verdict` filled; none once forgotten."""
 
     async def forget_data(self, calibration_id: str) -> bool:
         """Delete its rows (prompts, references, answers) for good; False if there is no such calibration."""

@@ -1,11 +1,11 @@
 """What the calibration pipeline asks of the store. Every write of a run is fenced by its lease."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from service.domain.calibration import Calibration
-from service.domain.jobs.model import CalibrateOptions, DevRow, JobError, JobStage
+from service.domain.jobs.model import CalibrateOptions, DevRow, JobError, JobStage, Verdict
 from service.domain.models import Draw, Fingerprint
 
 
@@ -44,11 +44,15 @@ class ClaimedJob:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A dev row and its answers: those it came with (then `complete`), or those drawn so far."""
+    """A dev row and its answers: those it came with (then `complete`), or those drawn so far.
+
+    `refused`: what the LLM server said that refused it for good; None unless it did.
+    """
 
     row: DevRow
     draws: tuple[Draw, ...]
     complete: bool
+    refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,10 @@ class JobStore(Protocol):
         """Yield the rows in file order, a bounded number in memory."""
 
     async def keep_draws(self, lease: Lease, line: int, draws: Sequence[Draw], *, complete: bool) -> None:
-        """Store all answers of a row drawn so far, committed on return."""
+        """Store all answers of a row drawn so far, committed on return; it is not refused then."""
+
+    async def refuse(self, lease: Lease, line: int, reason: str) -> None:
+        """Store that the LLM server refused a row for good; it keeps its answers and stays incomplete."""
 
     async def succeed(
         self,
@@ -96,13 +103,13 @@ class JobStore(Protocol):
         *,
         activate: bool,
         compared_with: str | None = None,
-        decision: str = "",
+        verdicts: Mapping[int, Verdict] | None = None,
     ) -> None:
-        """Store calibration and report, activate it if told to, and end the job, in one transaction.
+        """Store calibration, report and verdicts, activate it if told to, end the job, in one transaction.
 
-        decision: a sentence that says whether it is activated, and why. Raises ActiveChangedError, and
-        changes nothing, when it is to be activated but the active calibration of its fingerprint is not
-        `compared_with` (an id; None: none was active).
+        `verdicts`: by line of the row. Raises ActiveChangedError, and changes nothing, when it is to be
+        activated but the active calibration of its fingerprint is not `compared_with` (an id; None: none was
+        active).
         """
 
     async def keep_evaluation(self, lease: Lease, results: dict[str, Any]) -> None:

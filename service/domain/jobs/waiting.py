@@ -21,6 +21,8 @@ T = TypeVar("T")
 Notify = Callable[[str], Awaitable[None]]
 
 _POLL_S = 0.02
+# Statuses by which a server refuses a single request.
+REFUSALS = frozenset({400, 413, 422})
 _PASSING = (LLMUnavailable, EmbedderUnavailable, Overloaded, DeadlineExceeded, LLMError)
 
 
@@ -30,13 +32,19 @@ class Patience:
 
     `give_up_s`: of failing in a row in ways that may pass. A server that answers with 500, with nonsense or
     not in time is treated like one that is down: it may be on its way up, or its proxy may speak for it.
+    `refused_give_up_s`: of refusing everything from the start, which is mostly a wrong set-up.
+    `ask_again_s`: before each time that rows are asked again which were refused while others were answered.
     """
 
     first_wait_s: float = 0.5
     longest_wait_s: float = 15.0
     give_up_s: float = 6 * 3600.0
+    refused_give_up_s: float = 300.0
+    ask_again_s: tuple[float, ...] = (5.0, 60.0)
 
-    async def keep_trying(self, attempt: Callable[[], Awaitable[T]], notify: Notify) -> T:
+    async def keep_trying(
+        self, attempt: Callable[[], Awaitable[T]], notify: Notify, *, refusals_pass: bool = False
+    ) -> T:
         """Return what `attempt` returns, however often it fails before in a way that may pass.
 
         `notify` is told what is waited for. Raises the last error when it will not pass.
@@ -46,10 +54,12 @@ class Patience:
             try:
                 return await attempt()
             except _PASSING as error:
-                if not may_pass(error) or time.monotonic() - began > self.give_up_s:
+                passing = may_pass(error) or (refusals_pass and refuses(error))
+                if not passing or time.monotonic() - began > self.give_up_s:
                     raise
                 reason: EigencalError = error
-            await notify(f"Waiting to try again: {reason.detail}")
+            told = reason.told if isinstance(reason, LLMError) else reason.detail
+            await notify(f"Waiting to try again: {told}")
             await asyncio.sleep(max(wait, min(reason.retry_after_s or 0.0, self.longest_wait_s)))
             wait = min(2 * wait, self.longest_wait_s)
 
@@ -58,6 +68,11 @@ def may_pass(error: EigencalError) -> bool:
     """Tell whether the same call may succeed later."""
     status = error.extra.get("llm_status")
     return error.retryable or (isinstance(status, int) and status >= 500)
+
+
+def refuses(error: EigencalError) -> bool:
+    """Tell whether the LLM server refused this very request, as it may another row alone."""
+    return error.extra.get("llm_status") in REFUSALS
 
 
 class LiveFirst:

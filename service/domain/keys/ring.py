@@ -87,10 +87,10 @@ class KeyRing:
         Raises StoreUnavailable for one that is not known here while the store cannot be asked: it may be
         valid, and a caller who is told that it is not would give it up.
         """
-        found = self._find(secret)
+        found = self.find(secret)
         if found is None and may_be_ours(secret):
             await self._news()
-            found = self._find(secret)
+            found = self.find(secret)
         return found.scope if found is not None and self._opens(found) else None
 
     async def make(self, name: str, scope: Scope, expires_at: datetime | None) -> tuple[Key, str]:
@@ -116,7 +116,8 @@ class KeyRing:
             log.info("key %s was revoked: %r, scope %s", found.id, found.name, found.scope)
         return found
 
-    def _find(self, secret: str) -> Key | None:
+    def find(self, secret: str) -> Key | None:
+        """Return the key of this secret, where it is known here, valid or not."""
         digest = digest_of(secret).encode()
         # By the part that may be shown, then in constant time: how long it takes tells nothing of the rest.
         for key in self._by_prefix.get(prefix_of(secret), ()):

@@ -83,14 +83,47 @@ class CalibrationPart(TypedDict):
     evidence: NotRequired[EvidenceAt]
 
 
+class RefusedRow(TypedDict):
+    """A row that the LLM server refused for good, by its line in the file, and what it said."""
+
+    line: int
+    reason: str
+
+
+class RefusedPart(TypedDict):
+    """The rows that the LLM server refused while it answered others: how many, and the first of them."""
+
+    count: int
+    rows: list[RefusedRow]
+
+
+class VerdictRow(TypedDict):
+    """A row and what was made of it: `Verdict`; null for one with fewer answers than the calibration."""
+
+    line: int
+    id: str | None
+    references: list[str]
+    answer: str | None
+    correct: bool | None
+    why: Literal["given", "reference_contained", "rouge_l", "none"] | None
+    rouge_l: float | None
+
+
+class VerdictsPart(TypedDict):
+    """The rows with their verdicts: how many there are, and the first of them."""
+
+    count: int
+    rows: list[VerdictRow]
+
+
 class DataPart(TypedDict):
     """What it was fitted on.
 
     rows: in the file; usable: with a reference and two answers or more, one for each question; copies: those
-    left out since another row asks the same (absent from reports of earlier releases); rows_full: those with
-    `num_samples` answers, on which headline and evidence rest (the others serve smaller numbers of answers
-    only).
-    truncated, empty: shares of all answers. correct_from: who says what is right: the data, or ROUGE-L > 0.3.
+    left out since another row asks the same; rows_full: those with `num_samples` answers, on which headline
+    and evidence rest (the others serve smaller numbers of answers only).
+    truncated, empty: shares of all answers. correct_from: who says what is right: the data, or the words:
+    ROUGE-L above 0.3, or a reference in the answer.
     """
 
     rows: int
@@ -106,6 +139,7 @@ class DataPart(TypedDict):
     references_mean: float
     correct_from: Literal["data", "rouge_l", "mixed"]
     accuracy: float
+    refused: NotRequired[RefusedPart]
 
 
 class FitPart(TypedDict):
@@ -384,7 +418,8 @@ class Report(TypedDict):
     evidence_parameters: of every number of answers from 1, for the method "evidence" alone.
     answers: what an answer more is worth; absent from reports of earlier releases.
     correctness: whether answers are right; absent from reports of earlier releases.
-    now: added when it is sent; all else is as it was when the calibration was made.
+    now, verdicts: added when it is sent; all else is as it was when the calibration was made. verdicts: null
+    once its rows are forgotten.
     """
 
     version: Literal[1]
@@ -403,3 +438,4 @@ class Report(TypedDict):
     warnings: list[PlainWarning]
     job_id: NotRequired[str]
     now: NotRequired[Now]
+    verdicts: NotRequired[VerdictsPart | None]

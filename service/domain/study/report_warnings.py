@@ -1,22 +1,27 @@
 """What to know before figures are believed, as data: a stable code and a sentence in plain words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.calibrating.decision import shortcomings
 from service.domain.decider import NEEDED_OF_A_KIND
-from service.domain.jobs.model import FEW_ROWS
+from service.domain.jobs.model import FEW_ROWS, Verdict
 from service.domain.study.report_model import DataPart, Decision, PlainWarning
 from service.spectral.evidence_fit import EvidenceFit
 from service.spectral.fit import DepolarizedFit, TemperatureFit
+from service.spectral.text_scores import too_long
 
 MANY = 0.05  # share of truncated or empty answers that is worth a warning
 CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
 # Two tests per pair of files: at this level one pair in fifty that is alike is called different.
 DIFFERENT = 0.01
 ENOUGH = f"A file should have at least {NEEDED_OF_A_KIND} right answers and {NEEDED_OF_A_KIND} wrong ones."
+SHORT_REFERENCES = (
+    "answers judged by their words are so much longer than their references that a right one is known only "
+    "by a reference that stands in it, word for word. Look at the verdicts, or give your own (`correct`)."
+)
 RESTS = "AUROC, rejection, the correctness diagram and P(correct), if there is one, rest"
 
 Bools = NDArray[np.bool_]
@@ -94,6 +99,10 @@ def about_data(data: DataPart, right: Bools) -> Iterator[PlainWarning]:
     if data["rows"] > usable + copies:
         text = f"{data['rows'] - usable - copies} rows have no reference or fewer than two answers: left out."
         yield caution("unusable_rows", text)
+    if refused := data.get("refused", {"count": 0})["count"]:
+        were = "1 row was" if refused == 1 else f"{refused} rows were"
+        text = f"{were} refused by the LLM server while it answered others; they are listed by line."
+        yield caution("refused_rows", text)
     if right.all() or not right.any():
         which = "right" if right.all() else "wrong"
         yield caution("one_class", f"All answers are {which}: AUROC cannot be computed.")
@@ -102,6 +111,16 @@ def about_data(data: DataPart, right: Bools) -> Iterator[PlainWarning]:
         yield caution("truncated", f"{data['truncated']:.0%} of the answers were cut by max_tokens.")
     if data["empty"] > MANY:
         yield caution("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
+
+
+def about_verdicts(
+    verdicts: Sequence[Verdict], references: Sequence[Sequence[str]]
+) -> Iterator[PlainWarning]:
+    """Yield a warning where most verdicts by words are on answers too long for their references."""
+    by_words = [pair for pair in zip(verdicts, references, strict=True) if pair[0].why != "given"]
+    long = sum(too_long(verdict.answer, of) for verdict, of in by_words)
+    if long > len(by_words) / 2:
+        yield caution("short_references", f"{long} of {len(by_words)} {SHORT_REFERENCES}")
 
 
 def about_fit(found: TemperatureFit | DepolarizedFit | EvidenceFit) -> Iterator[PlainWarning]:

@@ -1,18 +1,19 @@
 """The report of a fit: a selection of the study's experiments on its own rows, each held out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import numpy as np
 
-from service.domain.calibrating.decision import decide
+from service.domain.calibrating.decision import decide, too_many_refused
 from service.domain.calibrating.evidence import why_no_evidence
 from service.domain.calibrating.fitting import Fitted
 from service.domain.calibrating.judged import Labels
 from service.domain.calibrating.material import Material
 from service.domain.calibration import Calibration
 from service.domain.jobs.model import CalibrateOptions
+from service.domain.jobs.store import StoredRow
 from service.domain.scoring.judgement import Target
 from service.domain.study.bench import Bench, HeldOut
 from service.domain.study.decider_parts import correctness_part
@@ -42,9 +43,10 @@ from service.domain.study.report_model import (
     SamplesAt,
     TemperatureCurve,
 )
-from service.domain.study.report_warnings import about_data, about_fit, about_gain
+from service.domain.study.report_warnings import about_data, about_fit, about_gain, about_verdicts
 from service.domain.study.split import make_split
 
+MAX_REFUSED = 50  # listed; all are counted
 Shape = TypeVar("Shape")  # of a row as a report has it
 
 
@@ -63,6 +65,7 @@ class FinishedFit:
     num_rows: int
     target: Target
     copies: int = 0
+    refused: Sequence[StoredRow] = ()
 
 
 def make_report(outcome: FinishedFit) -> Report:
@@ -71,6 +74,10 @@ def make_report(outcome: FinishedFit) -> Report:
     bench = HeldOut(rows, outcome.fitted, seed=outcome.options.seed, eps=outcome.calibration.eps)
     data, calibration = _data(outcome, rows.labels), outcome.calibration
     decision = decide(calibration, outcome.active, outcome.options.activate, bench)
+    veto = too_many_refused(len(outcome.refused), outcome.num_rows)
+    if decision["activated"] and veto:
+        decision |= {"activated": False, "reason": veto}
+    judged = [outcome.material.rows[i] for i in outcome.material.full]
     part, served = calibration_part(calibration), side_by_side(bench)
     worth = _answers(answers(bench))
     right = correctness_part(outcome.fitted, calibration.num_samples, outcome.options.seed, outcome.target)
@@ -89,6 +96,7 @@ def make_report(outcome: FinishedFit) -> Report:
         "correctness": right,
         "warnings": [
             *about_data(data, rows.labels.right),
+            *about_verdicts(rows.labels.verdicts, [row.row.references for row in judged]),
             *about_fit(chosen_fit(outcome.fitted)),
             *about_gain(decision),
         ],
@@ -175,4 +183,10 @@ def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
         "references_mean": float(np.mean([len(one.row.references) for one in material.rows])),
         "correct_from": labels.source,
         "accuracy": float(labels.right.mean()),
+        "refused": {
+            "count": len(outcome.refused),
+            "rows": [
+                {"line": one.row.line, "reason": one.refused or ""} for one in outcome.refused[:MAX_REFUSED]
+            ],
+        },
     }

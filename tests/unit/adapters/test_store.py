@@ -392,7 +392,7 @@ class TestStore:
             key = mine.fingerprint.key()
             await store.calibrations.add(theirs, {})
             async with store.database.write() as connection:  # as on another replica
-                await make_current(connection, theirs.id, key)
+                await make_current(connection, theirs.id, key, by="peer", reason="")
             with pytest.raises(ActiveChangedError):
                 await store.jobs.succeed(claimed.lease, mine, {}, 40, activate=True, compared_with=None)
             assert store.calibrations.active(key) == theirs, "known at once, to be compared with"
@@ -553,13 +553,26 @@ def differences(url: str) -> list[Any]:
         return list(compare_metadata(context, metadata))
 
 
+LATER_COLUMNS = (
+    ("activations", "by"),
+    ("activations", "reason"),
+    ("activations", "replaced"),
+    ("calibrations", "projection_ece"),
+    ("dev_rows", "refused"),
+    ("dev_rows", "verdict"),
+    ("jobs", "activated"),
+    ("jobs", "decision"),
+    ("jobs", "refused_rows"),
+)
+
+
 def back_to_0003(database: Database) -> None:
     """Undo the migrations after 0003, which have no way back of their own."""
     engine = sa.create_engine(sync_url(database.url))
     with engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE conformal_references")
-        connection.exec_driver_sql("ALTER TABLE jobs DROP COLUMN activated")
-        connection.exec_driver_sql("ALTER TABLE jobs DROP COLUMN decision")
+        for table, column in LATER_COLUMNS:
+            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.exec_driver_sql("DROP TABLE keys")
         connection.exec_driver_sql("DROP TABLE kept")
         connection.exec_driver_sql("DROP TABLE replicas")
@@ -597,7 +610,7 @@ async def test_a_calibration_that_cannot_be_read_does_not_end_the_following(
         await peer.calibrations.add(newer, {})
         async with peer.database.write() as connection:
             await connection.execute(sa.update(calibrations).values(body={"version": 2}))
-            await make_current(connection, newer.id, newer.fingerprint.key())
+            await make_current(connection, newer.id, newer.fingerprint.key(), by="peer", reason="")
         await until(lambda: "cannot be read" in caplog.text)
         async with peer.database.write() as connection:
             await connection.execute(sa.update(activations).values(current=False))

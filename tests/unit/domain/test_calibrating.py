@@ -125,6 +125,7 @@ async def test_supplied_answers(bench: Bench) -> None:
         "references_mean": 1.0,
         "correct_from": "rouge_l",
         "accuracy": 0,
+        "refused": {"count": 0, "rows": []},
     }
     assert [row["map"] for row in report["served"]] == ["raw", "temperature", "depolarized"]
     assert "few_rows" in codes(report)

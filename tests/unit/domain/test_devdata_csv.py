@@ -53,9 +53,16 @@ class TestCsv:
     @pytest.mark.parametrize(
         ("header", "said"),
         [
-            (b"question,answer", "unknown columns 'question' in the header; known are prompt"),
+            (
+                b"question,answer",
+                "columns 'question' (did you mean 'prompt'?) in the header; known are",
+            ),
+            (b"promt,reference", "'promt' (did you mean 'prompt'?)"),
+            (b"prompt\treference\tid", "separated by tabs"),
+            (b'"prompt";"reference"', "separated by semicolons"),
+            (b"zzz,reference", "unknown columns 'zzz' in the header"),
             (b"prompt,answer", "must name the columns prompt (or messages) and reference"),
-            (b"prompt;reference", "unknown columns 'prompt;reference'"),
+            (b"prompt;reference", "the columns are separated by semicolons"),
             (b"prompt,reference,prompt", "twice"),
             (b'"prompt"x,reference', "header cannot be read"),
             (b'"prompt', "header cannot be read"),

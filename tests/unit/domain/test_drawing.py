@@ -21,7 +21,7 @@ from service.domain.errors import (
     Overloaded,
     StoreUnavailable,
 )
-from service.domain.jobs.drawing import LOW_PRIORITY, REFUSED_AT_FIRST, Drawer
+from service.domain.jobs.drawing import LOW_PRIORITY, REFUSED_IN_A_ROW, Drawer
 from service.domain.jobs.model import CalibrateOptions, DevRow
 from service.domain.jobs.progress import Progress
 from service.domain.jobs.store import ClaimedJob, LeaseLostError
@@ -41,7 +41,7 @@ from tests.support.openai_server import Behaviour, OpenAIServer, answers
 ROWS = 30
 SERVING = Serving(5, Sampling(max_tokens=7), Sampling(max_tokens=7))
 EMBEDDER = FakeEmbedder(8).identity
-QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30)
+QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))
 pytestmark = pytest.mark.anyio
 
 
@@ -194,39 +194,83 @@ async def test_what_passes_is_waited_for(make: Make, passing: Exception) -> None
         assert await case.note() == ""
 
 
-@pytest.mark.parametrize(
-    ("fatal", "number"),
-    [
-        (ModelNotFound("no such model"), 1),
-        (LLMError("bad prompt", llm_status=400), REFUSED_AT_FIRST),
-        (LLMError("no key", llm_status=401), 1),
-    ],
-)
-async def test_what_does_not_pass_is_raised(make: Make, fatal: Exception, number: int) -> None:
+@pytest.mark.parametrize("fatal", [ModelNotFound("no such model"), LLMError("no key", llm_status=401)])
+async def test_what_does_not_pass_is_raised(make: Make, fatal: Exception) -> None:
     async with make(FakeLLM(fail_with=[fatal] * 99)) as case:
         with pytest.raises(type(fatal), match=str(fatal)):
             await case.draw()
-        assert len(case.llm.requests) == number
+        assert len(case.llm.requests) == 1
+
+
+NO = LLMError("The LLM server said 400: no such parameter", llm_status=400)
+
+
+class Refusing(FakeLLM):
+    """Refuses what `refused` says of a request; counts the requests from 1."""
+
+    def __init__(self, refused: Callable[[int, GenerationRequest], bool]) -> None:
+        super().__init__()
+        self._on_request = lambda request: (
+            self.fail_with.append(NO) if refused(len(self.requests), request) else None
+        )
+
+
+async def test_a_server_that_refuses_all_from_the_start_is_given_up_and_quoted(make: Make) -> None:
+    patience = replace(QUICK, refused_give_up_s=0.05)
+    async with make(Refusing(lambda *_: True), patience=patience) as case:
+        notes: list[str] = []
+        case.progress.note = lambda text: asyncio.sleep(0, notes.append(text))
+        with pytest.raises(LLMError, match="no such parameter"):
+            await case.draw()
+        assert set(notes) == {f"Waiting to try again: {NO.detail}"}
+        assert len({request.prompt for request in case.llm.requests}) >= REFUSED_IN_A_ROW
+
+
+async def test_one_that_begins_to_answer_late_loses_no_row(make: Make) -> None:
+    async with make(Refusing(lambda number, _: number <= 2 * ROWS), slots=3) as case:
+        await case.draw()
+        assert {len(row) for row in await case.answers()} == {5}
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("begin", [12, ROWS - 1])
+async def test_a_burst_of_refusals_is_waited_for(make: Make, slots: int, begin: int) -> None:
+    async with make(Refusing(lambda number, _: begin < number <= begin + 28), slots=slots) as case:
+        await case.draw()
+        assert {len(row) for row in await case.answers()} == {5}
+
+
+async def test_a_burst_that_lasts_when_rows_are_asked_for_the_last_time(make: Make) -> None:
+    """One row was left aside; then the server refuses everything: the row is not blamed for that."""
+    odd = 0
+
+    def refused(number: int, request: GenerationRequest) -> bool:
+        nonlocal odd
+        odd += request.prompt == "p3"
+        return (request.prompt == "p3" and odd <= 2) or ROWS + 2 < number <= ROWS + 20
+
+    async with make(Refusing(refused)) as case:
+        await case.draw()
+        assert {len(row) for row in await case.answers()} == {5}
 
 
 @pytest.mark.parametrize("refused", [{"p0"}, {"p3", "p17"}])
 async def test_a_refused_row_costs_no_other(make: Make, refused: set[str]) -> None:
-    """A row too long for the model is closed without answers; the rest is drawn."""
-    llm = FakeLLM()
-
-    def refuse(request: GenerationRequest) -> None:
-        if request.prompt in refused:
-            llm.fail_with.append(LLMError("too long", llm_status=400))
-
-    llm._on_request = refuse
-    async with make(llm) as case:
+    """A row too long for the model is asked again, then left with the reason; the rest is drawn."""
+    async with make(Refusing(lambda _, request: request.prompt in refused)) as case:
         await case.draw()
         by_prompt = {f"p{i}": len(row) for i, row in enumerate(await case.answers())}
         assert {prompt for prompt, count in by_prompt.items() if count == 0} == refused
         assert {count for prompt, count in by_prompt.items() if prompt not in refused} == {5}
-        asked = len(llm.requests)
+        stored = [one async for one in case.store.stored_rows(case.job.lease.job_id)]
+        kept = {one.row.prompt: one.refused for one in stored if one.refused or not one.complete}
+        assert kept == dict.fromkeys(refused, NO.detail)
+        asked = [request.prompt for request in case.llm.requests if request.prompt in refused]
+        assert len(asked) == len(refused) * (1 + len(QUICK.ask_again_s))
+        case.llm._on_request = None
         await case.draw()
-        assert len(llm.requests) == asked, "a row that is closed is not asked for again"
+        assert {len(row) for row in await case.answers()} == {5}, "a run asks for what is missing"
+        assert not [one async for one in case.store.stored_rows(case.job.lease.job_id) if one.refused]
 
 
 async def test_patience_ends(make: Make) -> None:

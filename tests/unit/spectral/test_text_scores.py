@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.spectral.text_scores import correct, rouge_l, words
+from service.spectral.text_scores import contains, correct, rouge_l, too_long, why_correct, words
 
 
 def longest_common(a, b):
@@ -65,3 +65,57 @@ def test_the_threshold_is_strict():
     assert correct(answer, [reference], threshold=0.19)
     assert correct("Churchill", ["Winston Churchill"])
     assert not correct("", ["Winston Churchill"])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The capital of Germany is Berlin.",
+        "It isn't Bonn, as it was for a long time, it is Berlin.",
+        "No, that would be Berlin, the largest city of the country.",
+        "Not Paris but Berlin has been the capital ever since then.",
+        "Die Hauptstadt von Deutschland ist seit vielen Jahren BERLIN!",
+    ],
+)
+def test_a_reference_that_stands_in_a_longer_answer_makes_it_right(answer):
+    assert rouge_l(answer, ["Berlin"]) <= 0.3
+    assert contains(answer, "Berlin")
+    assert correct(answer, ["Berlin"])
+    assert why_correct(answer, ["Berlin"]) == "reference_contained"
+    assert not correct(answer, ["Berlin"], containment=False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("The capital of Germany is certainly not Berlin.", "Berlin"),
+        ("I would say that Berlin isn't the capital of Germany.", "Berlin"),
+        ("It was never moved to Berlin as far as I know.", "Berlin"),
+        ("Das ist nicht Berlin, soviel ich davon weiss.", "Berlin"),
+        ("Ce n'est pas Berlin, mais une autre ville du pays.", "Berlin"),
+        ("I think that it is either Berlin or Bonn, one of them.", "Berlin"),
+        ("It might be Berlin, Paris or even the city of Rome.", "Berlin"),
+        ("Berlin, Paris, Rome, Vienna, Madrid, Lisbon", "Berlin"),
+        ("Candidates are Berlin/Bonn, as far as I am aware.", "Berlin"),
+        ("The capital of that country lies in East Berliner land.", "Berlin"),
+        ("The right choice is, as far as I can tell, b here.", "B"),
+        ("Yes, of course it is, as everybody knows by now.", "yes"),
+        ("It is a novel by Stephen King about a clown in Maine.", "It"),
+        ("Berlin", "Berlin"),
+        ("Stratford lies upon the river Avon in the county.", "upon Avon"),
+    ],
+)
+def test_what_does_not_count_as_containing_it(answer, reference):
+    assert not contains(answer, reference)
+
+
+def test_whole_references_of_several_words_are_found_across_punctuation():
+    answer = "He lives in St. Louis, a city on the Mississippi, since 1953."
+    assert contains(answer, "St Louis")
+    assert contains(answer, "1953")
+    assert not contains(answer, "195")
+
+
+def test_an_answer_too_long_for_its_references():
+    assert too_long("The capital of Germany is Berlin.", ["Berlin"])
+    assert not too_long("It is Berlin.", ["Berlin"])

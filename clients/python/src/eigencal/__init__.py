@@ -56,7 +56,7 @@ from eigencal._errors import (
     UnsupportedMediaType,
 )
 from eigencal._models.batch import BatchItem
-from eigencal._models.calibrations import Calibration, EvidenceParameters, Parameters
+from eigencal._models.calibrations import Activation, Calibration, EvidenceParameters, Parameters, Promise
 from eigencal._models.chat import (
     ChatChunk,
     ChatCompletion,
@@ -76,6 +76,8 @@ from eigencal._models.requests import (
     CalibrateOptions,
     ChatMessage,
     ChatOptions,
+    Correction,
+    CorrectOptions,
     EvaluateOptions,
     SamplingOptions,
     ScoreOptions,
@@ -102,6 +104,7 @@ from eigencal._sync.jobs import CalibrationJob, EvaluationJob
 from eigencal._version import __version__
 
 __all__ = [
+    "Activation",
     "ApiError",
     "AsyncCalibrationJob",
     "AsyncClient",
@@ -126,6 +129,8 @@ __all__ = [
     "Conflict",
     "ConnectionFailed",
     "ConnectionLost",
+    "CorrectOptions",
+    "Correction",
     "DeadlineExceeded",
     "Decision",
     "EigencalError",
@@ -171,6 +176,7 @@ __all__ = [
     "ProblemItem",
     "Progress",
     "ProgressCallback",
+    "Promise",
     "RateLimited",
     "Ready",
     "Report",

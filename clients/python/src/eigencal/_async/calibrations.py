@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from eigencal._async.sending import AsyncSender, lines_of
 from eigencal._calls import calibrations as calls
-from eigencal._models.calibrations import Calibration
+from eigencal._models.calibrations import Activation, Calibration
 from eigencal._models.report import Report
 
 
@@ -21,6 +21,10 @@ class AsyncCalibrations(AsyncSender):
     async def active_calibrations(self, *, timeout_s: float | None = None) -> tuple[Calibration, ...]:
         """Do as `Client.active_calibrations` does, awaited."""
         return await self._send(calls.active_calibrations(), timeout_s)
+
+    async def activations(self, *, timeout_s: float | None = None) -> tuple[Activation, ...]:
+        """Do as `Client.activations` does, awaited."""
+        return await self._send(calls.activations(), timeout_s)
 
     async def calibration(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
         """Do as `Client.calibration` does, awaited."""

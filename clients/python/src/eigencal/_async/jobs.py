@@ -1,7 +1,7 @@
 """Calibrating and evaluating: jobs, and what becomes of them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Self, Unpack
 
 from pydantic import PrivateAttr
@@ -10,7 +10,7 @@ from eigencal._async.sending import AsyncSender, lines_of
 from eigencal._calls import jobs as calls
 from eigencal._errors import ConnectionLost, EigencalError
 from eigencal._models.jobs import Job
-from eigencal._models.requests import CalibrateOptions, EvaluateOptions
+from eigencal._models.requests import CalibrateOptions, Correction, CorrectOptions, EvaluateOptions
 from eigencal._progress import Progress, told
 from eigencal._sending.following import Following, ended_well, job_of
 from eigencal._sending.uploads import Rows
@@ -61,6 +61,18 @@ class AsyncJobs(AsyncSender):
     ) -> AsyncCalibrationJob:
         """Do as `Client.calibrate` does, awaited."""
         job = await self._send(calls.calibrate(data, dict(options), idempotency_key), timeout_s)
+        return AsyncCalibrationJob._of(job, self)
+
+    async def correct_rows(
+        self,
+        calibration_id: str,
+        rows: Iterable[Correction],
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[CorrectOptions],
+    ) -> AsyncCalibrationJob:
+        """Do as `Client.correct_rows` does, awaited."""
+        job = await self._send(calls.correct_rows(calibration_id, rows, dict(options)), timeout_s)
         return AsyncCalibrationJob._of(job, self)
 
     async def evaluate(

@@ -4,13 +4,14 @@ import json
 
 from eigencal._calls.call import Call, nothing, path, reader, text
 from eigencal._errors import UnexpectedAnswer
-from eigencal._models.calibrations import Calibration
+from eigencal._models.calibrations import Activation, Calibration
 from eigencal._models.report import Report
 from eigencal._models.requests import Row
 
 _ONE = reader(Calibration)
 _ALL = reader(tuple[Calibration, ...])
 _REPORT = reader(Report)
+_HISTORY = reader(tuple[Activation, ...])
 # The same path answers with either; a browser's default would be the page.
 _PAGE = {"Accept": "text/html"}
 _JSON = {"Accept": "application/json"}
@@ -24,6 +25,11 @@ def calibrations() -> Call[tuple[Calibration, ...]]:
 def active_calibrations() -> Call[tuple[Calibration, ...]]:
     """GET /calibrations/active."""
     return Call("GET", "/calibrations/active", _ALL)
+
+
+def activations() -> Call[tuple[Activation, ...]]:
+    """GET /calibrations/activations."""
+    return Call("GET", "/calibrations/activations", _HISTORY)
 
 
 def calibration(calibration_id: str) -> Call[Calibration]:

@@ -1,12 +1,13 @@
 """Calls that start jobs and follow them."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eigencal._calls.call import Call, header, path, reader, without_none
 from eigencal._calls.repeat import Repeat
 from eigencal._models.jobs import Job
+from eigencal._models.requests import Correction
 from eigencal._sending.uploads import Rows, Upload
 
 _JOB = reader(Job)
@@ -30,6 +31,12 @@ def _submission(
     headers = header("Idempotency-Key", key or uuid.uuid4().hex)
     fields = {name: str(value) for name, value in without_none(options).items()}
     return Call("POST", where, _JOB, headers=headers, upload=Upload(files, fields))
+
+
+def correct_rows(calibration_id: str, rows: Iterable[Correction], options: Mapping[str, Any]) -> Call[Job]:
+    """PATCH /calibrations/{calibration_id}/rows: each makes a job, so it is made again only if unseen."""
+    where = path("/calibrations/{id}/rows", id=calibration_id)
+    return Call("PATCH", where, _JOB, {"rows": list(rows), **without_none(options)}, repeat=Repeat.UNSEEN)
 
 
 def jobs(limit: int) -> Call[tuple[Job, ...]]:

@@ -30,6 +30,37 @@ class EvidenceParameters(Result):
     """Matrix temperature T."""
 
 
+class Promise(Result):
+    """An error among the answers let through that is kept with this confidence."""
+
+    confidence: float
+    """Confidence with which it is kept."""
+    coverage: float
+    """Share of the questions that it lets through."""
+    target_error: float
+    """Share of wrong ones among the answers let through, at most."""
+    threshold: float
+    """The least P(correct) that is let through."""
+
+
+class Activation(Result):
+    """That a calibration came into force."""
+
+    activated_at: datetime
+    """When it came into force."""
+    by: str
+    """Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where none was needed;
+    empty for those of before 0.3.0."""
+    calibration_id: str
+    """Id of the calibration."""
+    fingerprint_key: str
+    """The set-up: one calibration is in force for each."""
+    reason: str
+    """Why; empty for those of before 0.3.0."""
+    replaced: str | None
+    """The calibration that was in force until then."""
+
+
 class Calibration(Result):
     """A calibration: immutable but for `active`, `activated_at` and `data_kept`."""
 
@@ -37,6 +68,9 @@ class Calibration(Result):
     """Since when."""
     active: bool
     """Whether requests of its fingerprint are served with it."""
+    applies_now: bool
+    """Whether it fits the set-up as it is now: the LLM, its sampling and the embedder; of a caller's own
+    answers, the embedder."""
     created_at: datetime
     """When it was fitted."""
     data_kept: bool
@@ -64,11 +98,17 @@ class Calibration(Result):
     """Its map."""
     name: str
     """The name given to it."""
-    num_rows: int
-    """Rows it was fitted on."""
     num_samples: int
     """The full number of answers: those drawn per prompt."""
     parameters: tuple[Parameters, ...]
     """For every number of answers from 2 on; for `evidence`, those of answers without log-probabilities."""
+    projection_ece: float | None
+    """Gap between lambda_max and what is found, on held-out rows; null where it was fitted by an earlier
+    release."""
+    promise: Promise | None
+    """What a decision with all its answers promises: at the configured target error, or where that cannot be
+    promised or none is set, at the lowest that can be; null where none can."""
+    rows: int
+    """Rows it was fitted on."""
     temperature: float
     """Matrix temperature T at the full number of answers; for `evidence`, without log-probabilities."""

@@ -44,6 +44,9 @@ class Job(Result):
     """The name given to it."""
     note: str
     """What an open job waits for, if it does."""
+    refused_rows: int
+    """Rows that the LLM server refused while it answered others, once the job has ended; retry it to ask for
+    them again."""
     stage: Literal["sampling", "embedding", "fitting", "reporting"] | str | None
     """What a running job is at."""
     started_at: datetime | None

@@ -1,7 +1,7 @@
 """What is sent, where it is more than a text."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Required, TypedDict
 
 Effort = Literal["low", "medium", "high"]
 
@@ -84,6 +84,28 @@ class CalibrateOptions(TypedDict, total=False):
     """Names your own set-up; scores of that label fit."""
     seed: int | None
     """Seed of folds, subsets and bootstrap."""
+
+
+class CorrectOptions(TypedDict, total=False):
+    """How to calibrate with corrected verdicts. What is left out, or None, is as it was."""
+
+    name: str | None
+    """A name for people."""
+    method: Literal["depolarized", "temperature", "evidence", "both", "auto"] | None
+    """Map to serve."""
+    activate: Literal["if_better", "always", "never"] | None
+    """When to serve it."""
+
+
+class Correction(TypedDict, total=False):
+    """A row by its `line` or its `id`, and whether the answer that was judged is right."""
+
+    line: int
+    """Line of the row in the file."""
+    id: str
+    """Or its id."""
+    correct: Required[bool]
+    """Whether the answer that was judged is right."""
 
 
 class EvaluateOptions(TypedDict, total=False):

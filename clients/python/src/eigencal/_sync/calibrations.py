@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from eigencal._calls import calibrations as calls
-from eigencal._models.calibrations import Calibration
+from eigencal._models.calibrations import Activation, Calibration
 from eigencal._models.report import Report
 from eigencal._sync.sending import Sender, lines_of
 
@@ -21,6 +21,10 @@ class Calibrations(Sender):
     def active_calibrations(self, *, timeout_s: float | None = None) -> tuple[Calibration, ...]:
         """Return the calibrations in force: one for each set-up that has one."""
         return self._send(calls.active_calibrations(), timeout_s)
+
+    def activations(self, *, timeout_s: float | None = None) -> tuple[Activation, ...]:
+        """Return every activation of a calibration, newest first: what was in force when, by whom, why."""
+        return self._send(calls.activations(), timeout_s)
 
     def calibration(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
         """Return a calibration. Raises NotFound."""

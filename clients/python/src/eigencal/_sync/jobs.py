@@ -1,7 +1,7 @@
 """Calibrating and evaluating: jobs, and what becomes of them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Self, Unpack
 
 from pydantic import PrivateAttr
@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 from eigencal._calls import jobs as calls
 from eigencal._errors import ConnectionLost, EigencalError
 from eigencal._models.jobs import Job
-from eigencal._models.requests import CalibrateOptions, EvaluateOptions
+from eigencal._models.requests import CalibrateOptions, Correction, CorrectOptions, EvaluateOptions
 from eigencal._progress import Progress, told
 from eigencal._sending.following import Following, ended_well, job_of
 from eigencal._sending.uploads import Rows
@@ -80,6 +80,33 @@ class Jobs(Sender):
             Conflict: The `idempotency_key` was used with other data.
         """
         job = self._send(calls.calibrate(data, dict(options), idempotency_key), timeout_s)
+        return CalibrationJob._of(job, self)
+
+    def correct_rows(
+        self,
+        calibration_id: str,
+        rows: Iterable[Correction],
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[CorrectOptions],
+    ) -> CalibrationJob:
+        """Start a job that calibrates on the same rows and answers, with corrected verdicts.
+
+        Args:
+            calibration_id: Id of the calibration, which stays as it is.
+            rows: Which rows, by `line` or `id`, and whether the answer that was judged is `correct`.
+            timeout_s: Seconds that the call may take in all; None: those of the client.
+            **options: Options of the new calibration; those left out are as they were.
+
+        Returns:
+            The job.
+
+        Raises:
+            NotFound: There is no such calibration.
+            InvalidRequest: A row is not there.
+            Conflict: Its rows were deleted, or drawn under other settings.
+        """
+        job = self._send(calls.correct_rows(calibration_id, rows, dict(options)), timeout_s)
         return CalibrationJob._of(job, self)
 
     def evaluate(

@@ -11,6 +11,9 @@ def main() -> int:
     if any(find_spec(name) is None for name in NEEDED):
         print('eigencal: the command line is an extra: pip install "eigencal[cli]"', file=sys.stderr)
         return 2
-    from eigencal.cli.app import run
+    try:
+        from eigencal.cli.app import run
 
-    return run(sys.argv[1:])
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:  # while it is loaded
+        return 130

@@ -8,7 +8,7 @@ import typer
 
 from eigencal import InvalidSetup, __version__
 from eigencal.cli import calibrations, chat, jobs, keys, login, score
-from eigencal.cli.command import OF_ALL, command, guarded, tell
+from eigencal.cli.command import OF_ALL, command, group, guarded, tell
 from eigencal.cli.exit_codes import ExitCode, table
 from eigencal.cli.output import Output, prepare
 
@@ -25,12 +25,16 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+calibration_app = typer.Typer(rich_markup_mode=None)
 key_app = typer.Typer(help="Keys that open the service (with the admin key).", rich_markup_mode=None)
 
 command(app, "score")(score.score)
 command(app, "chat")(chat.chat)
 command(app, "calibrate")(calibrations.calibrate)
-command(app, "calibrations")(calibrations.calibrations)
+app.add_typer(calibration_app, name="calibrations")
+group(calibration_app)(calibrations.calibrations)
+command(calibration_app, "history")(calibrations.history)
+command(calibration_app, "correct")(calibrations.correct)
 command(app, "activate")(calibrations.activate)
 command(app, "report")(calibrations.report)
 command(app, "evaluate")(jobs.evaluate)

@@ -1,5 +1,6 @@
 """`eigencal calibrate`, `calibrations`, `activate`, `report`."""
 
+import json
 import os
 import tempfile
 import webbrowser
@@ -9,7 +10,15 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from eigencal import CalibrateOptions, Calibration, Client, Report
+from eigencal import (
+    CalibrateOptions,
+    Calibration,
+    Client,
+    Correction,
+    CorrectOptions,
+    InvalidSetup,
+    Report,
+)
 from eigencal.cli.command import Invocation
 from eigencal.cli.jobs import given, started
 from eigencal.cli.output import shown, table
@@ -24,7 +33,8 @@ WHY_NONE = {
     "too_few_verdicts": "too few right answers, or too few wrong ones",
     "no_better_than_base_rate": "nothing tells right from wrong better than their share of right answers",
 }
-HEAD = ("id", "name", "active", "method", "T", "g", "answers", "rows", "decides", "created")
+HEAD = ("id", "name", "active", "applies now", "method", "T", "g", "answers", "rows", "decides", "created")
+HISTORY = ("activated", "calibration", "replaced", "by", "why", "set-up")
 
 
 def calibrate(
@@ -69,6 +79,59 @@ def calibrations(
         found = client.active_calibrations() if active else client.calibrations()
     none = "no calibration is active" if active else "there is no calibration: eigencal calibrate fits one"
     invocation.out.show(found, table(HEAD, map(_row, found)) if found else [none])
+
+
+def history(invocation: Invocation) -> None:
+    """List the activations, newest first: what was in force when."""
+    with invocation.client() as client:
+        found = client.activations()
+    rows = (
+        (one.activated_at, one.calibration_id, one.replaced, one.by, one.reason, one.fingerprint_key[:8])
+        for one in found
+    )
+    invocation.out.show(found, table(HISTORY, rows) if found else ["no calibration was ever activated"])
+
+
+def correct(
+    invocation: Invocation,
+    calibration_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the calibration.")],
+    file: Annotated[
+        Path, typer.Argument(help='Corrections, one a line: {"line": 12, "correct": false}, or by "id".')
+    ],
+    *,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")] = False,
+    activate: Annotated[str | None, typer.Option(help="if_better, always or never.")] = None,
+    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
+) -> None:
+    """Calibrate again on the same rows and answers, with corrected verdicts."""
+    options = given(activate=activate, name=name)
+    with invocation.client() as client:
+        job = client.correct_rows(calibration_id, _corrections(file), **cast(CorrectOptions, options))
+        started(invocation, client, job, watch=watch)
+
+
+def _corrections(file: Path) -> list[Correction]:
+    """Return the corrections in a file of JSON lines. Raises InvalidSetup."""
+    try:
+        lines = file.read_bytes().decode("utf-8-sig").split("\n")
+    except OSError as error:
+        raise InvalidSetup(f"{file} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InvalidSetup(f"{file} is not UTF-8.") from None
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise InvalidSetup(f"{file}: line {number} is no JSON object.")
+        found.append(cast(Correction, {k: row[k] for k in ("line", "id", "correct") if k in row}))
+    if not found:
+        raise InvalidSetup(f"{file}: there is nothing in it.")
+    return found
 
 
 def activate(
@@ -174,11 +237,12 @@ def _row(found: Calibration) -> tuple[Any, ...]:
         found.id,
         found.name,
         found.active,
+        found.applies_now,
         found.method,
         found.temperature,
         found.depolarization,
         found.num_samples,
-        found.num_rows,
+        found.rows,
         bool(found.decides),
         found.created_at,
     )

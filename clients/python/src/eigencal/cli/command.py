@@ -85,10 +85,22 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[..., object]], Ca
 
     The command has the function's other parameters, and the options of all commands.
     """
+    return _adding(app.command(name))
 
+
+def group(app: typer.Typer) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Have a function be what a group of commands does where none of them is named, as `command` has it."""
+    return _adding(app.callback(invoke_without_command=True))
+
+
+def _adding(
+    register: Callable[[Callable[..., Any]], object],
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
     def add(function: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(function)
-        def run(**given: Any) -> None:
+        def run(context: typer.Context, **given: Any) -> None:
+            if context.invoked_subcommand is not None:
+                return
             out = Output(given.pop("json"), given.pop("verbose"))
             invocation = Invocation(out, given.pop("url"), given.pop("profile"))
             raise typer.Exit(guarded(out, lambda: function(invocation, **given)))
@@ -98,10 +110,13 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[..., object]], Ca
             inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[key], annotation=kind)
             for key, kind in _SHARED.items()
         ]
-        parameters = [*list(own.parameters.values())[1:], *shared]
+        context = inspect.Parameter(
+            "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+        )
+        parameters = [context, *list(own.parameters.values())[1:], *shared]
         vars(run)["__signature__"] = own.replace(parameters=parameters)
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        app.command(name)(run)
+        register(run)
         return function
 
     return add
@@ -136,7 +151,11 @@ def guarded(out: Output, work: Callable[[], object]) -> int:
 def tell(out: Output, error: EigencalError) -> None:
     """Say in one line what went wrong; with `--verbose`, everything that is known about it."""
     wrong = getattr(error, "errors", ())
-    first = f": {_place(wrong[0])}" if wrong and wrong[0].get("msg", "") not in error.detail else ""
+    rows = [each for each in wrong if each.get("line") is not None]
+    if rows:
+        _tell_rows(out, error, rows)
+        return
+    first = f": {_place(wrong[0])}" if wrong and str(wrong[0].get("msg", "")) not in error.detail else ""
     more = f" (and {len(wrong) - 1} more: --verbose)" if len(wrong) > 1 and not out.verbose else ""
     named = f" (request {error.request_id})" if error.request_id else ""
     hint = next((f" ({said})" for kind, said in HINTS.items() if isinstance(error, kind)), "")
@@ -151,6 +170,21 @@ def tell(out: Output, error: EigencalError) -> None:
     _trace(out)
 
 
+def _tell_rows(out: Output, error: EigencalError, rows: list[dict[str, Any]]) -> None:
+    """Say what is wrong with dev data: the first bad rows, each on a line of its own."""
+    named = f" (request {error.request_id})" if error.request_id else ""
+    out.note(f"eigencal: {_code(error)}{error.detail}{named}")
+    for each in rows:
+        out.note(f"  {_place(each)}")
+    total = error.problem.get("total_bad", 0) if isinstance(error, ApiError) else 0
+    lines = len({str([each["line"], _loc(each)[:1]]) for each in rows})
+    if isinstance(total, int) and total > lines:
+        out.note(f"  and {total - lines} more rows")
+    if out.verbose and isinstance(error, ApiError) and error.problem:
+        out.note(f"  {as_json({'status': error.status, **error.problem})}")
+        _trace(out)
+
+
 def _code(error: EigencalError) -> str:
     return f"{error.code}: " if isinstance(error, ApiError | JobEnded) else ""
 
@@ -158,12 +192,18 @@ def _code(error: EigencalError) -> str:
 def _place(wrong: dict[str, Any]) -> str:
     """Return one thing that is wrong with a request, or with a row of dev data."""
     if wrong.get("line") is not None:
-        file, *_ = map(str, wrong.get("loc", ["file"]))
+        file, *_ = [*_loc(wrong), "file"]
         named = "" if file == "file" else f"{file}, "  # an evaluation has two files
         field = f", {wrong['field']}" if wrong.get("field") else ""
         return one_line(f"{named}line {wrong['line']}{field}: {wrong.get('msg', '')}")
-    where = ".".join(map(str, wrong.get("loc", ())))
+    where = ".".join(_loc(wrong))
     return one_line(f"{where}: {wrong.get('msg', '')}" if where else str(wrong.get("msg", wrong)))
+
+
+def _loc(wrong: dict[str, Any]) -> list[str]:
+    # Of a server that is not ours it may be anything.
+    found = wrong.get("loc")
+    return list(map(str, found)) if isinstance(found, list) else []
 
 
 def _trace(out: Output) -> None:

@@ -30,7 +30,9 @@ def jobs(
     *,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the job and forget its rows.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Go on with a job that has failed.")] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Go on with a job that has failed, or ask again for rows refused.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list at most.")] = 100,
 ) -> None:
     """List the jobs, latest first; or show, follow, cancel or go on with one."""
@@ -87,6 +89,9 @@ def _lines(job: Job) -> Iterator[str]:
         yield job.note
     if job.error is not None:
         yield f"{job.error.code}: {job.error.detail}"
+    if job.refused_rows:
+        again = f"eigencal jobs {job.id} --retry asks again"
+        yield f"{job.refused_rows} rows were refused by the LLM server: {again}"
     if job.calibration_id:
         yield f"calibration {job.calibration_id}: eigencal report {job.calibration_id} --open"
         if job.decision:

@@ -1,0 +1,127 @@
+"""Calibrations over HTTP whose LLM server refuses rows, for a while or for good."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.adapters.llm.openai_server import HttpLanguageModel
+from service.domain.jobs.waiting import Patience
+from tests.support.fakes import FakeEmbedder
+from tests.support.openai_server import Exchange, OpenAIServer, answers, status
+from tests.support.operator_world import problem
+from tests.support.replica_apps import replica_app
+
+QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, refused_give_up_s=0.3, ask_again_s=(0.001, 0.001))
+SAID = "This model's maximum context length is 8 tokens."
+CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
+pytestmark = pytest.mark.anyio
+
+
+class World:
+    """The service, and an LLM server that refuses what `refused` says of a request, by number and prompt."""
+
+    def __init__(self) -> None:
+        self.refused: Callable[[int, str], bool] = lambda *_: False
+        self.number = 0
+        self.http: httpx.AsyncClient
+
+    async def answer(self, exchange: Exchange) -> None:
+        self.number += 1
+        prompt = exchange.body["messages"][-1]["content"]
+        if self.refused(self.number, prompt):
+            await status(400, {"error": {"message": SAID}})(exchange)
+            return
+        number = int(prompt.split()[-1])
+        await answers(*(CITIES[(number * i) % len(CITIES)] for i in range(1, 6)))(exchange)
+
+    async def ended(self, posted: httpx.Response) -> dict[str, Any]:
+        assert posted.status_code == 202, posted.text
+        async with asyncio.timeout(120):
+            lines = (await self.http.get(f"{posted.headers['Location']}/events")).text.splitlines()
+        told: dict[str, Any] = json.loads([one for one in lines if one.startswith("data:")][-1][5:])
+        return told
+
+    async def calibrate(self, count: int, **options: Any) -> dict[str, Any]:
+        rows = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(count)]
+        return await self.ended(await self.http.post("/calibrate", json={"examples": rows, **options}))
+
+    async def report(self, job: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.http.get(job["links"]["report"])).json()
+        return found
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World()
+    async with OpenAIServer(default=made.answer) as server:
+        llm = HttpLanguageModel(server.url, model="")
+        async with replica_app(
+            tmp_path,
+            "one",
+            llm=llm,
+            embedder=FakeEmbedder(24),
+            patience=QUICK,
+            llm_backend="vllm",
+            llm_url=server.url,
+            num_samples=5,
+        ) as made.http:
+            yield made
+
+
+async def test_a_passing_refusal_costs_no_row(world: World) -> None:
+    """Seen: 28 of 70 rows lost to a passing 400, and the calibration was activated."""
+    world.refused = lambda number, _: 20 < number <= 48
+    job = await world.calibrate(70)
+    assert (job["state"], job["refused_rows"]) == ("succeeded", 0)
+    data = (await world.report(job))["data"]
+    assert (data["rows_full"], data["refused"]) == (70, {"count": 0, "rows": []})
+
+
+async def test_rows_refused_for_good_are_listed_and_nothing_is_activated(world: World) -> None:
+    bad = {f"question {i}" for i in (3, 17, 18)}
+    world.refused = lambda _, prompt: prompt in bad
+    for asked in ("if_better", "always"):
+        job = await world.calibrate(40, activate=asked)
+        assert (job["state"], job["refused_rows"]) == ("succeeded", 3)
+        report = await world.report(job)
+        refused = report["data"]["refused"]
+        assert [row["line"] for row in refused["rows"]] == [4, 18, 19]
+        assert all(SAID in row["reason"] for row in refused["rows"])
+        assert report["decision"]["activated"] is False
+        if asked == "always":
+            assert "refused 3 of 40 rows" in report["decision"]["reason"]
+        assert "refused_rows" in {warning["code"] for warning in report["warnings"]}
+    page = (await world.http.get(job["links"]["report"], headers={"Accept": "text/html"})).text
+    assert "Line 18: " in page
+    assert (await world.http.get("/calibrations/active")).json() == []
+    activated = await world.http.post(f"/calibrations/{job['calibration_id']}/activate")
+    assert activated.json()["active"], "the operator may"
+
+
+async def test_retry_asks_for_what_is_missing_and_makes_another_calibration(world: World) -> None:
+    world.refused = lambda _, prompt: prompt == "question 7"
+    first = await world.calibrate(40)
+    assert first["refused_rows"] == 1
+    before = world.number
+    world.refused = lambda *_: False
+    again = await world.ended(await world.http.post(f"/jobs/{first['id']}/retry"))
+    assert world.number == before + 1
+    assert (again["state"], again["refused_rows"]) == ("succeeded", 0)
+    assert again["calibration_id"] != first["calibration_id"]
+    assert [(await world.report(job))["data"]["rows_full"] for job in (first, again)] == [39, 40]
+    told = problem(await world.http.post(f"/jobs/{again['id']}/retry"), 409, "conflict")
+    assert "lacks answers" in told["detail"]
+    rows = (await world.http.get(f"/calibrations/{first['calibration_id']}/data")).text.splitlines()
+    assert len(rows) == 39, "the first keeps the rows that it was fitted on"
+
+
+async def test_a_server_that_refuses_everything_fails_the_job_with_what_it_said(world: World) -> None:
+    world.refused = lambda *_: True
+    job = await world.calibrate(40)
+    assert (job["state"], job["error"]["code"]) == ("failed", "llm_error")
+    assert SAID in job["error"]["detail"]

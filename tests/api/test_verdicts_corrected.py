@@ -1,0 +1,173 @@
+"""Verdicts over HTTP: seen in report and export, corrected by route or by the file; what was in force."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.test_dev_rows_refused import World
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.operator_world import jsonl, problem
+from tests.support.replica_apps import replica_app
+
+pytestmark = pytest.mark.anyio
+CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
+
+
+def rows(count: int = 40) -> list[dict[str, Any]]:
+    """Rows that the service drew: right by the words, by ROUGE-L, by the data, and wrong, in turn."""
+    sentences = ("The capital of that large country is {}.", "{}", "I cannot say that at all, sorry.")
+    found = []
+    for i in range(count):
+        city = CITIES[i % 5]
+        answer = sentences[i % 3].format(city)
+        samples = [answer] * 4 + [CITIES[(i + 1) % 5]]
+        found.append({"id": f"q{i}", "prompt": f"question {i}", "reference": city, "samples": samples})
+    return found
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World()
+    async with replica_app(
+        tmp_path, "one", llm=FakeLLM(), embedder=FakeEmbedder(24), admin_key="secret", num_samples=5
+    ) as made.http:
+        made.http.headers["Authorization"] = "Bearer secret"
+        yield made
+
+
+async def calibrated(world: World, sent: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
+    form = {"drawn_by": "service", **options}
+    job = await world.ended(
+        await world.http.post("/calibrate", files={"file": ("dev.jsonl", jsonl(sent))}, data=form)
+    )
+    assert job["error"] is None
+    return job
+
+
+async def verdicts(world: World, job: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["id"]: row for row in (await world.report(job))["verdicts"]["rows"]}
+
+
+async def test_report_and_export_tell_what_was_judged_and_why(world: World) -> None:
+    job = await calibrated(world, rows())
+    found = await verdicts(world, job)
+    assert len(found) == 40
+    assert found["q0"] == {
+        "line": 1,
+        "id": "q0",
+        "references": ["Paris"],
+        "answer": "The capital of that large country is Paris.",
+        "correct": True,
+        "why": "reference_contained",
+        "rouge_l": pytest.approx(2 / 9),
+    }
+    assert [found[name]["why"] for name in ("q1", "q2")] == ["rouge_l", "none"]
+    page = (await world.http.get(job["links"]["report"], headers={"Accept": "text/html"})).text
+    assert "The capital of that large country is Paris." in page
+    data = (await world.http.get(f"/calibrations/{job['calibration_id']}/data")).text.splitlines()
+    assert json.loads(data[0])["verdict"]["why"] == "reference_contained"
+
+    assert (await world.http.delete(f"/calibrations/{job['calibration_id']}/data")).status_code == 204
+    assert (await world.report(job))["verdicts"] is None
+    assert "large country" not in json.dumps(await world.report(job))
+    gone = await world.http.patch(
+        f"/calibrations/{job['calibration_id']}/rows", json={"rows": [{"line": 1, "correct": False}]}
+    )
+    problem(gone, 409, "conflict")
+
+
+async def test_corrected_verdicts_make_another_calibration_on_the_same_answers(world: World) -> None:
+    first = await calibrated(world, rows())
+    path = f"/calibrations/{first['calibration_id']}/rows"
+    for wrong, field in (({"line": 999}, "line"), ({"id": "q999"}, "id")):
+        told = problem(
+            await world.http.patch(
+                path, json={"rows": [{"line": 1, "correct": True}, wrong | {"correct": True}]}
+            ),
+            422,
+            "invalid_request",
+        )
+        assert told["errors"][0]["loc"] == ["body", "rows", 1, field]
+        assert "999" in told["errors"][0]["msg"]
+    assert (await world.http.patch(path, json={"rows": [{"correct": True}]})).status_code == 422
+
+    sent = {"rows": [{"line": 1, "correct": False}, {"id": "q2", "correct": True}], "activate": "always"}
+    second = await world.ended(await world.http.patch(path, json=sent))
+    assert second["error"] is None
+    found = await verdicts(world, second)
+    assert [(found[name]["correct"], found[name]["why"]) for name in ("q0", "q1", "q2")] == [
+        (False, "given"),
+        (True, "rouge_l"),
+        (True, "given"),
+    ]
+    assert (await verdicts(world, first))["q0"]["correct"], "the calibration corrected stays as it is"
+    keys = [
+        (await world.http.get(job["links"]["calibration"])).json()["fingerprint_key"]
+        for job in (first, second)
+    ]
+    assert keys[0] == keys[1]
+
+
+async def test_the_exported_file_posted_again_corrects_verdicts(world: World) -> None:
+    first = await calibrated(world, rows())
+    data = (await world.http.get(f"/calibrations/{first['calibration_id']}/data")).text.splitlines()
+    exported = [json.loads(line) for line in data]
+    exported[0]["correct"] = False
+    second = await calibrated(world, exported)
+    before, after = await verdicts(world, first), await verdicts(world, second)
+    assert (after["q0"]["correct"], after["q0"]["why"]) == (False, "given")
+    assert after["q0"]["answer"] == before["q0"]["answer"], "the verdict is about the answer that was judged"
+    assert {name: row for name, row in after.items() if name != "q0"} == {
+        name: row for name, row in before.items() if name != "q0"
+    }
+
+
+async def test_what_was_in_force_at_any_time(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    first = await calibrated(world, rows(), activate="always")
+    second = await calibrated(world, rows(39), activate="always")
+    made = (await world.http.post("/keys", json={"name": "ops", "scope": "admin"})).json()
+    back = await world.http.post(
+        f"/calibrations/{first['calibration_id']}/activate",
+        headers={"Authorization": f"Bearer {made['key']}"},
+    )
+    assert back.json()["active"]
+    await world.http.post(f"/calibrations/{first['calibration_id']}/activate")  # no change: no entry
+    await world.http.post(f"/calibrations/{second['calibration_id']}/activate")
+    history = (await world.http.get("/calibrations/activations")).json()
+    one, two = first["calibration_id"], second["calibration_id"]
+    assert [(entry["calibration_id"], entry["replaced"]) for entry in history] == [
+        (two, one),
+        (one, two),
+        (two, one),
+        (one, None),
+    ]
+    by = [entry["by"] for entry in history]
+    assert by == ["settings key", f"{made['id']} (ops)", second["id"], first["id"]]
+    assert made["key"] not in json.dumps(history)
+    assert history[-1]["reason"] == "Activated as asked."
+    times = [datetime.fromisoformat(entry["activated_at"]) for entry in history]
+    assert times == sorted(times, reverse=True)
+    assert caplog.text.count("was activated by") == 4
+
+    listed = {entry["id"]: entry for entry in (await world.http.get("/calibrations")).json()}
+    assert {
+        name: (entry["active"], entry["applies_now"], entry["rows"]) for name, entry in listed.items()
+    } == {
+        one: (False, True, 40),
+        two: (True, True, 39),
+    }
+    assert all(0 <= entry["projection_ece"] <= 1 for entry in listed.values())
+    page = (await world.http.get("/calibrations", headers={"Accept": "text/html"})).text
+    assert page.count("applies to the set-up as it is now") == 2
+
+    scored = (await world.http.post("/score", json={"prompt": "question 1"})).json()
+    assert scored["calibration"]["id"] == two
+    metrics = (await world.http.get("/metrics")).text
+    assert f'eigencal_active_calibration{{calibration="{two}",name=""}} 1.0' in metrics
+    assert f'eigencal_active_calibration_age_seconds{{calibration="{two}"}}' in metrics
+    assert "eigencal_activations_total 4.0" in metrics
