@@ -26,6 +26,9 @@ class Active(NoCalibrations):
     def any_active(self) -> list[Calibration]:
         return [self.only]
 
+    def num_activations(self) -> int:
+        return 1
+
 
 def fingerprint(model: str = "m", *, source: str = "service") -> Fingerprint:
     return Fingerprint(

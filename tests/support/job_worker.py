@@ -26,7 +26,7 @@ from service.domain.serving import LiveLoad, Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 
 NUM_SAMPLES, DIMENSION = 6, 32
-ANSWERS = ("Paris", "Lyon", "Paris", "Nice", "Paris", "")
+ANSWERS = ("Paris", "Lyon", "Paris", "Nice", "Paris", "Lille")
 LOOK_S = 0.01
 
 

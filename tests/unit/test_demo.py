@@ -124,7 +124,7 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
     said = first[1].getvalue()
     assert len(made) == 1
     assert made[0]["active"]
-    assert made[0]["num_rows"] == len(rows(RECORDED))
+    assert made[0]["rows"] == len(rows(RECORDED))
     assert f"{url}/calibrations/{made[0]['id']}/report" in said.splitlines()
     assert "Calibrating on" in said
     assert "projection ECE" in said

@@ -171,7 +171,7 @@ def test_a_report_has_the_table_and_the_sentence_on_top():
     told, page = report["answers"], render(report)
     assert {one["num_samples"] for one in told["rows"]} == {1, 2, 3, 4}
     assert page.count("What an answer more is worth</h2>") == 1
-    assert page.index("How many answers.") < page.index("What was fitted")
+    assert page.index("How many answers to draw for that?") < page.index("What was fitted")
     assert page.count('<span class="tag">recommended</span>') == (told["recommended"] is not None)
 
 
