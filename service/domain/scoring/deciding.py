@@ -33,8 +33,10 @@ def decide(
     if found.threshold is None:
         reason = _unreachable(counts, found, target)
         # Of a target that nobody named there is nothing to warn of.
-        warnings = [] if target.by_default else [ScoreWarning("target_unreachable", reason)]
-        return held_back(target, reason), warnings
+        about = (
+            [] if target.by_default else [ScoreWarning("target_unreachable", f"{reason} {PROMISE_MEANING}")]
+        )
+        return held_back(target, reason), about
     if correct is None:
         return held_back(target, UNSUPPORTED, found), []
     # Rounded as the counts were: scores that differ in their last bits only are one.
@@ -70,7 +72,7 @@ def _unreachable(counts: SelectiveCounts, found: Promise, target: Target) -> str
     instead = "no error can" if lowest is None else f"the lowest that can is {100 * lowest:g} %"
     return (
         f"That at most {percent(target.error)} of the answers let through are wrong cannot be promised "
-        f"({_sure(target)}): {instead}. {PROMISE_MEANING}"
+        f"({_sure(target)}): {instead}."
     )
 
 
