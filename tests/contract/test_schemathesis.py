@@ -66,7 +66,7 @@ schema = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
 @schema.parametrize()
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_contract_holds(case) -> None:
-    beyond = unpaired(case.body) or single(case.body) or untargeted(case.body) or blank(case.body)
+    beyond = unpaired(case.body) or single(case.body) or blank(case.body)
     beyond = beyond or answered(case.body)
     excluded = [positive_data_acceptance] if beyond else []
     case.call_and_validate(headers={"Authorization": f"Bearer {KEY}"}, excluded_checks=excluded)
@@ -78,11 +78,6 @@ def unpaired(body: object) -> bool:
         return False
     samples, logprobs = body.get("samples"), body.get("logprobs")
     return isinstance(samples, list) and isinstance(logprobs, list) and len(samples) != len(logprobs)
-
-
-def untargeted(body: object) -> bool:
-    """Tell whether a body has a confidence and no target for it, which the settings could name."""
-    return isinstance(body, dict) and "confidence" in body and "target_error" not in body
 
 
 def blank(body: object) -> bool:

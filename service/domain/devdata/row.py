@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from service.spectral.missing_mass import POSITIVE_ROUNDING
@@ -15,6 +15,7 @@ MIN_SAMPLES, MAX_SAMPLES = 2, 256
 MAX_REFERENCES = 64
 MAX_MESSAGES = 1024
 MAX_ID_CHARS = 200
+ANSWERED = "answered"  # kind of the error of a conversation that ends with the assistant's turn
 ROLES = ("system", "user", "assistant")
 
 # A character other than white space. The classes of Python (str.strip), Rust (pydantic) and JavaScript (the
@@ -116,6 +117,14 @@ class ExampleRow(_Strict):
         if problem := asked_twice_or_not_at_all(self.prompt, self.messages):
             raise PydanticCustomError("prompt_or_messages", "{problem}", {"problem": problem})
         return self
+
+    @field_validator("messages")
+    @classmethod
+    def is_not_answered(cls, turns: list[ExampleMessage] | None) -> list[ExampleMessage] | None:
+        """Refuse a conversation that the assistant has answered: none such is scored."""
+        if turns and turns[-1].role == "assistant":
+            raise PydanticCustomError(ANSWERED, "must not end with the assistant's turn: that is an `answer`")
+        return turns
 
     @model_validator(mode="after")
     def has_a_log_probability_per_sample(self) -> Self:

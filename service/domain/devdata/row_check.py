@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from service.domain.devdata.row import (
+    ANSWERED,
     KNOWN_FIELDS,
     LOGPROB_FIELDS,
     MAX_ID_CHARS,
@@ -198,6 +199,8 @@ def _logprob_reason(error: ErrorDetails) -> str:
 
 def _message_reason(error: ErrorDetails) -> str:
     place = error["loc"][-1]
+    if error["type"] == ANSWERED:
+        return error["msg"]
     if len(error["loc"]) == 1:
         return f"must be a list of 1 to {MAX_MESSAGES} messages"
     if error["type"] in ("missing", "extra_forbidden") or isinstance(place, int):

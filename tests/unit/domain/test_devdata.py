@@ -115,6 +115,14 @@ class TestRows:
             ({"prompt": ..., "messages": [{"role": [], "content": ""}]}, "messages", "role must be one of"),
             ({"prompt": ..., "messages": [{"role": "user"}]}, "messages", "role and content"),
             ({"prompt": ..., "messages": []}, "messages", "1 to"),
+            (
+                {
+                    "prompt": ...,
+                    "messages": [{"role": "user", "content": "Q?"}, {"role": "assistant", "content": "A"}],
+                },
+                "messages",
+                "must not end with the assistant's turn",
+            ),
         ],
     )
     def test_a_field_that_does_not_fit_is_named(self, changed, field, said):

@@ -19,7 +19,9 @@ labels = {
     "correct": st.none() | st.booleans(),
 }
 roles = st.sampled_from(["system", "user", "assistant"])
-conversations = st.lists(st.builds(Message, roles, texts), min_size=1, max_size=4).map(tuple)
+turns = st.lists(st.builds(Message, roles, texts), max_size=3).map(tuple)
+last_turns = st.builds(Message, st.sampled_from(["system", "user"]), texts)
+conversations = st.builds(lambda before, last: (*before, last), turns, last_turns)
 dev_rows = st.builds(DevRow, line=st.just(0), id=st.just(None), prompt=filled, **labels) | st.builds(
     DevRow, line=st.just(0), id=st.just(None), messages=conversations, **labels
 )
