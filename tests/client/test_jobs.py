@@ -23,7 +23,7 @@ from tests.support.services import Hold, asked, cities, llm_and_embedder, questi
 JOB = {
     "id": "job_1", "kind": "calibrate", "state": "queued", "created_at": "2026-01-01T00:00:00Z", "name": "",
     "stage": None, "done": 0, "total": 0, "eta_s": None, "note": "", "error": None, "calibration_id": None,
-    "activated": None, "decision": None,
+    "activated": None, "decision": None, "refused_rows": 0,
     "started_at": None, "finished_at": None, "links": {},
 }  # fmt: skip
 ACCEPTED = httpx.Response(202, json=JOB)
