@@ -49,7 +49,7 @@ def main() -> None:
         for name, keep_s in (("kept", "3600"), ("not kept", "0")):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             port = ports[name] = free_port()
-            env = {"OMP_NUM_THREADS": "1", "EIGENCAL_DATA_DIR": folder, "EIGENCAL_KEEP_SCORES_S": keep_s}
+            env = {"OMP_NUM_THREADS": "1", "EIGENCAL_DATA_DIR": folder, "EIGENCAL_SCORE_TTL_S": keep_s}
             command = [PYTHON, "-m", "benchmarks.keeping", "serve", str(port)]
             process = stack.enter_context(running(command, env=env))
             wait_for(f"http://127.0.0.1:{port}/healthz", process, 60)

@@ -168,14 +168,14 @@ class Settings(BaseSettings):
         description="How long the guardrail's verdict waits for answers that are still being drawn, in "
         "seconds; past it the chat goes on unjudged.",
     )
-    keep_scores_s: float = Field(
+    score_ttl_s: float = Field(
         3600.0,
         ge=0,
         le=604_800,
         allow_inf_nan=False,
         description="How long `GET /scores/{id}` finds a score, in seconds; 0: none is kept.",
     )
-    kept_scores: int = Field(
+    score_cache_size: int = Field(
         10_000, ge=1, description="Most scores kept, in the store and in memory; the oldest go first."
     )
 
@@ -239,8 +239,8 @@ class Settings(BaseSettings):
         description="Most answers and references of one upload; in memory, up to 9 kB each at d = 768.",
     )
     batch_concurrency: int = Field(8, ge=1, description="Items of one batch scored at the same time.")
-    calibration_share: float = Field(
-        0.125, gt=0, le=1, description="Share of the LLM's slots that a calibration may take."
+    calibration_max_concurrency: int = Field(
+        8, ge=1, description="Most requests to the LLM server that calibrations have under way at once."
     )
 
     @field_validator("embedder")

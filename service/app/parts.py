@@ -200,9 +200,9 @@ def build_store(
         embedder=embedder,
         serving=serving,
         setup=job_setup(settings, llm, serving),
-        slots=max(1, int(settings.calibration_share * llm_slots(settings))),
+        slots=min(settings.calibration_max_concurrency, llm_slots(settings)),
         live=live,
-        kept_documents=settings.kept_scores,
+        kept_documents=settings.score_cache_size,
         own_keys=lambda: own_keys(serving, llm, embedder),
         version=__version__,
     )

@@ -73,14 +73,14 @@ async def calibrated(http: httpx.AsyncClient, data: bytes) -> dict[str, Any]:
 
 async def test_verdicts_become_thresholds(http: httpx.AsyncClient, embedder: Remembering) -> None:
     found = await calibrated(http, sent(ROWS))
-    assert (found["method"], found["decides"]) == ("evidence", [1, 2, 3, 4])
+    assert (found["method"], found["correctness_sample_counts"]) == ("evidence", [1, 2, 3, 4])
     [listed] = (await http.get("/calibrations")).json()
-    assert listed["decides"] == found["decides"]
+    assert listed["correctness_sample_counts"] == found["correctness_sample_counts"]
     assert {one.row.answer for one in judged_rows(ROWS)} <= set(embedder.seen)
 
     report = (await http.get(found["links"]["report"])).json()
     part = report["correctness"]
-    assert [row["num_samples"] for row in part["by_num_samples"]] == found["decides"]
+    assert [row["num_samples"] for row in part["by_num_samples"]] == found["correctness_sample_counts"]
     assert sum(one["count"] for one in part["diagram"]) == ROWS / 2
     kept = [one for one in part["promises"] if one["threshold"] is not None]
     assert kept
@@ -108,7 +108,7 @@ async def test_without_verdicts_of_both_kinds_it_decides_nothing_and_says_why(
     http: httpx.AsyncClient,
 ) -> None:
     found = await calibrated(http, sent(60, correct=False))
-    assert found["decides"] == []
+    assert found["correctness_sample_counts"] == []
     part = (await http.get(found["links"]["report"])).json()["correctness"]
     assert {row["why_none"] for row in part["by_num_samples"]} == {"one_kind"}
     assert part["promises"] == []

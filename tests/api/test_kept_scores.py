@@ -80,7 +80,7 @@ async def test_a_score_belongs_to_the_key_that_it_was_made_under(client: Client)
 
 
 async def test_none_is_kept_when_the_settings_say_so(client: Client) -> None:
-    async with client(keep_scores_s=0) as http:
+    async with client(score_ttl_s=0) as http:
         answered = (await http.post("/score", json=PROMPT)).json()
         assert (await http.get(f"/scores/{answered['id']}")).status_code == 404
 
@@ -134,7 +134,7 @@ async def test_a_score_outlives_its_replica_app(tmp_path: Path) -> None:
 
 
 async def test_the_store_holds_so_many_as_the_settings_say(tmp_path: Path) -> None:
-    async with replica_app(tmp_path, "one", kept_scores=3) as one:
+    async with replica_app(tmp_path, "one", score_cache_size=3) as one:
         made = [(await one.post("/score", json=PROMPT)).json()["id"] for _ in range(5)]
     async with replica_app(tmp_path, "other") as other:
         found = [(await other.get(f"/scores/{id_}")).status_code for id_ in made]

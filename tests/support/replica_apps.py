@@ -77,7 +77,7 @@ async def replica_app(
         setup=Setup(),
         slots=1,
         live=LiveLoad(),
-        kept_documents=asked.kept_scores,
+        kept_documents=asked.score_cache_size,
         own_keys=lambda: own_keys(serving_of(asked), llm, embedder),
         engine=TaskEngine(),
         patience=patience,

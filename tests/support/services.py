@@ -138,7 +138,7 @@ def service(url: str, server: OpenAIServer, folder: Path, **settings: str) -> It
         "llm_url": server.url,
         "embedder_url": server.url,
         "llm_slots": "8",
-        "calibration_share": "0.25",
+        "calibration_max_concurrency": "2",
         "num_samples": str(NUM_SAMPLES),
         **settings,
     }

@@ -87,8 +87,8 @@ OTHER = {
     "otel_endpoint": "http://127.0.0.1:9003",
     "verify_effort": "low",
     "guardrail_wait_s": "7",
-    "keep_scores_s": "60",
-    "kept_scores": "50",
+    "score_ttl_s": "60",
+    "score_cache_size": "50",
     "embedder": "all-MiniLM-L6-v2",
     "empty_answers": "embedded",
     "embedder_url": "http://127.0.0.1:9002/v1",
@@ -106,7 +106,7 @@ OTHER = {
     "max_upload_bytes": "8192",
     "max_calibration_texts": "2000",
     "batch_concurrency": "3",
-    "calibration_share": "0.5",
+    "calibration_max_concurrency": "5",
 }
 BASES = {
     "in process": {"llm_backend": "embedded"},
@@ -124,7 +124,7 @@ SERVERS_ONLY = {
     "embedder_api_key",
     "embed_early",
     "proxies_from_env",
-    "calibration_share",  # of one slot, any share is one
+    "calibration_max_concurrency",  # of one slot, there is one
 }
 IN_NO_SERVERS = IN_PROCESS_ONLY | {"llm_backend"}  # the base itself has the other value
 

@@ -831,6 +831,11 @@ export interface components {
              */
             applies_now: boolean;
             /**
+             * Correctness Sample Counts
+             * @description Numbers of answers for which it has P(correct) and thresholds; empty where the verdicts on its rows allow none. Its report says why.
+             */
+            correctness_sample_counts: number[];
+            /**
              * Created At
              * Format: date-time
              * @description When it was fitted.
@@ -841,11 +846,6 @@ export interface components {
              * @description Whether those rows are still there.
              */
             data_kept: boolean;
-            /**
-             * Decides
-             * @description Numbers of answers for which it has P(correct) and thresholds; empty where the verdicts on its rows allow none. Its report says why.
-             */
-            decides: number[];
             /**
              * Depolarization
              * @description Depolarisation g there, 0 for `temperature`.
@@ -2217,7 +2217,7 @@ export interface components {
         WarningOut: {
             /**
              * Code
-             * @description calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, promise_of_others or out_of_distribution.
+             * @description calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch or out_of_distribution.
              */
             code: string;
             /**
@@ -2493,13 +2493,13 @@ export interface operations {
                      *         "activated_at": "2026-11-21T07:08:00Z",
                      *         "active": true,
                      *         "applies_now": true,
-                     *         "created_at": "2026-11-21T07:08:00Z",
-                     *         "data_kept": true,
-                     *         "decides": [
+                     *         "correctness_sample_counts": [
                      *           1,
                      *           2,
                      *           20
                      *         ],
+                     *         "created_at": "2026-11-21T07:08:00Z",
+                     *         "data_kept": true,
                      *         "depolarization": 0.56,
                      *         "eps": 1e-10,
                      *         "evidence": [
@@ -2702,13 +2702,13 @@ export interface operations {
                      *         "activated_at": "2026-11-21T07:08:00Z",
                      *         "active": true,
                      *         "applies_now": true,
-                     *         "created_at": "2026-11-21T07:08:00Z",
-                     *         "data_kept": true,
-                     *         "decides": [
+                     *         "correctness_sample_counts": [
                      *           1,
                      *           2,
                      *           20
                      *         ],
+                     *         "created_at": "2026-11-21T07:08:00Z",
+                     *         "data_kept": true,
                      *         "depolarization": 0.56,
                      *         "eps": 1e-10,
                      *         "evidence": [
@@ -2845,13 +2845,13 @@ export interface operations {
                      *       "activated_at": "2026-11-21T07:08:00Z",
                      *       "active": true,
                      *       "applies_now": true,
-                     *       "created_at": "2026-11-21T07:08:00Z",
-                     *       "data_kept": true,
-                     *       "decides": [
+                     *       "correctness_sample_counts": [
                      *         1,
                      *         2,
                      *         20
                      *       ],
+                     *       "created_at": "2026-11-21T07:08:00Z",
+                     *       "data_kept": true,
                      *       "depolarization": 0.56,
                      *       "eps": 1e-10,
                      *       "evidence": [
@@ -2996,13 +2996,13 @@ export interface operations {
                      *       "activated_at": "2026-11-21T07:08:00Z",
                      *       "active": true,
                      *       "applies_now": true,
-                     *       "created_at": "2026-11-21T07:08:00Z",
-                     *       "data_kept": true,
-                     *       "decides": [
+                     *       "correctness_sample_counts": [
                      *         1,
                      *         2,
                      *         20
                      *       ],
+                     *       "created_at": "2026-11-21T07:08:00Z",
+                     *       "data_kept": true,
                      *       "depolarization": 0.56,
                      *       "eps": 1e-10,
                      *       "evidence": [

@@ -2,8 +2,8 @@
 
 Requests are admitted whole, calls are served one by one: a request whose server gives one answer a call is
 never refused half way because of its own calls. Live requests wait in one queue, jobs in another. Jobs are
-few (see `calibration_share`) and never refused; while both wait, they get one slot in `JOBS_EVERY` that falls
-free, so that neither starves the other.
+few (see `calibration_max_concurrency`) and never refused; while both wait, they get one slot in `JOBS_EVERY`
+that falls free, so that neither starves the other.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ CALIBRATION: dict[str, Any] = {
         {"num_samples": 1, "temperature": 1.0, "evidence_intercept": -0.09, "evidence_slope": 0.35},
         {"num_samples": 20, "temperature": 0.92, "evidence_intercept": -0.62, "evidence_slope": 0.41},
     ],
-    "decides": [1, 2, 20],
+    "correctness_sample_counts": [1, 2, 20],
     "eps": 1e-10,
     "fingerprint": {
         "source": "service",
@@ -174,7 +174,7 @@ class CalibrationOut(BaseModel):
     evidence: list[EvidenceParametersOut] | None = Field(
         description="For `evidence`, of every number of answers from 1 on; null for the others."
     )
-    decides: list[int] = Field(
+    correctness_sample_counts: list[int] = Field(
         description="Numbers of answers for which it has P(correct) and thresholds; empty where the verdicts "
         "on its rows allow none. Its report says why."
     )
@@ -264,7 +264,7 @@ def calibration_view(record: CalibrationRecord, *, target: Target, applies_now: 
         num_samples=calibration.num_samples,
         parameters=parameters,
         evidence=_evidence(calibration),
-        decides=sorted(calibration.deciders),
+        correctness_sample_counts=sorted(calibration.deciders),
         eps=calibration.eps,
         fingerprint=calibration.fingerprint.shown(),
         fingerprint_key=calibration.fingerprint.key(),

@@ -46,7 +46,7 @@ class WarningOut(BaseModel):
     code: str = Field(
         description="calibration_missing, calibration_mismatch, evidence_missing, partial_samples, "
         "truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, "
-        "unsupported_candidate, promise_of_others or out_of_distribution."
+        "unsupported_candidate, correctness_label_mismatch or out_of_distribution."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")

@@ -149,7 +149,7 @@ def _elsewhere(model: _Model | str, answer: str, candidate: str | None) -> list[
         )
     else:
         return []
-    return [ScoreWarning("promise_of_others", message)]
+    return [ScoreWarning("correctness_label_mismatch", message)]
 
 
 def why_no_probability(score: Score) -> str | None:

@@ -426,6 +426,6 @@ async def test_a_decision_on_texts_that_its_promise_is_not_about_is_warned_of(
 ) -> None:
     active = supplied(deciders={3: decider(judged=judged)})
     score = await scored(TWO_TO_ONE, active, candidate=candidate, target=EASY)
-    assert ("promise_of_others" in [one.code for one in score.warnings]) == warned
+    assert ("correctness_label_mismatch" in [one.code for one in score.warnings]) == warned
     undecided = await scored(TWO_TO_ONE, active, candidate=candidate)
-    assert "promise_of_others" not in [one.code for one in undecided.warnings]
+    assert "correctness_label_mismatch" not in [one.code for one in undecided.warnings]

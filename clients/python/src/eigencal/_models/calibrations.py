@@ -75,7 +75,7 @@ class Calibration(Result):
     """When it was fitted."""
     data_kept: bool
     """Whether those rows are still there."""
-    decides: tuple[int, ...]
+    correctness_sample_counts: tuple[int, ...]
     """Numbers of answers for which it has P(correct) and thresholds; empty where the verdicts on its rows
     allow none. Its report says why."""
     depolarization: float

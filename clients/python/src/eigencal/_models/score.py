@@ -49,7 +49,7 @@ class ScoreWarning(Result):
     code: str
     """calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples,
     indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate,
-    promise_of_others or out_of_distribution."""
+    correctness_label_mismatch or out_of_distribution."""
     differs: tuple[str, ...] | None = None
     """For a mismatch: the parts that differ."""
     message: str

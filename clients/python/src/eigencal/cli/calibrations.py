@@ -33,7 +33,7 @@ WHY_NONE = {
     "too_few_verdicts": "too few right answers, or too few wrong ones",
     "no_better_than_base_rate": "nothing tells right from wrong better than their share of right answers",
 }
-HEAD = ("id", "name", "active", "applies now", "method", "T", "g", "answers", "rows", "decides", "created")
+HEAD = ("id", "name", "active", "applies now", "method", "T", "g", "answers", "rows", "P(correct)", "created")
 HISTORY = ("activated", "calibration", "replaced", "by", "why", "set-up")
 
 
@@ -243,6 +243,6 @@ def _row(found: Calibration) -> tuple[Any, ...]:
         found.depolarization,
         found.num_samples,
         found.rows,
-        bool(found.decides),
+        bool(found.correctness_sample_counts),
         found.created_at,
     )
