@@ -300,6 +300,27 @@ async def test_no_caller_opts_out(mode: str, body: dict[str, Any], stream: bool)
 
 
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("code", [201, 203, 206])
+async def test_an_answer_of_another_good_status_is_judged_as_well(code: int, stream: bool) -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await telling()(exchange)
+            return
+        choice = said(exchange, "Nice", 0)
+        if not stream:
+            await exchange.send(code, {"model": MODEL, "choices": [choice]})
+            return
+        await exchange.start(code, {"content-type": "text/event-stream", "connection": "close"})
+        await exchange.event({"model": MODEL, "choices": [choice]})
+        exchange.writer.close()
+
+    async with before(behave, plain(), **POLICY) as made:
+        response = await made.ask(stream=stream)
+    assert response.status_code == code
+    assert "Ask somebody else." in response.text and "Nice" not in response.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
 async def test_a_stricter_target_is_the_callers(stream: bool) -> None:
     sure = {"target_error": 0.336, "abstain": True, "abstain_text": "Ask somebody else."}
     async with before(telling(), plain(), **sure) as made:

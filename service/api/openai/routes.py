@@ -36,7 +36,7 @@ router = APIRouter(prefix="/v1", tags=["drop-in"], dependencies=[Depends(score_s
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
 # Of the caller's headers those by which its call is read, and found again in traces; its key is ours.
 PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
-OK = 200
+GOOD = range(200, 300)  # proxies say 203 or 206 of a whole answer, too
 LOOSE: dict[str, Any] = {"type": "object", "additionalProperties": True}
 
 
@@ -125,7 +125,7 @@ async def _scored(chat: Chat, call: Call, api: Api, incoming: Incoming, running:
         else:
             reply, hides = await chat.upstream.open(call), False
         ending.push_async_callback(reply.close)
-        if reply.is_stream and reply.status == OK:
+        if reply.is_stream and reply.status in GOOD:
             wait_s = chat.deadline_s if incoming.mode == "on" else None
             pieces = scored_stream(reply, running, wait_s, hides_logprobs=hides)
             if chat.abstain:
@@ -133,7 +133,7 @@ async def _scored(chat: Chat, call: Call, api: Api, incoming: Incoming, running:
             headers = {**reply.headers, ID_HEADER: running.id}
             return Relay(reply.status, headers, pieces, ending.pop_all())
         content = await whole(reply)
-        if reply.status != OK:  # no score of a call that failed
+        if reply.status not in GOOD:  # no score of a call that failed
             return Response(content, reply.status, dict(reply.headers))
         return await _judged(chat, reply, content, api, incoming, running, hides=hides)
     raise AssertionError("unreachable: the block returns or raises")
