@@ -22,7 +22,7 @@ from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.evidence import by_evidence
 from tests.support.fakes import FakeEmbedder
 from tests.support.memory_store import MemoryStore
-from tests.support.openai_server import MODEL, Exchange, OpenAIServer, hang, raw
+from tests.support.openai_server import MODEL, Exchange, OpenAIServer, hang, pieces, raw
 
 pytestmark = pytest.mark.anyio
 # What the service draws a conversation with: a caller that says all of this draws like it.
@@ -318,6 +318,66 @@ async def test_an_answer_of_another_good_status_is_judged_as_well(code: int, str
         response = await made.ask(stream=stream)
     assert response.status_code == code
     assert "Ask somebody else." in response.text and "Nice" not in response.text
+
+
+CALL = [{"index": 0, "id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+BESIDE: dict[str, dict[str, Any]] = {
+    "a thought": {"content": "<think>Nice</think>Paris"},
+    "a thought begun in the prompt": {"content": "Nice</think>Paris"},
+    "reasoning": {"content": "Paris", "reasoning_content": "Nice"},
+    "text beside a call": {"content": "Nice", "tool_calls": CALL},
+    "reasoning beside a call": {"content": None, "tool_calls": CALL, "reasoning_content": "Nice"},
+    "reasoning beside a refusal": {"content": None, "refusal": "No.", "reasoning": "Nice"},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("beside", BESIDE)
+async def test_only_what_was_judged_is_let_through(beside: str, stream: bool) -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await telling()(exchange)
+            return
+        choice = said(exchange, "", 0)
+        choice["delta" if stream else "message"] = {"role": "assistant", **BESIDE[beside]}
+        payload = {"model": MODEL, "choices": [choice]}
+        if not stream:
+            await exchange.send(200, payload)
+            return
+        await exchange.start_stream()
+        await exchange.event(payload)
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    async with before(behave, plain(), **POLICY | {"target_error": 0.336}) as made:
+        response = await made.ask(stream=stream)
+    assert "Nice" not in response.text and "Ask somebody else." not in response.text
+    said_ = [one["choices"][0] for one in (events_of(response.content) if stream else [response.json()])]
+    parts = [one["delta" if stream else "message"] for one in said_]
+    own = BESIDE[beside]
+    calls = [part["tool_calls"] for part in parts if part.get("tool_calls")]
+    assert calls == ([CALL] if "tool_calls" in own else [])
+    assert [part["refusal"] for part in parts if part.get("refusal")] == (["No."] if "refusal" in own else [])
+    told = "".join(part.get("content") or "" for part in parts)
+    assert told == ("Paris" if "Paris" in str(own["content"]) else "")
+    assert said_[-1]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("late", [b"data: [%b]\n\n", b"data:  %b\n\n", b"data: %b\n\n", b"data: %b"])
+async def test_what_a_stream_says_besides_is_not_let_through(late: bytes) -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await telling()(exchange)
+            return
+        first, more = (
+            json.dumps({"model": MODEL, "choices": [said(exchange, text, 0)]}).encode()
+            for text in ("Paris", "Nice")
+        )
+        await pieces(b"data: %b\n\n" % first, late % more)(exchange)
+
+    async with before(behave, plain(), **POLICY | {"target_error": 0.336}) as made:
+        response = await made.ask(stream=True)
+    assert "Paris" in response.text and "Nice" not in response.text
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -13,14 +13,15 @@ from service.api.http.auth import BEARER, owner_of, score_scope
 from service.api.http.problems import request_id_of
 from service.api.openai.answers import (
     abstaining,
-    abstaining_stream,
     has_others,
     object_of,
+    replaced_stream,
     text_of,
     with_uncertainty,
 )
 from service.api.openai.chat import Chat, ChatDep
 from service.api.openai.hidden_logprobs import encoded, open_with_logprobs, without_logprobs
+from service.api.openai.let_through import let_through, let_through_stream
 from service.api.openai.own_field import Incoming, read_call
 from service.api.openai.relay import Relay, as_it_is, whole
 from service.api.openai.scored_stream import held_stream, scored_stream
@@ -143,7 +144,9 @@ def _shown(chat: Chat, api: Api, incoming: Incoming, running: RunningScore, held
     """Return what goes out of a stream that was held until its end."""
     several = any(has_others(event.chunk() or {}) for event in Events().feed(held))
     if chat.withholds(incoming, running.found, several=several):
-        return abstaining_stream(held, running.found, chat.abstain_text, api)
+        return replaced_stream(held, running.found, chat.abstain_text, api)
+    if chat.abstain and not chat.abstain_fail_open:
+        return let_through_stream(held, running.found, running.judged_text, api)
     return held
 
 
@@ -170,6 +173,8 @@ async def _judged(
             found = replace(found, withheld=text_of(choice()))
         content = abstaining(payload, found, chat.abstain_text, api)
         headers["content-type"] = "application/json"
+    elif chat.abstain and not chat.abstain_fail_open:
+        content = let_through(content, payload, found, running.judged_text)
     elif payload:
         content = with_uncertainty(content, found)
     return Response(content, reply.status, headers)

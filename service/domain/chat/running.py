@@ -92,6 +92,8 @@ class RunningScore:
         self._draws: asyncio.Task[Drawn] | None = None
         self._judged: asyncio.Task[Uncertainty] | None = None
         self._is_left = False
+        # The text that was judged, of the answer's; None for none.
+        self.judged_text: str | None = None
 
     @property
     def found(self) -> Uncertainty:
@@ -169,6 +171,7 @@ class RunningScore:
         own = await self._home.draw_of(choice)
         if not own.text and self._home.scorer.empty_answers == FAILED:
             raise NO_TEXT
+        self.judged_text = own.text
         drawn = self._plan.with_own(await self._draws, own, model)
         return await self._home.scorer.finish(drawn, own.text)
 
