@@ -363,6 +363,19 @@ async def test_only_what_was_judged_is_let_through(beside: str, stream: bool) ->
     assert said_[-1]["finish_reason"] == "stop"
 
 
+async def test_what_stands_for_an_answer_that_came_packed_is_not_packed() -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await telling()(exchange)
+        else:
+            await exchange.send(200, b"\x0b\x02\x80Nice\x03", {"content-encoding": "br"})
+
+    async with before(behave, plain(), **POLICY) as made:
+        response = await made.ask()
+    assert "content-encoding" not in response.headers
+    assert response.json()["choices"][0]["message"]["content"] == "Ask somebody else."
+
+
 @pytest.mark.parametrize("late", [b"data: [%b]\n\n", b"data:  %b\n\n", b"data: %b\n\n", b"data: %b"])
 async def test_what_a_stream_says_besides_is_not_let_through(late: bytes) -> None:
     async def behave(exchange: Exchange) -> None:

@@ -173,6 +173,7 @@ async def _judged(
             found = replace(found, withheld=text_of(choice()))
         content = abstaining(payload, found, chat.abstain_text, api)
         headers["content-type"] = "application/json"
+        headers.pop("content-encoding", None)  # what came packed is replaced
     elif chat.abstain and not chat.abstain_fail_open:
         content = let_through(content, payload, found, running.judged_text)
     elif payload:
