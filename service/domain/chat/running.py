@@ -8,7 +8,7 @@ from service.domain.chat.own_answer import refuse_textless
 from service.domain.chat.plan import Plan
 from service.domain.chat.prompt import Unscorable
 from service.domain.chat.uncertainty import Uncertainty, new_uncertainty
-from service.domain.models import FAILED, Draw
+from service.domain.models import FAILED, Draw, is_blank
 from service.domain.scoring.model import Drawn, Score
 from service.domain.scoring.scorer import Scorer
 
@@ -169,7 +169,7 @@ class RunningScore:
         choice = read()
         refuse_textless(choice)
         own = await self._home.draw_of(choice)
-        if not own.text and self._home.scorer.empty_answers == FAILED:
+        if is_blank(own.text) and self._home.scorer.empty_answers == FAILED:
             raise NO_TEXT
         self.judged_text = own.text
         drawn = self._plan.with_own(await self._draws, own, model)
