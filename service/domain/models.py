@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -18,6 +19,15 @@ EMBEDDED: EmptyAnswers = "embedded"
 # Of a question's text, from its beginning, when it is embedded: more than most embedders read, and less than
 # embedding servers refuse.
 MAX_QUESTION_CHARS = 2000
+
+# Blank to the eye, or in place of what could not be decoded, though Unicode has them as letters and signs.
+_UNSEEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp", "Mn", "Mc", "Me"})
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0\ufffd")
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether a text shows nothing: white space, zero-width and control characters, marks alone."""
+    return all(one in _BLANK or unicodedata.category(one) in _UNSEEN for one in text)
 
 
 @dataclass(frozen=True, slots=True)

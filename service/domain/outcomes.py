@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.models import EMBEDDED, FAILED, Draw, EmptyAnswers
+from service.domain.models import EMBEDDED, FAILED, Draw, EmptyAnswers, is_blank
 from service.spectral.missing_mass import checked_log_probabilities
 
 
@@ -33,8 +33,8 @@ def supplied_draws(samples: Sequence[str], logprobs: Sequence[float] | None = No
 
 
 def usable(draws: Sequence[Draw], empty_answers: EmptyAnswers) -> tuple[Draw, ...]:
-    """Return the draws that are answers: those with text, or all where an empty one means something."""
-    return tuple(draw for draw in draws if draw.text or empty_answers != FAILED)
+    """Return the draws that are answers: those that show a text, or all where an empty one is one."""
+    return tuple(draw for draw in draws if empty_answers != FAILED or not is_blank(draw.text))
 
 
 def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:

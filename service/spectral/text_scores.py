@@ -54,6 +54,9 @@ _NEGATION = re.compile(
     r"|n['’]t(?!\w)|(?<!\w)n['’]|(?:instead of|rather than|other than)\s"
 )
 _OR = re.compile(r"(?<!\w)(?:or|either|oder|entweder|ou|soit|o(?!['’]))(?!\w)")
+_SIGNED = re.compile(r"\s*[-−]\d")
+_SIGN, _NO_SIGN = r"(?<=[-−])", r"(?<!\d[.,'’:])(?<!(?<!\w)[-−])(?<!minus )"
+_NO_DIGITS = r"(?![.,'’:]\d)"
 _CLAUSE_END = re.compile(r"[.!?:](?=\s|$)|[,;()\n]|(?<!\w)(?:but|sondern|aber|mais|pero|sino|ma|mas)(?!\w)")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
 _PIECE_END = re.compile(r"[,;\n]")
@@ -87,7 +90,10 @@ def contains(prediction: str, reference: str) -> bool:
         return False
     # As `words` folds it, so that a word is the same in both.
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", prediction).casefold())
-    whole = re.compile(r"(?<!\w)" + r"\W+".join(map(re.escape, wanted)) + r"(?!\w)")
+    # A number is whole with its sign, its groups of digits and its decimals.
+    sign = _SIGN if _SIGNED.match(reference) else _NO_SIGN
+    before, after = sign if wanted[0].isdecimal() else "", _NO_DIGITS if wanted[-1].isdecimal() else ""
+    whole = re.compile(rf"{before}(?<!\w)" + r"\W+".join(map(re.escape, wanted)) + rf"(?!\w){after}")
     return any(_is_meant(text, found.start(), found.end()) for found in whole.finditer(text))
 
 

@@ -22,7 +22,7 @@ from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.evidence import by_evidence
 from tests.support.fakes import FakeEmbedder
 from tests.support.memory_store import MemoryStore
-from tests.support.openai_server import MODEL, Exchange, OpenAIServer, hang, raw
+from tests.support.openai_server import MODEL, Exchange, OpenAIServer, hang, pieces, raw
 
 pytestmark = pytest.mark.anyio
 # What the service draws a conversation with: a caller that says all of this draws like it.
@@ -297,6 +297,100 @@ async def test_no_caller_opts_out(mode: str, body: dict[str, Any], stream: bool)
     [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
     if found["status"] == "scored":
         assert (found["decision"]["target_error"], found["decision"]["action"]) == (0.2, "abstain")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("code", [201, 203, 206])
+async def test_an_answer_of_another_good_status_is_judged_as_well(code: int, stream: bool) -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await telling()(exchange)
+            return
+        choice = said(exchange, "Nice", 0)
+        if not stream:
+            await exchange.send(code, {"model": MODEL, "choices": [choice]})
+            return
+        await exchange.start(code, {"content-type": "text/event-stream", "connection": "close"})
+        await exchange.event({"model": MODEL, "choices": [choice]})
+        exchange.writer.close()
+
+    async with before(behave, plain(), **POLICY) as made:
+        response = await made.ask(stream=stream)
+    assert response.status_code == code
+    assert "Ask somebody else." in response.text and "Nice" not in response.text
+
+
+CALL = [{"index": 0, "id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+BESIDE: dict[str, dict[str, Any]] = {
+    "a thought": {"content": "<think>Nice</think>Paris"},
+    "a thought begun in the prompt": {"content": "Nice</think>Paris"},
+    "reasoning": {"content": "Paris", "reasoning_content": "Nice"},
+    "text beside a call": {"content": "Nice", "tool_calls": CALL},
+    "reasoning beside a call": {"content": None, "tool_calls": CALL, "reasoning_content": "Nice"},
+    "reasoning beside a refusal": {"content": None, "refusal": "No.", "reasoning": "Nice"},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("beside", BESIDE)
+async def test_only_what_was_judged_is_let_through(beside: str, stream: bool) -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await telling()(exchange)
+            return
+        choice = said(exchange, "", 0)
+        choice["delta" if stream else "message"] = {"role": "assistant", **BESIDE[beside]}
+        payload = {"model": MODEL, "choices": [choice]}
+        if not stream:
+            await exchange.send(200, payload)
+            return
+        await exchange.start_stream()
+        await exchange.event(payload)
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    async with before(behave, plain(), **POLICY | {"target_error": 0.336}) as made:
+        response = await made.ask(stream=stream)
+    assert "Nice" not in response.text and "Ask somebody else." not in response.text
+    said_ = [one["choices"][0] for one in (events_of(response.content) if stream else [response.json()])]
+    parts = [one["delta" if stream else "message"] for one in said_]
+    own = BESIDE[beside]
+    calls = [part["tool_calls"] for part in parts if part.get("tool_calls")]
+    assert calls == ([CALL] if "tool_calls" in own else [])
+    assert [part["refusal"] for part in parts if part.get("refusal")] == (["No."] if "refusal" in own else [])
+    told = "".join(part.get("content") or "" for part in parts)
+    assert told == ("Paris" if "Paris" in str(own["content"]) else "")
+    assert said_[-1]["finish_reason"] == "stop"
+
+
+async def test_what_stands_for_an_answer_that_came_packed_is_not_packed() -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await telling()(exchange)
+        else:
+            await exchange.send(200, b"\x0b\x02\x80Nice\x03", {"content-encoding": "br"})
+
+    async with before(behave, plain(), **POLICY) as made:
+        response = await made.ask()
+    assert "content-encoding" not in response.headers
+    assert response.json()["choices"][0]["message"]["content"] == "Ask somebody else."
+
+
+@pytest.mark.parametrize("late", [b"data: [%b]\n\n", b"data:  %b\n\n", b"data: %b\n\n", b"data: %b"])
+async def test_what_a_stream_says_besides_is_not_let_through(late: bytes) -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await telling()(exchange)
+            return
+        first, more = (
+            json.dumps({"model": MODEL, "choices": [said(exchange, text, 0)]}).encode()
+            for text in ("Paris", "Nice")
+        )
+        await pieces(b"data: %b\n\n" % first, late % more)(exchange)
+
+    async with before(behave, plain(), **POLICY | {"target_error": 0.336}) as made:
+        response = await made.ask(stream=True)
+    assert "Paris" in response.text and "Nice" not in response.text
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -80,6 +80,18 @@ async def test_draws_cut_within_the_thought_are_no_agreement(opened: Opened) -> 
     assert body["evidence"] is None
 
 
+@pytest.mark.parametrize(
+    "text", ["\u200b", "\ufeff\u2060", "\x00", "\u3164", "\ufe0f", "\ufffd", "<THINK>cut"]
+)
+async def test_draws_that_show_nothing_are_no_agreement(opened: Opened, text: str) -> None:
+    async with OpenAIServer(default=answers(text)) as server, opened(server) as post:
+        response = await post()
+        assert (response.status_code, response.json()["code"]) == (502, "no_usable_answers")
+    async with OpenAIServer(default=answers(text, "\U0001f44d")) as server, opened(server) as post:
+        body = (await post()).json()
+    assert (body["answer"], body["num_empty"]) == ("\U0001f44d", 2)
+
+
 async def test_empty_answers_that_mean_something_are_an_outcome(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

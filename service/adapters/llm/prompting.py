@@ -40,8 +40,8 @@ LONGEST_S = 1.0  # of the searches of one request; patterns that do not backtrac
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="answer-regex")
 
 # `<think>` or `<thinking>`, with attributes or cut before its end.
-_THOUGHT_BEGINS = re.compile(r"\A\s*<think(?:ing)?(?:\s[^>]*)?(?:>|\Z)")
-_THOUGHT_ENDS = re.compile(r"</think(?:ing)?\s*>")
+_THOUGHT_BEGINS = re.compile(r"\A[\s\u200b\u2060\ufeff]*<think(?:ing)?(?:\s[^>]*)?(?:>|\Z)", re.IGNORECASE)
+_THOUGHT_ENDS = re.compile(r"</think(?:ing)?\s*>", re.IGNORECASE)
 
 
 def strip_reasoning(text: str) -> str:

@@ -62,24 +62,26 @@ def abstaining(payload: Mapping[str, Any], found: Uncertainty, text: str, api: A
     number = len(choices) if isinstance(choices, list) and choices else 1
     said = {"message": {"role": "assistant", "content": text}} if api == "chat" else {"text": text}
     stand_in = {**said, "logprobs": None, "finish_reason": "stop"}
-    told = _about(payload) | {"choices": [{"index": index, **stand_in} for index in range(number)]}
+    told = about(payload) | {"choices": [{"index": index, **stand_in} for index in range(number)]}
     return with_uncertainty(json.dumps(told, separators=(",", ":")).encode(), found)
 
 
-def abstaining_stream(held: bytes, found: Uncertainty, text: str, api: Api) -> bytes:
+def replaced_stream(
+    held: bytes, found: Uncertainty, text: str, api: Api, finish_reason: str = "stop"
+) -> bytes:
     """Return a stream that says `text`, in place of one that is whole."""
     chunks = [chunk for event in Events().feed(held) if (chunk := event.chunk())]
-    about = _about(next(iter(chunks), {}))
+    common = about(next(iter(chunks), {}))
     usage = [chunk["usage"] for chunk in chunks if chunk.get("usage")]
-    about.pop("usage", None)
+    common.pop("usage", None)
     begun: dict[str, Any] = {"delta": {"role": "assistant", "content": text}}
     ended: dict[str, Any] = {"delta": {}}
     if api == "completions":
         begun, ended = {"text": text}, {"text": ""}
-    now = {**about, "choices": [{"index": 0, **begun, "logprobs": None, "finish_reason": None}]}
-    last = {**about, "choices": [{"index": 0, **ended, "logprobs": None, "finish_reason": "stop"}]}
+    now = {**common, "choices": [{"index": 0, **begun, "logprobs": None, "finish_reason": None}]}
+    last = {**common, "choices": [{"index": 0, **ended, "logprobs": None, "finish_reason": finish_reason}]}
     told = [now, chunk_with_uncertainty(last, document_of(found))]
-    told += [{**about, "choices": [], "usage": usage[-1]}] if usage else []
+    told += [{**common, "choices": [], "usage": usage[-1]}] if usage else []
     return b"".join([*map(event_of, told), b"data: [DONE]\n\n"])
 
 
@@ -87,7 +89,8 @@ def abstaining_stream(held: bytes, found: Uncertainty, text: str, api: Api) -> b
 _ABOUT = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "usage")
 
 
-def _about(payload: Mapping[str, Any]) -> dict[str, Any]:
+def about(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those members of an answer, or of a chunk, that tell nothing of what it says."""
     return {name: payload[name] for name in _ABOUT if name in payload}
 
 

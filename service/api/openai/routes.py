@@ -13,14 +13,15 @@ from service.api.http.auth import BEARER, owner_of, score_scope
 from service.api.http.problems import request_id_of
 from service.api.openai.answers import (
     abstaining,
-    abstaining_stream,
     has_others,
     object_of,
+    replaced_stream,
     text_of,
     with_uncertainty,
 )
 from service.api.openai.chat import Chat, ChatDep
 from service.api.openai.hidden_logprobs import encoded, open_with_logprobs, without_logprobs
+from service.api.openai.let_through import let_through, let_through_stream
 from service.api.openai.own_field import Incoming, read_call
 from service.api.openai.relay import Relay, as_it_is, whole
 from service.api.openai.scored_stream import held_stream, scored_stream
@@ -36,7 +37,7 @@ router = APIRouter(prefix="/v1", tags=["drop-in"], dependencies=[Depends(score_s
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
 # Of the caller's headers those by which its call is read, and found again in traces; its key is ours.
 PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
-OK = 200
+GOOD = range(200, 300)  # proxies say 203 or 206 of a whole answer, too
 LOOSE: dict[str, Any] = {"type": "object", "additionalProperties": True}
 
 
@@ -125,7 +126,7 @@ async def _scored(chat: Chat, call: Call, api: Api, incoming: Incoming, running:
         else:
             reply, hides = await chat.upstream.open(call), False
         ending.push_async_callback(reply.close)
-        if reply.is_stream and reply.status == OK:
+        if reply.is_stream and reply.status in GOOD:
             wait_s = chat.deadline_s if incoming.mode == "on" else None
             pieces = scored_stream(reply, running, wait_s, hides_logprobs=hides)
             if chat.abstain:
@@ -133,7 +134,7 @@ async def _scored(chat: Chat, call: Call, api: Api, incoming: Incoming, running:
             headers = {**reply.headers, ID_HEADER: running.id}
             return Relay(reply.status, headers, pieces, ending.pop_all())
         content = await whole(reply)
-        if reply.status != OK:  # no score of a call that failed
+        if reply.status not in GOOD:  # no score of a call that failed
             return Response(content, reply.status, dict(reply.headers))
         return await _judged(chat, reply, content, api, incoming, running, hides=hides)
     raise AssertionError("unreachable: the block returns or raises")
@@ -143,7 +144,9 @@ def _shown(chat: Chat, api: Api, incoming: Incoming, running: RunningScore, held
     """Return what goes out of a stream that was held until its end."""
     several = any(has_others(event.chunk() or {}) for event in Events().feed(held))
     if chat.withholds(incoming, running.found, several=several):
-        return abstaining_stream(held, running.found, chat.abstain_text, api)
+        return replaced_stream(held, running.found, chat.abstain_text, api)
+    if chat.abstain and not chat.abstain_fail_open:
+        return let_through_stream(held, running.found, running.judged_text, api)
     return held
 
 
@@ -170,6 +173,9 @@ async def _judged(
             found = replace(found, withheld=text_of(choice()))
         content = abstaining(payload, found, chat.abstain_text, api)
         headers["content-type"] = "application/json"
+        headers.pop("content-encoding", None)  # what came packed is replaced
+    elif chat.abstain and not chat.abstain_fail_open:
+        content = let_through(content, payload, found, running.judged_text)
     elif payload:
         content = with_uncertainty(content, found)
     return Response(content, reply.status, headers)

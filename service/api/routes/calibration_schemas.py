@@ -154,6 +154,16 @@ class CorrectionsRequest(RequestModel):
     )
     name: str | None = Field(None, max_length=200, description="A name for people; left out: the same.")
 
+    @model_validator(mode="after")
+    def one_verdict_each(self) -> Self:
+        """Refuse two verdicts that differ on one row."""
+        said: dict[int | str | None, bool] = {}
+        for one in self.rows:
+            key = one.id if one.line is None else one.line
+            if said.setdefault(key, one.correct) != one.correct:
+                raise ValueError(f"two verdicts on {'id' if one.line is None else 'line'} {key!r}")
+        return self
+
 
 class CalibrationOut(BaseModel):
     """A calibration: immutable but for `active`, `activated_at` and `data_kept`."""

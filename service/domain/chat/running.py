@@ -8,7 +8,7 @@ from service.domain.chat.own_answer import refuse_textless
 from service.domain.chat.plan import Plan
 from service.domain.chat.prompt import Unscorable
 from service.domain.chat.uncertainty import Uncertainty, new_uncertainty
-from service.domain.models import FAILED, Draw
+from service.domain.models import FAILED, Draw, is_blank
 from service.domain.scoring.model import Drawn, Score
 from service.domain.scoring.scorer import Scorer
 
@@ -92,6 +92,8 @@ class RunningScore:
         self._draws: asyncio.Task[Drawn] | None = None
         self._judged: asyncio.Task[Uncertainty] | None = None
         self._is_left = False
+        # The text that was judged, of the answer's; None for none.
+        self.judged_text: str | None = None
 
     @property
     def found(self) -> Uncertainty:
@@ -167,8 +169,9 @@ class RunningScore:
         choice = read()
         refuse_textless(choice)
         own = await self._home.draw_of(choice)
-        if not own.text and self._home.scorer.empty_answers == FAILED:
+        if is_blank(own.text) and self._home.scorer.empty_answers == FAILED:
             raise NO_TEXT
+        self.judged_text = own.text
         drawn = self._plan.with_own(await self._draws, own, model)
         return await self._home.scorer.finish(drawn, own.text)
 

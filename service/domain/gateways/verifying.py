@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from service.domain.errors import NoProbability
-from service.domain.models import FAILED, GenerationRequest, Message
+from service.domain.models import FAILED, GenerationRequest, Message, is_blank
 from service.domain.scoring.judging import why_no_probability
 from service.domain.scoring.model import Score, ScoreCommand
 from service.domain.scoring.scorer import Scorer
@@ -42,11 +42,11 @@ class Verifier:
         A blank answer is right with probability 0, unless empty answers mean something. Raises NoProbability
         where nothing tells P(correct), and what `Scorer.score` raises.
         """
-        is_blank = not answer.strip() and self._scorer.empty_answers == FAILED
-        candidate = None if is_blank else answer
+        blank = is_blank(answer) and self._scorer.empty_answers == FAILED
+        candidate = None if blank else answer
         command = ScoreCommand(self._request(question, context), candidate=candidate, arrived=arrived)
         score = await self._scorer.score(command)
-        return Verification(0.0, 0, score) if is_blank else verification(score)
+        return Verification(0.0, 0, score) if blank else verification(score)
 
     def _request(self, question: str, context: str | None) -> GenerationRequest:
         number = None if self._effort is None else self._serving.efforts.num_samples(self._effort)

@@ -1,5 +1,6 @@
 """Jobs and the calibrations they make: what is stored, and the ports through which the API sees them."""
 
+import unicodedata
 from collections.abc import AsyncIterable, AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,7 +64,9 @@ class DevRow:
 
     @property
     def wording(self) -> Hashable:
-        """Return what rows that ask the same share: the prompt, or every turn, but for white space and case.
+        """Return what rows that ask the same share: the prompt, or every turn.
+
+        White space, case and the encoding of accents make no other.
 
         Of a row without either, its line: it is no copy of any other.
         """
@@ -75,7 +78,9 @@ class DevRow:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.split()).casefold()
+    # Not NFKC, which takes x² for x2. Again after folding, which may undo the normal form.
+    folded = unicodedata.normalize("NFC", " ".join(text.split())).casefold()
+    return unicodedata.normalize("NFC", folded)
 
 
 @dataclass(frozen=True, slots=True)

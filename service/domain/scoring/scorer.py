@@ -18,6 +18,7 @@ from service.domain.models import (
     Fingerprint,
     Generation,
     caller_fingerprint,
+    is_blank,
     service_fingerprint,
 )
 from service.domain.outcomes import distinct, outcome_vectors, texts_to_embed
@@ -160,7 +161,7 @@ class Scorer:
         return _finish(score, judgement, [*about_answers, *warnings, *unlike, *about_texts], command, marks)
 
     def _refuse_blank(self, candidate: str | None) -> None:
-        if self.empty_answers == FAILED and candidate is not None and not candidate.strip():
+        if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
             said = "must not be blank: a text is judged by it (or set EIGENCAL_EMPTY_ANSWERS)"
             raise InvalidRequest(f"candidate: {said}", [{"loc": ["body", "candidate"], "msg": said}])
 

@@ -119,3 +119,27 @@ def test_whole_references_of_several_words_are_found_across_punctuation():
 def test_an_answer_too_long_for_its_references():
     assert too_long("The capital of Germany is Berlin.", ["Berlin"])
     assert not too_long("It is Berlin.", ["Berlin"])
+
+
+@pytest.mark.parametrize(
+    ("said", "reference"), [("15", "15"), ("15.", "15"), ("1914-15", "15"), ("$15", "15"), ("-15", "-15")]
+)
+def test_a_number_stands_in_a_longer_answer(said: str, reference: str) -> None:
+    assert contains(f"The total of all of them is {said} as of now", reference)
+
+
+@pytest.mark.parametrize(
+    ("said", "reference"),
+    [
+        ("12,500", "500"),
+        ("12,500", "12"),
+        ("3.14", "14"),
+        ("15.5", "15"),
+        ("-15", "15"),
+        ("minus 15", "15"),
+        ("15", "-15"),
+        ("12:30", "30"),
+    ],
+)
+def test_a_part_of_a_number_is_not_that_number(said: str, reference: str) -> None:
+    assert not contains(f"The total of all of them is {said} as of now", reference)
