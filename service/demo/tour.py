@@ -93,7 +93,7 @@ def _say_whose(console: Console, score: dict[str, Any], calibration_id: str) -> 
 def _say_what_next(console: Console, service: BackgroundService, target: Target) -> None:
     console.print(f"The service goes on at {service.url}, its API is at\n{service.url}/docs.", soft_wrap=True)
     key = " -H 'Authorization: Bearer KEY' \\\n   " if target.key else ""
-    body = '{"prompt": "How many legs does a spider have?"}'
+    body = '{"prompt": "How many legs does a spider have?", "target_error": 0.4}'
     line = f"Try:\n  curl -s {service.url}/score{key} -H 'Content-Type: application/json' \\\n    -d '{body}'"
     console.print(line, soft_wrap=True, markup=False)
     console.print(f"Its log: {service.log_file}\nStop it: make stop", soft_wrap=True)

@@ -50,7 +50,8 @@ def rouge_l(prediction: str, references: Iterable[str]) -> float:
 # Said of what follows or stands before in the same clause, it takes it back (en, de, fr, es, it, pt).
 _NEGATION = re.compile(
     r"(?<!\w)(?:not|never|no|none|nor|neither|without|cannot|unlike|except|false|wrong|incorrect|nicht|kein\w*"
-    r"|nie|niemals|weder|ne|pas|jamais|aucune?|nunca|jamás|sin|non|não|nem)(?!\w)"
+    r"|nie|niemals|weder|ne|pas|jamais|aucune?|nunca|jamás|sin|non|não|nem|niet|geen|inte|ikke|не|нет"
+    r"|hardly|formerly|used to be|myth|opposite)(?!\w)"
     r"|n['’]t(?!\w)|(?<!\w)n['’]|(?:instead of|rather than|other than)\s"
 )
 _OR = re.compile(r"(?<!\w)(?:or|either|oder|entweder|ou|soit|o(?!['’]))(?!\w)")
@@ -107,7 +108,8 @@ def _is_meant(text: str, start: int, end: int) -> bool:
     clause = _around(text, start, end, _CLAUSE_END)
     sentence = _around(text, start, end, _SENTENCE_END)
     beside = text[:start].rstrip()[-1:] + text[end:].lstrip()[:1]
-    return not (_NEGATION.search(clause) or _OR.search(sentence) or "/" in beside)
+    asked = text[end:].partition("?")[1] and not _SENTENCE_END.search(text[end:].partition("?")[0])
+    return not (_NEGATION.search(clause) or _OR.search(sentence) or "/" in beside or asked)
 
 
 def _around(text: str, start: int, end: int, ends: re.Pattern[str]) -> str:

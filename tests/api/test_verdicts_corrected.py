@@ -95,9 +95,10 @@ async def test_corrected_verdicts_make_another_calibration_on_the_same_answers(w
         assert "999" in told["errors"][0]["msg"]
     assert (await world.http.patch(path, json={"rows": [{"correct": True}]})).status_code == 422
 
-    sent = {"rows": [{"line": 1, "correct": False}, {"id": "q2", "correct": True}], "activate": "always"}
+    sent = {"rows": [{"line": 1, "correct": False}, {"id": "q2", "correct": True}]}
     second = await world.ended(await world.http.patch(path, json=sent))
     assert second["error"] is None
+    assert second["activated"], "the calibration corrected was the active one"
     found = await verdicts(world, second)
     assert [(found[name]["correct"], found[name]["why"]) for name in ("q0", "q1", "q2")] == [
         (False, "given"),

@@ -1021,7 +1021,7 @@ export interface components {
         CorrectionsRequest: {
             /**
              * Activate
-             * @description When to serve it; left out: as for the calibration corrected.
+             * @description When to serve it. Left out: at once where the calibration corrected is the active one, else never.
              * @enum {string}
              */
             activate?: "if_better" | "always" | "never";

@@ -147,7 +147,9 @@ class CorrectionsRequest(RequestModel):
         min_length=1, max_length=MAX_CORRECTIONS, description="What is corrected."
     )
     activate: Literal["if_better", "always", "never"] | None = Field(
-        None, description="When to serve it; left out: as for the calibration corrected."
+        None,
+        description="When to serve it. Left out: at once where the calibration corrected is the active one, "
+        "else never.",
     )
     method: Literal["depolarized", "temperature", "evidence", "both", "auto"] | None = Field(
         None, description="Map to serve; left out: as for the calibration corrected."

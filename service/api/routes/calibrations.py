@@ -156,7 +156,9 @@ async def patch_rows(request: Request, app: ServicesDep, calibration_id: Calibra
     record = await _record(app, calibration_id)
     if record.job_id is None or not record.data_kept:
         raise Conflict("The rows of this calibration are not kept: post them again to /calibrate.")
-    options = body.model_dump(exclude={"rows"}, exclude_none=True)
+    # The corrected calibration was fitted on these rows: held out, they cannot compare another with it.
+    by_default = {"activate": "always" if record.active else "never"}
+    options = by_default | body.model_dump(exclude={"rows"}, exclude_none=True)
     corrections = [Correction(one.correct, one.line, one.id) for one in body.rows]
     job = await app.jobs.correct(record.job_id, corrections, options)
     if job is None:

@@ -21,7 +21,10 @@ class _JsonError(ValueError):
 def parse_json(text: str) -> object:
     """Parse strict JSON: no NaN or Infinity, no key twice, no nesting without end. Raises ValueError."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        # Without the line's end: what breaks off there would be told of a column of the next line.
+        return json.loads(
+            text.rstrip("\r\n"), parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
+        )
     except json.JSONDecodeError as error:
         raise _JsonError(f"is no valid JSON: {error.msg} (column {error.colno})") from error
     except _JsonError:

@@ -16,7 +16,7 @@ UNSUPPORTED = (
 )
 UNLIKE = (
     "Hold it back. The question, or the length of its answers, is unlike those that the calibration was made "
-    "of, so nothing tells how likely it is right."
+    "of: what it says of questions like those need not hold here."
 )
 # Digits of the lowest error named, most readable first.
 NAMED_DIGITS = (3, 6, 9)
@@ -77,7 +77,7 @@ def _unreachable(counts: SelectiveCounts, found: Promise, target: Target) -> str
 
 
 def _sure(target: Target) -> str:
-    return f"{100 * target.confidence:g} % confidence, over the calibrations that might have been made"
+    return f"kept by {100 * target.confidence:g} % of calibrations made like this one"
 
 
 def percent(share: float) -> str:

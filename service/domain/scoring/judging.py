@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.decider import NEEDED_OF_A_KIND, Decider, features
+from service.domain.decider import Decider, features
 from service.domain.outcomes import outcome_vectors
 from service.domain.scoring.answer_warnings import EQUAL_COSINE, essence
 from service.domain.scoring.deciding import UNLIKE, decide, held_back
@@ -176,10 +176,7 @@ def _model_of(score: Score) -> _Model | str:
 
 
 def _why(calibration_id: str) -> str:
-    return (
-        f"why is in its report, /calibrations/{calibration_id}/report; its rows should have at least "
-        f"{NEEDED_OF_A_KIND} right answers and {NEEDED_OF_A_KIND} wrong ones"
-    )
+    return f"its report, /calibrations/{calibration_id}/report, says why"
 
 
 def _decide(model: _Model | str, judgement: Judgement, target: Target) -> tuple[Decision, list[ScoreWarning]]:

@@ -4,7 +4,6 @@ from service.domain.scoring.deciding import percent
 from service.domain.study.report_model import (
     AnswersPart,
     CalibrationPart,
-    CorrectnessAt,
     CorrectnessPart,
     DataPart,
     Opening,
@@ -25,11 +24,13 @@ def opening(
 ) -> Opening:
     """Return the lines, for an operator who means to keep this error among the answers let through."""
     reached = _fewest(correctness, target_error)
+    lowest = _lowest(correctness)
+    number = reached[0] if reached else lowest[1] if lowest else answers["recommended"]
     return {
-        "safe": _safe(calibration, data, served),
-        "promise": _promise(correctness, reached, target_error),
-        "answers": _answers(reached, answers, target_error),
-        "num_samples": reached[0] if reached else answers["recommended"],
+        "safe": _safe(calibration, data, served) + _undecided(correctness),
+        "promise": _promise(reached, lowest, target_error),
+        "answers": _answers(number, reached, lowest, answers),
+        "num_samples": number,
     }
 
 
@@ -56,26 +57,41 @@ def _fewest(part: CorrectnessPart, target_error: float) -> tuple[int, PromiseAt]
     return None
 
 
-def _promise(part: CorrectnessPart, reached: tuple[int, PromiseAt] | None, target_error: float) -> str:
+def _lowest(part: CorrectnessPart) -> tuple[float, int] | None:
+    """Return the lowest error that can be promised, and the fewest answers that reach it."""
+    rows = part["by_num_samples"]
+    every = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
+    return min(every, default=None)
+
+
+def _undecided(part: CorrectnessPart) -> str:
+    if any(row["promises"] for row in part["by_num_samples"]):
+        return ""
+    return " It tells how far answers agree, and cannot tell whether one is right."
+
+
+def _promise(
+    reached: tuple[int, PromiseAt] | None, lowest: tuple[float, int] | None, target_error: float
+) -> str:
     if reached:
         return f"{reached[1]['text']} It lets {reached[1]['coverage']:.0%} of such questions through."
-    told = [row for row in part["by_num_samples"] if row["promises"]]
-    if not told:
-        return "Nothing: no model tells how likely an answer is right, so every decision is to abstain."
-    lowest = min(filter(None, map(_lowest, told)), default=None)
-    instead = f"; the lowest error that can be is {percent(lowest)}" if lowest else ""
+    if lowest is None:
+        return "Nothing: no number of answers allows a promise, so no answer is let through by a decision."
     return (
-        f"Nothing at {percent(target_error)}: such an error among the answers let through cannot be promised"
-        f"{instead}."
+        f"Nothing at {percent(target_error)}: such an error among the answers let through cannot be "
+        f"promised; the lowest that can be is {percent(lowest[0])}."
     )
 
 
-def _lowest(row: CorrectnessAt) -> float | None:
-    return row["lowest"]["target_error"] if row["lowest"] else None
-
-
-def _answers(reached: tuple[int, PromiseAt] | None, answers: AnswersPart, target_error: float) -> str:
+def _answers(
+    number: int | None,
+    reached: tuple[int, PromiseAt] | None,
+    lowest: tuple[float, int] | None,
+    answers: AnswersPart,
+) -> str:
+    told = f"{number} {'answer' if number == 1 else 'answers'}"
     if reached:
-        number = reached[0]
-        return f"{number} {'answer' if number == 1 else 'answers'}: the fewest that reach this promise."
-    return f"No number reaches {percent(target_error)}. {answers['recommendation']}"
+        return f"{told}: the fewest that reach this promise."
+    if lowest:
+        return f"{told}: the fewest that reach {percent(lowest[0])}."
+    return answers["recommendation"]
