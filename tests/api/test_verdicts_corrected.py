@@ -94,6 +94,9 @@ async def test_corrected_verdicts_make_another_calibration_on_the_same_answers(w
         assert told["errors"][0]["loc"] == ["body", "rows", 1, field]
         assert "999" in told["errors"][0]["msg"]
     assert (await world.http.patch(path, json={"rows": [{"correct": True}]})).status_code == 422
+    both = [{"line": 1, "correct": False}, {"id": "q0", "correct": True}]  # one row, named in two ways
+    told = await world.http.patch(path, json={"rows": both})
+    assert "two verdicts on one row" in problem(told, 422, "invalid_request")["detail"]
 
     sent = {"rows": [{"line": 1, "correct": False}, {"id": "q2", "correct": True}]}
     second = await world.ended(await world.http.patch(path, json=sent))

@@ -223,6 +223,9 @@ async def _correct(connection: AsyncConnection, job_id: str, corrections: Sequen
             field, said = ("line", one.line) if one.id is None else ("id", one.id)
             told = f"no row of this calibration has the {field} {said!r}"
             raise InvalidRequest(f"{told}.", [{"loc": ["body", "rows", position, field], "msg": told}])
+        if line in changed and changed[line]["correct"] != one.correct:
+            told = f"two verdicts on one row, of line {line}"
+            raise InvalidRequest(f"{told}.", [{"loc": ["body", "rows", position], "msg": told}])
         changed[line] = content[line] | {"correct": one.correct}
     row = (dev_rows.c.job_id == job_id, dev_rows.c.line == sa.bindparam("at"))
     change = sa.update(dev_rows).where(*row).values(content=sa.bindparam("said"))
