@@ -1,1 +1,0 @@
-"""Surfaces of other libraries, for programs that move here."""
