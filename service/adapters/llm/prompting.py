@@ -39,13 +39,18 @@ LONGEST_S = 1.0  # of the searches of one request; patterns that do not backtrac
 # Threads of their own: answers that take long hold up each other, and nothing else.
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="answer-regex")
 
-# `<think>` or `<thinking>`, with attributes or cut before its end.
-_THOUGHT_BEGINS = re.compile(r"\A[\s\u200b\u2060\ufeff]*<think(?:ing)?(?:\s[^>]*)?(?:>|\Z)", re.IGNORECASE)
-_THOUGHT_ENDS = re.compile(r"</think(?:ing)?\s*>", re.IGNORECASE)
+# With attributes or cut before its end; in brackets, as Mistral's models write it.
+_THOUGHT = "think(?:ing)?|reasoning|thought"
+_THOUGHT_BEGINS = re.compile(
+    rf"\A[\s\u200b\u2060\ufeff]*(?:<(?:{_THOUGHT})(?:\s[^>]*)?(?:>|\Z)|\[THINK\])", re.IGNORECASE
+)
+_THOUGHT_ENDS = re.compile(rf"</(?:{_THOUGHT})\s*>|\[/THINK\]", re.IGNORECASE)
+# As servers without a parser of tool calls leave them: with nothing beside, there is no answer.
+_CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)", re.DOTALL)
 
 
 def strip_reasoning(text: str) -> str:
-    """Return the text without leading `<think>` blocks; empty when one was never closed.
+    """Return the text without leading blocks of thought; empty when one was never closed, or of calls alone.
 
     Some chat templates open the block inside the prompt, so a closing tag alone ends one too.
     """
@@ -54,7 +59,7 @@ def strip_reasoning(text: str) -> str:
     while _THOUGHT_BEGINS.match(text):
         end = _THOUGHT_ENDS.search(text)
         text = text[end.end() :] if end else ""
-    return text
+    return text if _CALL.sub("", text).strip() else ""
 
 
 def whole_text(text: str) -> str:
