@@ -313,7 +313,9 @@ async def test_without_a_target_of_anybodys_the_default_one_is_kept(tmp_path: Pa
         await asked(http)
         found = (await judged(http, "Lyon")).json()
     assert found["action"] == "BLOCKED"
-    assert found["blocked_reason"].startswith("Hold it back. None of the answers drawn says what it says")
+    assert found["blocked_reason"].startswith(
+        "This answer is held back. None of the answers drawn says what it says"
+    )
 
 
 async def test_the_gateway_may_set_target_and_effort(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_sure_answer_passes(guarded: str) -> None:
 def test_an_unsure_answer_is_blocked(guarded: str) -> None:
     answer = chat(guarded, UNKNOWN)
     assert answer.status_code == 400, answer.text
-    assert "not sure enough" in answer.json()["error"]["message"]
+    assert "This answer is held back. " in answer.json()["error"]["message"]
     assert "Paris" not in answer.text
 
 
@@ -74,7 +74,7 @@ def test_of_an_unsure_stream_nothing_goes_out_but_the_reason(guarded: str) -> No
     answer = chat(guarded, UNKNOWN, stream=True)
     assert streamed_text(answer) == ""
     *_, last = [line for line in answer.text.splitlines() if line]
-    assert "not sure enough" in json.loads(last.removeprefix("data: "))["error"]["message"]
+    assert "This answer is held back. " in json.loads(last.removeprefix("data: "))["error"]["message"]
 
 
 def test_a_call_draws_once_for_both_of_the_guardrails_calls(guarded: str, half_knowing: OpenAIServer) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.domain.gateways.verifying import reason
+from service.domain.scoring.deciding import HELD_BACK
 from service.domain.scoring.judging import why_no_probability
 from service.domain.scoring.model import Score
 
@@ -34,4 +35,6 @@ def verdict(score: Score, *, fail_closed: bool) -> Verdict:
         return unscored(reason(score), fail_closed=fail_closed, score=score)
     if decision.action == "answer":
         return Verdict("NONE", score=score)
-    return Verdict("BLOCKED", decision.reason, score)
+    # Told to whoever waits for the answer, not to who decides about it.
+    why = decision.reason.removeprefix(HELD_BACK)
+    return Verdict("BLOCKED", f"This answer is held back. {why}", score)

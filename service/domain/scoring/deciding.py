@@ -11,11 +11,12 @@ from service.spectral.selective import Promise, SelectiveCounts, promises
 
 # Callers choose targets freely; those of the settings, and of most callers, are few.
 KEPT_PROMISES = 256
+HELD_BACK = "Hold it back. "
 UNSUPPORTED = (
     "None of the answers drawn says what it says, so nothing tells how likely it is right. More answers may."
 )
 UNLIKE = (
-    "Hold it back. The question, or the length of its answers, is unlike those that the calibration was made "
+    f"{HELD_BACK}The question, or the length of its answers, is unlike those that the calibration was made "
     "of: what it says of questions like those need not hold here."
 )
 # Digits of the lowest error named, most readable first.
@@ -51,7 +52,7 @@ def decide(
 
 def held_back(target: Target, why: str, found: Promise | None = None) -> Decision:
     """Return the decision to abstain; found: the promise whose threshold the text misses."""
-    reason = f"Hold it back. {why}"
+    reason = f"{HELD_BACK}{why}"
     if found is None:
         return Decision("abstain", target, reason)
     return Decision("abstain", target, reason, found.threshold, found.coverage)
