@@ -126,7 +126,7 @@ def test_the_event_of_a_score_is_below_the_callers_span(server: OpenAIServer, tm
     assert event.trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
     assert event.span_id.hex() == "00f067aa0ba902b7"
     told = {one.key: one.value for one in event.attributes}
-    assert told["gen_ai.evaluation.name"].string_value == "lambda_max"
+    assert told["gen_ai.evaluation.name"].string_value == "candidate_probability"
     assert 0 < told["gen_ai.evaluation.score.value"].double_value <= 1
     assert told["eigencal.score.id"].string_value.startswith("scr_")
 
