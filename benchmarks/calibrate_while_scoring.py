@@ -14,15 +14,15 @@ import httpx
 
 from benchmarks.overhead import QUESTIONS
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.adapters.embedded_llm.gguf import converted_model
-from service.adapters.llm.prompting import FEW_SHOT
+from service.llm.embedded import converted_model
+from service.llm.prompting import FEW_SHOT
 
 CALLERS, SCORES, PAIRS = 8, 40, 2
 
 
 def dev_rows() -> list[dict]:
     """Return enough questions to last for a phase; what their references say does not matter here."""
-    source = ROOT / "service" / "demo_data" / "everyday_questions.jsonl"
+    source = ROOT / "service" / "demo" / "everyday_questions.jsonl"
     rows = [json.loads(line) for line in source.read_text().splitlines()]
     return [
         {"prompt": f"{row['prompt']} ({i})", "reference": row["reference"]} for i in range(5) for row in rows

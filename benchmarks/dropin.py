@@ -21,7 +21,7 @@ import httpx
 from benchmarks.alternating import Rounds, told
 from benchmarks.overhead import QUESTIONS
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.adapters.embedded_llm.gguf import converted_model
+from service.llm.embedded import converted_model
 
 DIRECT, OFF, ON, LITELLM = "direct", "/v1 off", "/v1 on", "LiteLLM proxy"
 KEY = "sk-benchmark"

@@ -18,9 +18,9 @@ import uvicorn
 
 from benchmarks.alternating import Call, alternate, told
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.adapters.embedded_llm.gguf import converted_model
-from service.adapters.embedder.local import SentenceTransformerEmbedder
 from service.app import create_app
+from service.embedding.local import SentenceTransformerEmbedder
+from service.llm.embedded import converted_model
 from service.settings import Settings
 
 CALLERS = (1, 8)

@@ -14,15 +14,13 @@ import time
 import numpy as np
 
 from benchmarks.spectral_worlds import DIMENSION, prompts
-from service.domain.calibrating.material import Material
-from service.domain.jobs.model import DevRow
-from service.domain.jobs.store import StoredRow
-from service.domain.models import Draw
-from service.domain.study.bench import Bench
-from service.domain.study.experiments.sampling_temperature import not_drawn
-from service.domain.study.results import Inputs, run_all
-from service.domain.study.split import Split, make_split
-from service.report.evaluation.page import evaluation_figures
+from service.calibration.material import Material
+from service.evaluation.experiments import Inputs, not_drawn, run_all
+from service.evaluation.page import evaluation_figures
+from service.jobs.model import DevRow
+from service.jobs.store import StoredRow
+from service.llm.port import Draw
+from service.report.bench import Bench, Split, make_split
 
 SAMPLES = 20
 

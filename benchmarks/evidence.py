@@ -21,18 +21,28 @@ from threadpoolctl import threadpool_limits
 from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, D, Recorded, recorded_splits
 from benchmarks.selective_worlds import KINDS, TARGETS, World, broken, naive
 from service.spectral.correctness import auroc
-from service.spectral.correctness_model import fit_correctness, held_out_predictions, logit_probability
-from service.spectral.evidence_fit import fit_evidence
-from service.spectral.evidence_subsets import fit_evidence_by_num_samples
+from service.spectral.correctness_model import (
+    brier,
+    fit_correctness,
+    held_out_predictions,
+    log_loss,
+    log_losses,
+    logit_probability,
+    stratified_folds,
+)
+from service.spectral.dev_set import DevSet, risk, served_lambda_max
+from service.spectral.evidence import fit_evidence
 from service.spectral.fit import fit_depolarized, fit_temperature
-from service.spectral.logistic import brier, log_loss, log_losses
 from service.spectral.maps import CalibrationMap, Identity, TemperatureMap
-from service.spectral.paired import Difference, figure_difference, mean_difference
 from service.spectral.reliability import projection_brier
-from service.spectral.risk import DevSet, risk, served_lambda_max
+from service.spectral.resampling import (
+    Difference,
+    figure_difference,
+    fit_by_num_samples,
+    fit_evidence_by_num_samples,
+    mean_difference,
+)
 from service.spectral.selective import promises
-from service.spectral.strata import stratified_folds
-from service.spectral.subsets import fit_by_num_samples
 
 FIT, HELD = np.arange(150), np.arange(150, 400)
 DRAWN = ((1, True), (2, True), (3, True), (3, False), (5, True), (10, True), (20, True), (20, False))

@@ -21,9 +21,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.spectral_worlds import DIMENSION, prompt, prompts, recorded
-from service.spectral.batch import Answers, dev_set, overlaps
+from service.spectral.dev_set import Answers, dev_set, overlaps
 from service.spectral.fit import fit_depolarized, fit_temperature
-from service.spectral.subsets import subset_dev_set
+from service.spectral.resampling import subset_dev_set
 
 PROMPTS = 300
 STRAIGHT_PROMPTS = 30

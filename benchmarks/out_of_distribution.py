@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 
 from benchmarks.alternating import Call, alternate, told
 from benchmarks.processes import ROOT
-from service.adapters.embedder.local import SentenceTransformerEmbedder
-from service.app import create_app
-from service.app.parts import serving_of
-from service.demo_data import RECORDED
-from service.domain.models import Generation, GenerationRequest, service_fingerprint
-from service.domain.scoring.choosing import MAX_OOD_P_VALUE
+from service.app import create_app, serving_of
+from service.demo.data import RECORDED
+from service.embedding.local import SentenceTransformerEmbedder
+from service.llm.port import Generation, GenerationRequest, service_fingerprint
+from service.scoring.scorer import MAX_OOD_P_VALUE
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
 from service.spectral.text_scores import words

@@ -12,8 +12,8 @@ import httpx
 
 from benchmarks.alternating import alternate, told
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.adapters.embedded_llm.gguf import converted_model
-from service.adapters.llm.prompting import FEW_SHOT
+from service.llm.embedded import converted_model
+from service.llm.prompting import FEW_SHOT
 
 QUESTIONS = [
     "What is the capital of Spain?", "Who painted the Mona Lisa?", "Which planet is the largest?",

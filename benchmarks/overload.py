@@ -21,8 +21,7 @@ import uvicorn
 
 from benchmarks.load import request
 from benchmarks.processes import PYTHON, free_port, running, wait_for
-from service.app import create_app
-from service.app.parts import build_llm
+from service.app import build_llm, create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
 from tests.support.memory_store import MemoryStore

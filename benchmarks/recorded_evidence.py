@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from service.spectral.batch import Answers, dev_set
 from service.spectral.born import born_probabilities, supported
-from service.spectral.correctness_model import FEATURES, fit_model, logit_probability
-from service.spectral.evidence import EvidenceSet
-from service.spectral.evidence_fit import fit_evidence
+from service.spectral.correctness_model import FEATURES, fit_model, logit_probability, stratified_split
+from service.spectral.dev_set import Answers, DevSet, dev_set, served_entropies
+from service.spectral.evidence import (
+    EvidenceSet,
+    fit_evidence,
+    logit_missing_mass,
+    mean_log_probability,
+    missing_mass,
+)
 from service.spectral.fit import assign_folds, fit_depolarized
 from service.spectral.maps import CalibrationMap
-from service.spectral.missing_mass import logit_missing_mass, mean_log_probability, missing_mass
-from service.spectral.risk import DevSet, served_entropies
 from service.spectral.selective import SelectiveCounts, selective_counts
-from service.spectral.strata import stratified_split
 from service.spectral.text_scores import correct
 
 ROOT = Path(__file__).parents[1]

@@ -16,13 +16,12 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from service.spectral.batch import Answers, dev_set
 from service.spectral.correctness import auroc
+from service.spectral.dev_set import Answers, DevSet, dev_set, risk, served_lambda_max
 from service.spectral.fit import bootstrap, fit_depolarized
 from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity
 from service.spectral.reliability import projection_brier, projection_reliability
-from service.spectral.risk import DevSet, risk, served_lambda_max
-from service.spectral.subsets import fit_by_num_samples
+from service.spectral.resampling import fit_by_num_samples
 from service.spectral.text_scores import correct
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

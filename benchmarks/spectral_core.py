@@ -13,8 +13,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.spectral_worlds import DIMENSION, prompt
-from service.spectral.gram import spectrum
 from service.spectral.maps import DepolarizedMap
+from service.spectral.spectrum import spectrum
 
 
 def milliseconds(work: Callable[[], object], number: int) -> float:

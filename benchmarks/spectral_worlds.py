@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.spectral.batch import Answers
+from service.spectral.dev_set import Answers
 
 DIMENSION = 768
 RECORDED = Path(__file__).parents[2] / "shared" / "data" / "triviaqa_test_smollm2_m20.npz"

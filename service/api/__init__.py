@@ -1,1 +1,1 @@
-"""The HTTP side: the only FastAPI code."""
+"""What all routes share: keys, bodies, errors, headers, health, the contract."""

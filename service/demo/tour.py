@@ -1,21 +1,287 @@
-"""`make run`: the service on this machine with its embedded LLM: scored, calibrated, scored again.
+"""The service as a process in the background, for `make run`: started, remembered by a file, stopped."""
 
-The service stays, in the background, with its process id and log in the data folder. A second run finds the
-calibration of the first. Everything printed fits into 80 columns.
-"""
-
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import count
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import httpx
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.demo.background import BackgroundService, DemoError
-from service.demo.calibrate import Http, calibrate, dev_data
+from service.demo.data import QUESTIONS, RECORDED
+from service.progress import ShownProgress
+
+START_TIMEOUT_S = 600.0  # the first start converts the embedded model's weights
+STOP_TIMEOUT_S = 35.0  # requests under way get 30 s
+# Where the environment says nothing else: the smaller embedder, which is quicker to start; and beside a chat
+# few answers and a long wait for them: the embedded LLM takes seconds for what a server draws at once.
+DEFAULTS = {
+    "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2",
+    "EIGENCAL_CHAT_EFFORT": "low",
+    "EIGENCAL_CHAT_DEADLINE_S": "60",
+}
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where such a service is reached from here
+
+
+class DemoError(Exception):
+    """The demonstration cannot go on; the message says why."""
+
+
+class BackgroundService:
+    """The service as a process of its own, remembered by a file so that a later call finds it."""
+
+    def __init__(self, data_dir: Path, host: str, port: int) -> None:
+        self._data_dir = data_dir
+        self._pid_file = data_dir / "service.pid"
+        self.log_file = data_dir / "service.log"
+        self._host, self._port = ANY_ADDRESS.get(host, host), port
+        self.url = f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{port}"
+
+    def stop(self) -> bool:
+        """Stop the service that an earlier call left, by force in the end; return whether there was one."""
+        try:
+            pid = int(self._pid_file.read_text())
+        except (OSError, ValueError):
+            return False
+        was = _is_service(pid)
+        if was:
+            _signal(pid, signal.SIGTERM)
+            if not wait_until(lambda: not _is_service(pid), STOP_TIMEOUT_S):
+                _signal(pid, signal.SIGKILL)
+        self._pid_file.unlink(missing_ok=True)
+        return was
+
+    def start(self) -> None:
+        """Start the service detached from this process; raises DemoError when it does not become ready."""
+        if _listening(self._host, self._port):
+            raise DemoError(
+                f"Something else listens on port {self._port}. Choose another: EIGENCAL_PORT=8123 make run"
+            )
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        process = self._spawn()
+        self._pid_file.write_text(str(process.pid))
+        ready = wait_until(lambda: process.poll() is not None or self._is_ready(), START_TIMEOUT_S)
+        if not ready or process.poll() is not None:
+            raise DemoError(f"The service did not start. {self.log_end()}")
+
+    def log_end(self) -> str:
+        """Return the last lines of its log, in words."""
+        said = self.log_file.read_text(errors="replace").strip().splitlines()[-5:]
+        return f"Its log, {self.log_file}, ends:\n  " + "\n  ".join(said)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with self.log_file.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "service"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**DEFAULTS, **os.environ},
+                start_new_session=True,
+            )
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=10, trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+def _listening(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def _is_service(pid: int) -> bool:
+    """Tell whether a process is alive and ours: process ids are used again."""
+    if pid <= 1:  # to a signal, 0 and -1 mean many processes
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError, OverflowError):
+        return False
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # gone in between, or a system without /proc, where its being alive must do
+        return not Path("/proc/self").exists()
+    return b"-m\0service\0" in command
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.2) -> bool:
+    """Wait for a condition; return whether it came in time."""
+    end = time.monotonic() + timeout_s
+    pause = threading.Event()  # never set: its wait is the pause
+    while time.monotonic() < end:
+        if condition():
+            return True
+        pause.wait(every_s)
+    return False
+
+
+# The demonstration's calls: JSON in and out, and its calibration, posted once and watched.
+
+TIMEOUT_S = 300
+POLL_S = 0.1
+OPTIONS = {"name": "everyday questions", "drawn_by": "service"}
+OVER = ("failed", "cancelled")
+
+
+class Http:
+    """A client of one service. Calls raise DemoError when refused, httpx.TransportError when unanswered."""
+
+    def __init__(self, url: str, key: str = "") -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # trust_env: a proxy of the environment is not the way to this machine.
+        self._client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return the JSON at a path."""
+        return _body(self._client.get(path, headers={"Accept": "application/json"}))
+
+    def post(self, path: str, **sent: Any) -> dict[str, Any]:
+        """Post what httpx takes (json, data, files, headers) and return the JSON answered."""
+        return _body(self._client.post(path, **sent))
+
+
+def _body(response: httpx.Response) -> dict[str, Any]:
+    if response.is_success:
+        body: dict[str, Any] = response.json()
+        return body
+    try:
+        said = response.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        said = response.text[:200]
+    raise DemoError(f"The service answered {response.status_code}: {said}{_remedy(response)}")
+
+
+def _remedy(response: httpx.Response) -> str:
+    """Return what helps where keys that were made in an earlier run have closed the service to this one."""
+    if response.status_code not in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return ""
+    return (
+        " Keys were made in its database: set EIGENCAL_ADMIN_KEY to a word of yours, which opens everything, "
+        "and run this again (docs/operating.md, Keys made while it runs)."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DevFile:
+    """A file to post, and the key under which posting it again is the same job."""
+
+    name: str
+    content: bytes
+    key: str
+
+
+def dev_data(*, recorded: bool, setup: str) -> DevFile:
+    """Return the questions, with the recorded answers where these are the service's own.
+
+    `setup` names what answers are drawn and embedded with: another set-up needs a calibration of its own.
+    """
+    path = RECORDED if recorded else QUESTIONS
+    content = path.read_bytes()
+    digest = hashlib.sha256(content + repr((OPTIONS, setup)).encode()).hexdigest()[:16]
+    return DevFile(path.name, content, f"everyday-{digest}")
+
+
+def calibrate(console: Console, http: Http, dev: DevFile) -> str:
+    """Calibrate, or find the calibration of an earlier run; return its id. Raises DemoError when it fails."""
+    job = _posted(http, dev)
+    if job["state"] == "succeeded":
+        console.print(f"Already calibrated on {dev.name} by an earlier run.")
+    else:
+        console.print(f"Calibrating on {dev.name} ({len(dev.content.splitlines())} questions) ...")
+        job = _watched(console, http, job)
+    if job["state"] != "succeeded":
+        why = (job["error"] or {}).get("detail", "no reason given")
+        raise DemoError(f"The calibration was {job['state']}: {why}")
+    return str(job["calibration_id"])
+
+
+def _posted(http: Http, dev: DevFile) -> dict[str, Any]:
+    """Return the job of the dev set: that of an earlier run, unless it failed or was cancelled."""
+    # A key names one job for ever, also one that failed: every attempt has its own.
+    for attempt in count(1):
+        job = http.post(
+            "/calibrate",
+            data=OPTIONS,
+            files={"file": (dev.name, dev.content)},
+            headers={"Idempotency-Key": f"{dev.key}-{attempt}"},
+        )
+        if job["state"] not in OVER:
+            return job
+    raise AssertionError("unreachable")
+
+
+def _watched(console: Console, http: Http, job: dict[str, Any]) -> dict[str, Any]:
+    """Poll the job until it ends, and show how far it is."""
+    pause = threading.Event()
+    with ShownProgress(console.file) as shown:
+        view = _JobView(shown)
+        while job["state"] in ("queued", "running"):
+            view.show(job)
+            pause.wait(POLL_S)
+            job = http.get(f"/jobs/{job['id']}")
+        if job["state"] == "succeeded":
+            shown.finish()
+    return job
+
+
+class _JobView:
+    """A job's stages as they are polled: some may be over before they are seen."""
+
+    def __init__(self, shown: ShownProgress) -> None:
+        self._shown = shown
+        self._stage: str | None = None
+        self._seen = (0, "")  # units done, note
+
+    def show(self, job: dict[str, Any]) -> None:
+        if job["stage"] not in (None, self._stage):
+            self._shown.finish()
+            self._stage, self._seen = job["stage"], (0, "")
+            self._shown.stage(job["stage"], job["total"] or 0)
+        now = (job["done"] or 0, job["note"] or "")
+        if self._stage is not None and now != self._seen:
+            self._shown.advance(now[0] - self._seen[0], now[1])
+            self._seen = now
+
+
+# `make run`: the service on this machine with its embedded LLM: scored, calibrated, scored again.
+#
+# The service stays, in the background, with its process id and log in the data folder. A second run finds the
+# calibration of the first. Everything printed fits into 80 columns.
 
 RIGHT_AND_WRONG = 40  # `NEEDED_OF_A_KIND` of the service, with which this speaks over HTTP alone
 CERTAIN = "What is the capital of France?"

@@ -9,6 +9,7 @@ from service.report import words
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+
 TEMPLATES = Path(__file__).parent / "templates"
 # What a person may want to open, and what is said of it; the rest is for programs.
 OPEN = {

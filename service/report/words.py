@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from service.domain.study.report_model import Band, Estimate, NullPart, ServedRow
+from service.report.model import Band, Estimate, NullPart, ServedRow
 
 LEVEL = 0.05
 MISSING = "—"

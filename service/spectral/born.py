@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.spectral.gram import Spectrum, alignment, unit_rows
+from service.spectral.dev_set import DevSet
 from service.spectral.maps import CalibrationMap, ServedSpectrum
-from service.spectral.risk import DevSet
+from service.spectral.spectrum import Spectrum, alignment, unit_rows
 
 Floats = NDArray[np.float64]
 TIE = 1e-9  # of squared lengths: one text's in a stack of prompts and alone differ in their last bits

@@ -1,9 +1,4 @@
-"""P(correct), the probability that an answer is right (**ours**, method, section 8).
-
-lambda_max is an agreement in meaning, no verdict. So verdicts have a model of their own: a logistic
-regression on nested sets of features, the one of least cross-validated log loss, or none where none beats
-the base rate. Its weights have the signs that the features' meanings give them.
-"""
+"""Random parts of rows that hold right and wrong answers in equal shares (stratified)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +7,154 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.spectral.logistic import STRENGTH, brier, fit_logistic, log_loss, log_losses, sigmoid
-from service.spectral.strata import stratified_folds, verdicts
+from service.spectral.fit import minimize
+
+Ints = NDArray[np.int_]
+
+
+def verdicts(labels: ArrayLike) -> NDArray[np.bool_]:
+    """Return labels (n,) in {0, 1} as booleans, True = right. Raises ValueError for anything else."""
+    values = np.asarray(labels)
+    if values.ndim != 1 or values.size == 0 or not np.isin(values, (0, 1)).all():
+        raise ValueError("verdicts must be a non-empty vector of 0 and 1")
+    return values.astype(bool)
+
+
+def stratified_folds(labels: ArrayLike, folds: int, rng: np.random.Generator) -> Ints:
+    """Return a random fold 0 .. folds - 1 for each row (n,), both kinds spread as evenly as can be.
+
+    The second kind begins where the first ended, so that folds are of equal size, too. Raises ValueError for
+    fewer than two folds, or labels that are no verdicts.
+    """
+    right = verdicts(labels)
+    if folds < 2:
+        raise ValueError("at least two folds are needed")
+    order = np.concatenate([rng.permutation(np.flatnonzero(right == kind)) for kind in (True, False)])
+    found = np.empty(right.size, dtype=np.int_)
+    found[order] = np.arange(right.size) % folds
+    return found
+
+
+def stratified_split(labels: ArrayLike, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return a mask (n,): True for a random `share` in (0, 1) of the rows of either kind, rounded.
+
+    Raises ValueError for a share outside of (0, 1), or labels that are no verdicts.
+    """
+    right = verdicts(labels)
+    if not 0 < share < 1:
+        raise ValueError("share must be in (0, 1)")
+    taken = np.zeros(right.size, dtype=np.bool_)
+    for kind in (True, False):
+        rows = rng.permutation(np.flatnonzero(right == kind))
+        taken[rows[: round(share * rows.size)]] = True
+    return taken
+
+
+# Logistic regression with an L2 penalty, and the proper scores of predicted probabilities.
+#
+# Source of the penalty's form: scikit-learn's `LogisticRegression`, whose C this is.
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int_]
+STRENGTH = 1.0  # C (method, section 8), which is scikit-learn's default, too
+LEAST_PROBABILITY = 1e-15  # a probability of exactly 0 given to what happened would cost infinitely much
+
+
+class LogisticRisk:
+    """J(w, b) = ||w||^2 / 2 + C sum_i log(1 + exp(-s_i (w . x_i + b))), s = +1 right, -1 wrong; convex."""
+
+    def __init__(self, features: Floats, right: NDArray[np.bool_], strength: float) -> None:
+        self._rows = np.column_stack([features, np.ones(right.size)])
+        self._right = right
+        self._strength = strength
+        self._penalty = np.append(np.ones(features.shape[1]), 0.0)  # the intercept is free
+
+    def __call__(self, point: Floats) -> tuple[float, Floats, Floats]:
+        """Return J, its gradient (p + 1,) and Hessian (p + 1, p + 1) at (w, b)."""
+        z = self._rows @ point
+        p = sigmoid(z)
+        # log(1 + exp(-s z)) without overflow.
+        losses = np.logaddexp(0.0, np.where(self._right, -z, z))
+        value = float(self._penalty @ np.square(point)) / 2 + self._strength * float(losses.sum())
+        gradient = self._penalty * point + self._strength * (self._rows.T @ (p - self._right))
+        curved = (self._rows.T * (p * (1 - p))) @ self._rows
+        return value, gradient, np.diag(self._penalty) + self._strength * curved
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logistic:
+    """Weights (p,) of the features and an intercept: P(right) = sigmoid(w . x + b)."""
+
+    weights: Floats
+    intercept: float
+
+
+def sigmoid(values: ArrayLike) -> Floats:
+    """Return 1 / (1 + exp(-z)) for z of any size, without overflow."""
+    z = np.asarray(values, dtype=np.float64)
+    small = np.exp(-np.abs(z))
+    return np.asarray(np.where(z >= 0, 1.0, small) / (1.0 + small))
+
+
+def fit_logistic(
+    features: ArrayLike,
+    labels: ArrayLike,
+    *,
+    strength: float = STRENGTH,
+    low: ArrayLike = -np.inf,
+    high: ArrayLike = np.inf,
+) -> Logistic:
+    """Return the minimum of `LogisticRisk` for features (n, p) and labels (n,) in {0, 1}.
+
+    low <= 0 <= high: bounds of the weights, (p,) or one for all; the intercept has none. Features should be
+    of like scale: the penalty is the same for all. Raises ValueError for features that are not finite or of
+    another length, or labels of one kind only, which no finite intercept fits.
+    """
+    rows, right = np.asarray(features, dtype=np.float64), verdicts(labels)
+    if rows.ndim != 2 or rows.shape[0] != right.size or not np.isfinite(rows).all():
+        raise ValueError("features must be a finite matrix with one row per label")
+    if right.all() or not right.any():
+        raise ValueError("labels of one kind only have no logistic regression")
+    start = np.zeros(rows.shape[1] + 1)
+    # The best intercept without features: the search begins at the base rate.
+    start[-1] = np.log(right.mean()) - np.log1p(-right.mean())
+    weights = rows.shape[1]
+    least = np.append(np.broadcast_to(low, weights), -np.inf)
+    most = np.append(np.broadcast_to(high, weights), np.inf)
+    end = minimize(LogisticRisk(rows, right, strength), start, least, most)
+    return Logistic(end.point[:-1], float(end.point[-1]))
+
+
+def log_losses(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
+    """Return -log of the probability given to what happened, (n,), in nats, at most 34.5. Lower = better.
+
+    >>> log_losses([0.5, 1.0], [1, 1]).round(4).tolist()
+    [0.6931, 0.0]
+    """
+    p, right = np.asarray(probabilities, dtype=np.float64), verdicts(labels)
+    happened = np.clip(np.where(right, p, 1 - p), LEAST_PROBABILITY, 1.0)
+    return np.asarray(0.0 - np.log(happened))  # a minus sign alone would give -0.0 for certainty
+
+
+def log_loss(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Return the mean of `log_losses`, in nats. Lower = better; a proper score."""
+    return float(log_losses(probabilities, labels).mean())
+
+
+def brier(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Return the mean squared error of probabilities (n,) for labels (n,), in [0, 1]. Lower = better.
+
+    Source: Brier, *Verification of Forecasts Expressed in Terms of Probability*, 1950.
+    """
+    gaps = np.asarray(probabilities, dtype=np.float64) - verdicts(labels)
+    return float(np.square(gaps).mean())
+
+
+# P(correct), the probability that an answer is right (**ours**, method, section 8).
+#
+# lambda_max is an agreement in meaning, no verdict. So verdicts have a model of their own: a logistic
+# regression on nested sets of features, the one of least cross-validated log loss, or none where none beats
+# the base rate. Its weights have the signs that the features' meanings give them.
+
 Columns = Mapping[str, ArrayLike]
 WhyNone = Literal["one_kind", "too_few_verdicts", "no_better_than_base_rate"]
 

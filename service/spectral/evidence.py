@@ -1,7 +1,8 @@
-"""The `evidence` map (**ours**, method, section 6): depolarisation by what the log-probabilities leave over.
+"""What the log-probabilities of the answers drawn leave over: the missing mass (**ours**, method, section 6).
 
-h_{T,a,b}(D; u) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d, where u is the missing mass of the prompt and
-g = sigmoid(a + b logit u). b = 0 is `DepolarizedMap`; b >= 0: more missing mass never means more confidence.
+Every answer comes with the log-probability of its whole text. The distinct texts drawn cover
+s = sum_a exp(l_a) of the LLM's own distribution; u = 1 - s is what it would rather have answered. Three equal
+answers have one spectrum whether the LLM gives that answer 99 % or 40 % of its mass: u tells them apart.
 """
 
 import math
@@ -10,11 +11,92 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
+from service.spectral.fit import (
+    TEMPERATURE_BOUNDS,
+    Interval,
+    Minimum,
+    Terms,
+    fit_depolarized,
+    minimize,
+    percentile_interval,
+    terms,
+)
 from service.spectral.maps import DepolarizedMap, ServedSpectrum, log_softmax
-from service.spectral.missing_mass import logit_missing_mass
-from service.spectral.risk import DevSet
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int_]
+
+MISSING_MASS_CLIP = 1e-4  # u stays this far from 0 and 1, so that its logit is at most 9.21
+# Sums of float32 log-probabilities exceed 0 by rounding. More than this above 0 is no log-probability at all:
+# a probability, say, or one with the sign lost; clipping it would serve a confident score made of a mistake.
+POSITIVE_ROUNDING = 1e-2
+LEAST = -700.0  # its exp, 1e-304, is near the smallest that float64 holds in full
+
+
+def checked_log_probabilities(totals: ArrayLike) -> Floats:
+    """Return log-probabilities of whole answers (m,) in nats, clipped to [-700, 0].
+
+    -inf (an answer that the LLM gives no mass) becomes -700, and what is above 0 by rounding becomes 0.
+    Raises ValueError for no values, NaN, +inf, or a value above 0 by more than rounding.
+
+    >>> checked_log_probabilities([-1.5, 1e-7, -np.inf]).tolist()
+    [-1.5, 0.0, -700.0]
+    """
+    values = np.asarray(totals, dtype=np.float64)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"log-probabilities must be a non-empty vector, got shape {values.shape}")
+    if not (values <= POSITIVE_ROUNDING).all():  # false for NaN, too
+        raise ValueError("a log-probability is not a number or lies above 0")
+    return np.clip(values, LEAST, 0.0)
+
+
+def missing_mass(totals: ArrayLike, index: ArrayLike) -> float:
+    """Return u = 1 - sum_a exp(l_a) over the distinct texts a, clipped to [1e-4, 1 - 1e-4].
+
+    totals: (m,) log-probability of each answer drawn, in nats, its last token included; index: (m,) which
+    distinct text each is. One text may come with several sums (it can be cut into tokens in several ways, and
+    white space around it is dropped): the largest counts. Higher = less certain. Never NaN.
+    Raises ValueError as `checked_log_probabilities` does, or for an index that does not fit.
+
+    >>> round(missing_mass(np.log([0.5, 0.5, 0.2]), [0, 0, 1]), 12)
+    0.3
+    """
+    values, text = checked_log_probabilities(totals), np.asarray(index)
+    if text.shape != values.shape or text.dtype.kind not in "iu" or text.min() < 0:
+        raise ValueError("index must say which distinct text each log-probability belongs to")
+    largest = np.full(int(text.max()) + 1, -np.inf)
+    # Assigning to `largest[text]` would keep the last of several sums, not the largest.
+    np.maximum.at(largest, text, values)
+    return float(np.clip(1 - np.exp(largest).sum(), MISSING_MASS_CLIP, 1 - MISSING_MASS_CLIP))
+
+
+def logit_missing_mass(missing: ArrayLike) -> Floats:
+    """Return log(u / (1 - u)) of missing masses (n,), clipped first: at most 9.21 from 0.
+
+    Higher = less certain. Raises ValueError for values that are not in [0, 1].
+    """
+    values = np.asarray(missing, dtype=np.float64)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise ValueError("a missing mass must be in [0, 1]")
+    inside = np.clip(values, MISSING_MASS_CLIP, 1 - MISSING_MASS_CLIP)
+    return np.asarray(np.log(inside) - np.log1p(-inside))
+
+
+def mean_log_probability(totals: ArrayLike) -> float:
+    """Return the mean log-probability of the answers drawn (m,), in [-700, 0] nats. Higher = more certain.
+
+    It is -`text_scores.predictive_entropy`, but never infinite. Raises ValueError as
+    `checked_log_probabilities` does.
+    """
+    return float(checked_log_probabilities(totals).mean())
+
+
+# The `evidence` map (**ours**, method, section 6): depolarisation by what the log-probabilities leave over.
+#
+# h_{T,a,b}(D; u) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d, where u is the missing mass of the prompt and
+# g = sigmoid(a + b logit u). b = 0 is `DepolarizedMap`; b >= 0: more missing mass never means more
+# confidence.
 
 # sigmoid(12) is within 6e-6 of 1: at b = 0 a wider box is worth less than 1e-5 nats.
 INTERCEPT_BOUNDS = (-12.0, 12.0)
@@ -117,3 +199,175 @@ class EvidenceSet:
     def take(self, rows: NDArray[np.int_] | NDArray[np.bool_]) -> "EvidenceSet":
         """Return the prompts selected by an index or mask."""
         return EvidenceSet(self.dev.take(rows), self.missing_mass[rows])
+
+
+# Mean matrix log risk of the `evidence` map with its analytic gradient and Hessian (see `objectives`).
+
+
+class EvidenceRisk:
+    """R(x, a, b) of `EvidenceMap` with its gradient and Hessian; notation as in `objectives`.
+
+    As `objectives.DepolarizedRisk` with z_n = a + b logit u_n of each prompt's own, so the derivatives by a
+    and b are those by z_n, summed with weights 1 and logit u_n. Where z_n is clipped they are 0.
+    """
+
+    def __init__(self, parts: Terms, missing: Floats) -> None:
+        self._parts = parts
+        logits = logit_missing_mass(missing)
+        self._design = np.stack([np.ones_like(logits), logits])
+        # Relative to the largest eigenvalue: no temperature makes the exponentials overflow.
+        self._below = parts.logs - parts.logs[parts.first][parts.prompt]
+        self._dimension = np.maximum(parts.dev.dimension, parts.dev.rank).astype(np.float64)
+        self._mass = parts.sums(parts.alignment) + parts.outside
+        self._spread = float(self._mass @ np.log(self._dimension))
+
+    def __call__(self, point: Floats) -> tuple[float, Floats, Floats]:
+        """Return R (nats), its gradient (3,) and Hessian (3, 3) at (log T, a, b)."""
+        inverse, parts = float(np.exp(-point[0])), self._parts
+        asked = point[1:] @ self._design
+        z = np.clip(asked, -LOGIT_BOUND, LOGIT_BOUND)
+        e = np.exp(inverse * self._below)
+        total = parts.sums(e)
+        ratio = e * (self._dimension * np.exp(-z) / total)[parts.prompt]
+        value = float(self._mass @ np.logaddexp(0, -z)) - float(parts.alignment @ np.log1p(ratio))
+        signal = parts.alignment * (ratio / (1 + ratio))
+        mixed = signal / (1 + ratio)
+        delta = self._below - (parts.sums(e * self._below) / total)[parts.prompt]
+        by_x = self._by_log_temperature(inverse, signal, mixed, delta, parts.sums(e * delta * delta) / total)
+        r_z, r_zz, r_az = self._by_logit(z, signal, mixed, delta) * (z == asked)
+        return self._spread + value, *self._assembled(by_x, r_z, r_zz, -inverse * r_az)
+
+    def _by_log_temperature(
+        self, inverse: float, signal: Floats, mixed: Floats, delta: Floats, variance: Floats
+    ) -> tuple[float, float]:
+        r_a = -float(signal @ delta)
+        r_aa = float(variance @ self._parts.sums(signal)) - float((mixed * delta) @ delta)
+        return -inverse * r_a, inverse * inverse * r_aa + inverse * r_a
+
+    def _by_logit(self, z: Floats, signal: Floats, mixed: Floats, delta: Floats) -> Floats:
+        """Return dR/dz_n, d2R/dz_n^2 and d2R/(d(1/T) dz_n), (3, n)."""
+        g, sums = 1 / (1 + np.exp(-z)), self._parts.sums
+        r_z = sums(signal) - (1 - g) * self._mass
+        return np.stack([r_z, g * (1 - g) * self._mass - sums(mixed), sums(mixed * delta)])
+
+    def _assembled(
+        self, by_x: tuple[float, float], r_z: Floats, r_zz: Floats, r_xz: Floats
+    ) -> tuple[Floats, Floats]:
+        hessian = np.empty((3, 3))
+        hessian[0, 0] = by_x[1]
+        hessian[0, 1:] = hessian[1:, 0] = self._design @ r_xz
+        hessian[1:, 1:] = (self._design * r_zz) @ self._design.T
+        return np.append(by_x[0], self._design @ r_z), hessian
+
+
+# Fitting the `evidence` map: T, a and b together by mean matrix log risk, with bootstrap and held-out risk.
+#
+# The same prompts, resamples and folds as for the other maps, so that risks compare in pairs.
+
+PARAMETERS = ("temperature", "intercept", "slope")
+SLOPE_START = 0.4  # near what recorded answers give; the other start is b = 0, the depolarised optimum
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceFit:
+    """Fitted T, a and b. `risk` and `mean_entropy` in nats.
+
+    at_bound: which of "temperature", "intercept", "slope" sit on a bound; "slope" at 0 says that the evidence
+    told the fit nothing. A temperature that was not fitted (one answer a prompt) is on none.
+    stationarity_gap: largest |dR| by log T, a or b, over the parameters that are not on a bound.
+    """
+
+    map: EvidenceMap
+    risk: float
+    mean_entropy: float
+    at_bound: tuple[str, ...]
+    stationarity_gap: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvidenceBootstrap:
+    """Refits on resampled prompts: parameters (B, 3) of T, a and b, and their percentile intervals."""
+
+    parameters: Floats
+    temperature: Interval
+    intercept: Interval
+    slope: Interval
+
+
+def _box(rows: EvidenceSet) -> tuple[Floats, Floats]:
+    """Return the bounds of (log T, a, b). Spectra that are all a single 1 have no shape: T is fixed at 1."""
+    temperature = (1.0, 1.0) if rows.dev.rank.max() == 1 else TEMPERATURE_BOUNDS
+    sides = np.array([np.log(temperature), INTERCEPT_BOUNDS, SLOPE_BOUNDS])
+    return sides[:, 0], sides[:, 1]
+
+
+def _search(rows: EvidenceSet, starts: list[Floats], weights: Floats | None = None) -> Minimum:
+    """Return the best end of the starts: the risk is not convex in all three parameters."""
+    objective = EvidenceRisk(terms(rows.dev, weights), rows.missing_mass)
+    return min((minimize(objective, start, *_box(rows)) for start in starts), key=lambda end: end.value)
+
+
+def _starts(rows: EvidenceSet) -> list[Floats]:
+    """Return the depolarised optimum, so that the fit is no worse, and it turned about the mean evidence."""
+    flat = fit_depolarized(rows.dev).map
+    g = flat.depolarization
+    x, z = np.log(flat.temperature), np.log(g) - np.log1p(-g)
+    turned = z - SLOPE_START * logit_missing_mass(rows.missing_mass).mean()
+    return [np.array([x, z, 0.0]), np.array([x, turned, SLOPE_START])]
+
+
+def _map(point: Floats) -> EvidenceMap:
+    # exp(log T) may leave the bounds by a last bit.
+    temperature = float(np.clip(np.exp(point[0]), *TEMPERATURE_BOUNDS))
+    return EvidenceMap(temperature, float(point[1]), float(point[2]))
+
+
+def fit_evidence(rows: EvidenceSet) -> EvidenceFit:
+    """Return T, a and b of least mean risk over the dev set (method, section 6).
+
+    Its risk is no higher than that of the depolarised fit, which is the case b = 0 (up to 1e-5 nats where
+    that one has g below 6e-6 or above 1 - 6e-6, outside the bounds of a).
+    """
+    end = _search(rows, _starts(rows))
+    found = _map(end.point)
+    over = found.over(rows.missing_mass)
+    gap = float(np.abs(np.where(end.bound, 0.0, end.gradient)).max())
+    bound = tuple(name for name, hit in zip(PARAMETERS, end.bound, strict=True) if hit)
+    return EvidenceFit(found, risk(over, rows.dev), mean_entropy(over, rows.dev), bound, gap)
+
+
+def bootstrap_evidence(
+    rows: EvidenceSet, *, rng: np.random.Generator, resamples: int = 200, level: float = 0.95
+) -> EvidenceBootstrap:
+    """Return refits on `resamples` resamples of the prompts, each started from the optimum of all of them.
+
+    The intervals are percentiles at `level`. An equally seeded rng draws the resamples of `fit.bootstrap`.
+    """
+    size, best = len(rows), fit_evidence(rows).map
+    start = np.array([np.log(best.temperature), best.intercept, best.slope])
+    counts = rng.multinomial(size, np.full(size, 1 / size), size=resamples)
+    points = np.stack([_refit(rows, row / size, start) for row in counts])
+    points[:, 0] = np.exp(points[:, 0])
+    return EvidenceBootstrap(points, *(percentile_interval(column, level) for column in points.T))
+
+
+def _refit(rows: EvidenceSet, weights: Floats, start: Floats) -> Floats:
+    """Return the optimum for one resample; prompts that were not drawn cost nothing."""
+    drawn = np.flatnonzero(weights)
+    return _search(rows.take(drawn), [start], weights[drawn]).point
+
+
+def held_out_evidence(rows: EvidenceSet, fold: Ints) -> tuple[Floats, tuple[EvidenceMap, ...]]:
+    """Return out-of-fold risks (n,) in nats and the map fitted without each fold.
+
+    fold: (n,) which fold holds each prompt out: `CrossValidation.fold` of the other maps, so that all are
+    compared on the same folds. Raises ValueError where it does not fit the prompts.
+    """
+    if fold.shape != (len(rows),):
+        raise ValueError("every prompt needs a fold")
+    maps = tuple(fit_evidence(rows.take(fold != number)).map for number in range(int(fold.max()) + 1))
+    found = np.empty(len(rows))
+    for number, map_ in enumerate(maps):
+        held = rows.take(fold == number)
+        found[fold == number] = risks(map_.over(held.missing_mass), held.dev)
+    return found, maps

@@ -15,8 +15,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from service.spectral.correctness_model import verdicts
 from service.spectral.reliability import rounded_ties
-from service.spectral.strata import verdicts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]

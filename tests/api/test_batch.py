@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.api.routes.score import batch_lines
 from service.app import create_app
-from service.domain.errors import LLMUnavailable, Overloaded
+from service.errors import LLMUnavailable, Overloaded
+from service.scoring.routes import batch_lines
 from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM

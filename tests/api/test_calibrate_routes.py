@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.api.routes.job_schemas import JobOut
-from service.domain.devdata.reader import read_file
+from service.calibration.files import read_file
+from service.jobs.schemas import JobOut
 from tests.support.operator_world import World, examples, jsonl, problem, upload
 
 pytestmark = pytest.mark.anyio

@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from service.api.http.headers import prefers_html
-from service.api.routes.calibration_schemas import CalibrationOut
+from service.api.headers import prefers_html
+from service.calibration.routes import CalibrationOut
 from tests.support.calibrations import calibration, rows
 from tests.support.live import served
 from tests.support.operator_world import BROWSER, NO_CALIBRATION, World, problem, upload

@@ -16,15 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.api.http.bodies import parse
-from service.api.routes.score_command import to_command
-from service.api.routes.score_schemas import ScoreRequest
+from service.api.bodies import parse
 from service.app import create_app
-from service.domain.calibration import Calibration
-from service.domain.errors import InvalidRequest
-from service.domain.models import Sampling, caller_fingerprint, service_fingerprint
-from service.domain.scoring.judgement import Target
-from service.domain.serving import Serving
+from service.calibration.calibration import Calibration
+from service.errors import InvalidRequest
+from service.llm.port import Sampling, caller_fingerprint, service_fingerprint
+from service.scoring.schemas import ScoreRequest, to_command
+from service.scoring.score import Target
+from service.scoring.serving import Serving
 from service.settings import Settings
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.domain.jobs.waiting import Patience
+from service.jobs.drawing import Patience
+from service.llm.openai_server import HttpLanguageModel
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import Exchange, OpenAIServer, answers, status
 from tests.support.operator_world import problem

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.api.openai import scored_stream
-from service.app.parts import serving_of
-from service.domain.calibration import Calibration
-from service.domain.models import Message, service_fingerprint
+from service.app import serving_of
+from service.calibration.calibration import Calibration
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Message, service_fingerprint
+from service.proxy import routes as scored_stream
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import Active, calibration

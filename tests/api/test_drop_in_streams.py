@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.openai import scored_stream
+from service.proxy import routes as scored_stream
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, draws_and, pieces
 

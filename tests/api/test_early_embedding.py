@@ -9,10 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.adapters.embedder.http import HttpEmbedder
-from service.app import create_app
-from service.app.parts import build_llm
-from service.domain.ports import Embedder
+from service.app import build_llm, create_app
+from service.embedding.http import HttpEmbedder
+from service.llm.port import Embedder
 from service.settings import Settings
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.fakes import FakeEmbedder

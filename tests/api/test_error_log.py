@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from service.api.http import error_log
-from service.api.http.error_log import ErrorLog
-from service.api.http.openapi import EXAMPLES
-from service.domain.errors import LLMError, LLMUnavailable, Overloaded
+from service.api import errors as error_log
+from service.api.errors import ErrorLog
+from service.api.openapi import EXAMPLES
+from service.errors import LLMError, LLMUnavailable, Overloaded
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
 

@@ -10,17 +10,18 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.api.http.auth import Keys
-from service.api.http.deps import Pages, Services
-from service.api.http.middleware import UPLOAD_PATHS, RequestContext
-from service.api.http.openapi import Problem, document
-from service.api.http.problems import install
-from service.api.routes import evaluations, jobs
-from service.api.routes.job_schemas import EvaluateForm, EvaluateRequest
-from service.domain.models import Sampling
-from service.domain.scoring.kept import KeptScores
-from service.domain.scoring.scorer import Scorer
-from service.domain.serving import Serving
+from service.api.auth import Keys
+from service.api.deps import Pages, Services
+from service.api.errors import install
+from service.api.middleware import UPLOAD_PATHS, RequestContext
+from service.api.openapi import Problem, document
+from service.jobs import evaluations
+from service.jobs import routes as jobs
+from service.jobs.schemas import EvaluateForm, EvaluateRequest
+from service.llm.port import Sampling
+from service.scoring.score_cache import KeptScores
+from service.scoring.scorer import Scorer
+from service.scoring.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.kept import MemoryKept
 from tests.support.memory_store import MemoryCalibrations, MemoryJobs

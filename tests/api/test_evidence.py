@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from service.domain.calibration import Calibration
-from service.domain.models import Sampling, caller_fingerprint, service_fingerprint
-from service.domain.serving import Serving
+from service.calibration.calibration import Calibration
+from service.llm.port import Sampling, caller_fingerprint, service_fingerprint
+from service.scoring.serving import Serving
 from tests.api.conftest import Client
 from tests.support.calibrations import Active
 from tests.support.evidence import TellingLLM, by_evidence

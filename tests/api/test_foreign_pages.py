@@ -7,7 +7,7 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from service.api.http.callers import on_loopback
+from service.api.auth import on_loopback
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM

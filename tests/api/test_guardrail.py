@@ -11,10 +11,11 @@ import httpx
 import pytest
 
 from service.app import create_app
-from service.domain.errors import LLMUnavailable
-from service.domain.gateways import guardrail, shared_draws
-from service.domain.gateways.shared_draws import Key
-from service.domain.models import Message
+from service.errors import LLMUnavailable
+from service.gateways import guardrail
+from service.gateways import guardrail as shared_draws
+from service.gateways.guardrail import Key
+from service.llm.port import Message
 from service.settings import Settings
 from tests.support.fakes import FakeLLM
 from tests.support.kept import MemoryKept

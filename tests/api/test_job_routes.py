@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from service.domain.jobs.model import JobError
+from service.jobs.model import JobError
 from tests.support.calibrations import rows
 from tests.support.live import served
 from tests.support.operator_world import NO_JOB, OPTIONS, World, problem

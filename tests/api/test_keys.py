@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from service.app import create_app
-from service.domain.ids import new_id
+from service.ids import new_id
 from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM

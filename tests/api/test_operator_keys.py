@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from service.api.http.auth import Keys
-from service.api.http.openapi import Problem, document
-from service.api.routes.calibration_schemas import CalibrationOut, CorrectionsRequest
-from service.api.routes.job_schemas import CalibrateForm, CalibrateRequest, JobOut
+from service.api.auth import Keys
+from service.api.openapi import Problem, document
+from service.calibration.routes import CalibrationOut, CorrectionsRequest
+from service.jobs.schemas import CalibrateForm, CalibrateRequest, JobOut
 from tests.support.operator_world import NO_CALIBRATION, NO_JOB, World, problem
 
 pytestmark = pytest.mark.anyio
@@ -122,8 +122,8 @@ async def test_the_document_names_every_schema_it_uses(world: World) -> None:
 
 
 async def test_examples_fit_their_schemas() -> None:
-    from service.api.routes.calibration_schemas import CALIBRATION
-    from service.api.routes.job_schemas import JOB
+    from service.calibration.routes import CALIBRATION
+    from service.jobs.schemas import JOB
 
     assert JobOut.model_validate(JOB).model_dump(mode="json") == JOB
     assert CalibrationOut.model_validate(CALIBRATION).model_dump(mode="json") == CALIBRATION

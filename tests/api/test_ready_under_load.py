@@ -11,9 +11,9 @@ import pytest
 from fastapi import Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 
-from service.adapters.embedder import http as http_embedder
-from service.adapters.llm import openai_server as http_llm
 from service.app import create_app
+from service.embedding import http as http_embedder
+from service.llm import openai_server as http_llm
 from service.settings import Settings
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.live import served

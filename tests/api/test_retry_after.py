@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from service.domain.errors import LLMUnavailable
+from service.errors import LLMUnavailable
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
 

@@ -12,12 +12,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.app import create_app
-from service.app.parts import build_llm, own_keys, serving_of
-from service.domain.models import Generation, service_fingerprint
-from service.domain.ports import LanguageModel
-from service.domain.scoring.model import ScoreCommand
+from service.app import build_llm, create_app, own_keys, serving_of
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Generation, LanguageModel, service_fingerprint
+from service.scoring.score import ScoreCommand
 from service.settings import Settings
 from tests.api.test_score import Active, calibration
 from tests.support.fakes import FakeEmbedder

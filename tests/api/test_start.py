@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from service.adapters.weights.fetch import WeightsError
-from service.app import create_app
-from service.app.parts import build_embedder, own_keys, serving_of
-from service.domain.errors import StoreUnavailable
+from service.app import build_embedder, create_app, own_keys, serving_of
+from service.errors import StoreUnavailable
+from service.llm.weights import WeightsError
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.memory_store import MemoryStore

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from service.app.parts import OTEL_VARIABLES, build_events
-from service.domain.errors import LLMUnavailable
-from service.domain.scoring.events import NoEvents
+from service.app import OTEL_VARIABLES, build_events
+from service.errors import LLMUnavailable
+from service.scoring.score import NoEvents
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.replica_apps import replica_app
@@ -38,7 +38,7 @@ def exporter() -> Any:
 
 
 def service(folder: Path, exporter: Any, llm: FakeLLM | None = None, **settings: Any) -> Any:
-    from service.adapters.telemetry import OtelEvents
+    from service.scoring.telemetry import OtelEvents
 
     asked = {"num_samples": 5, "decides": True, "embedder": FakeEmbedder(8)} | settings
     return replica_app(folder, "one", llm=llm, events=OtelEvents(exporter=exporter), **asked)
@@ -169,7 +169,7 @@ async def test_a_collector_that_is_down_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    from service.adapters import telemetry
+    from service.scoring import telemetry
 
     monkeypatch.setattr(telemetry, "STOP_S", 0.1)
     with collector(status=503) as (url, _):

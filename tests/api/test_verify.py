@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from service.domain.errors import NoProbability
-from service.domain.gateways.verifying import verification
-from service.domain.models import Message
-from service.domain.scoring.model import ScoreCommand
-from service.domain.scoring.scorer import Scorer
+from service.errors import NoProbability
+from service.gateways.verdicts import verification
+from service.llm.port import Message
+from service.scoring.score import ScoreCommand
+from service.scoring.scorer import Scorer
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.replica_apps import ORTHOGONAL, orthogonal, replica_app

@@ -20,7 +20,7 @@ from eigencal import (
     UnexpectedAnswer,
 )
 from eigencal._problems import BY_CODE, kind_of, retry_after_s
-from service.api.http.problems import STATUS, problem_body
+from service.api.errors import STATUS, problem_body
 from tests.support.both_clients import Driver
 from tests.support.fakes import FakeLLM
 

@@ -136,7 +136,7 @@ def test_a_kept_score_has_what_a_score_has() -> None:
     assert kept.keys() >= SCHEMAS["KeptScore"]["properties"].keys()
 
 
-EXAMPLE = json.loads((ROOT / "service" / "api" / "routes" / "examples.json").read_text())
+EXAMPLE = json.loads((ROOT / "service" / "api" / "examples.json").read_text())
 
 
 @pytest.mark.parametrize("name", EXAMPLE)

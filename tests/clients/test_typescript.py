@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.api.http.problems import STATUS
+from service.api.errors import STATUS
 from tests.clients.conftest import labelled
 from tests.clients.environments import SCORE_KEY
 from tests.clients.typescript import DIST, FOLDER, TSC, run

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from service.api.http.openapi import EXAMPLES, recorded
-from service.api.http.problems import STATUS
-from service.api.routes.score_response import ScoreResponse
-from service.api.routes.score_schemas import ScoreRequest
+from service.api.errors import STATUS
+from service.api.openapi import EXAMPLES, recorded
+from service.scoring.schemas import ScoreRequest, ScoreResponse
 
 RECORDED = recorded("examples.json")
 

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from service.domain.devdata.row import (
+from service.calibration.rows import (
     LOGPROB_FIELDS,
     MAX_MESSAGES,
     MAX_REFERENCES,
     MAX_SAMPLES,
+    RowError,
+    check_row,
     misfit_logprobs,
 )
-from service.domain.devdata.row_check import RowError, check_row
 
 CONTRACT = Path(__file__).parents[2] / "clients" / "openapi.json"
 ROW = {"$ref": "#/components/schemas/ExampleIn"}

@@ -6,8 +6,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from service.app import create_app
-from service.app.parts import serving_of
+from service.app import create_app, serving_of
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.memory_store import MemoryStore

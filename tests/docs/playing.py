@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.processes import ROOT
-from service.demo_data import RECORDED
+from service.demo.data import RECORDED
 from tests.docs.blocks import SHELL, Block
 
 PATIENCE_S = 600  # nothing but a guard: a machine may be busy

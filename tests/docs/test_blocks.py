@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from benchmarks.processes import ROOT
-from service.domain.devdata.bytes import UploadLimits
-from service.domain.devdata.reader import read_file
+from service.calibration.files import UploadLimits, read_file
 from tests.docs import shown
 from tests.docs.blocks import SHELL, Block, blocks, blocks_in, pages, verdict
 from tests.docs.playing import Played, play, prepared

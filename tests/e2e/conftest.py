@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.adapters.embedded_llm.gguf import converted_model
-from service.adapters.llm.prompting import FEW_SHOT
+from service.llm.embedded import converted_model
+from service.llm.prompting import FEW_SHOT
 from tests.support.services import PATIENCE_S, address
 
 WEIGHTS = ROOT / "data" / "weights"

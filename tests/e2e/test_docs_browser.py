@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 
-from service.api.routes.score_schemas import ScoreRequest
 from service.app import create_app
+from service.scoring.schemas import ScoreRequest
 from service.settings import Settings
 from tests.support.browser import PATIENCE_S, Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -9,8 +9,8 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from service.adapters.store.location import store_url, sync_url
-from service.adapters.store.tables import kept
+from service.store.location import store_url, sync_url
+from service.store.tables import kept
 from tests.support.openai_server import OpenAIServer, serving_in_thread
 from tests.support.postgres import cluster
 from tests.support.services import Hold, asked, cities, llm_and_embedder, service, until

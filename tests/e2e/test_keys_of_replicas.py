@@ -9,11 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.app import create_app
-from service.app.parts import serving_of
-from service.app.replica import build_replica
-from service.domain.jobs.setup import Setup
-from service.domain.serving import LiveLoad
+from service.app import build_replica, create_app, serving_of
+from service.jobs.model import Setup
+from service.scoring.serving import LiveLoad
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served

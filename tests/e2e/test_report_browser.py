@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from service.api.routes.calibration_schemas import CALIBRATION
-from service.api.routes.health import PATHS
-from service.domain.models import Sampling
-from service.domain.serving import Serving
-from service.domain.study.report_model import Report
-from service.evaluate.command import evaluate
-from service.evaluate.gather import Components, Plan
+from service.api.health import PATHS
+from service.calibration.routes import CALIBRATION
+from service.evaluation.command import evaluate
+from service.evaluation.gather import Components, Plan
+from service.llm.port import Sampling
 from service.report import render
+from service.report.model import Report
 from service.report.pages import calibrations, home
+from service.scoring.serving import Serving
 from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import deciding_report, small_report

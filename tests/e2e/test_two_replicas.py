@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.jobs.model import CalibrateOptions
+from service.jobs.model import CalibrateOptions
 from tests.support.calibrations import calibration
 from tests.support.job_worker import dev_rows, go_on, hold
 from tests.support.postgres import Cluster

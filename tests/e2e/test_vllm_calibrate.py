@@ -24,7 +24,7 @@ BEYOND = 4  # draws that a kill may break off
 def questions() -> list[dict]:
     """Return TriviaQA development questions where they are at hand, else our own everyday ones."""
     shared = ROOT.parent / "shared" / "data" / "triviaqa_dev.jsonl"
-    own = ROOT / "service" / "demo_data" / "everyday_questions.jsonl"
+    own = ROOT / "service" / "demo" / "everyday_questions.jsonl"
     rows = [json.loads(line) for line in (shared if shared.exists() else own).read_text().splitlines()]
     return [{"prompt": row["prompt"], "reference": row["reference"]} for row in rows[:QUESTIONS]]
 

@@ -9,10 +9,10 @@ from typing import Literal
 
 import pytest
 
-from service.adapters.embedded_llm.model import EmbeddedLanguageModel
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.adapters.llm.prompting import FEW_SHOT, PromptShape
-from service.domain.models import Draw, GenerationRequest, Sampling
+from service.llm.embedded import EmbeddedLanguageModel
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Draw, GenerationRequest, Sampling
+from service.llm.prompting import FEW_SHOT, PromptShape
 from tests.e2e.conftest import WEIGHTS, VllmServer
 
 pytestmark = pytest.mark.vllm

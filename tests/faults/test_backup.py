@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.jobs.model import CalibrateOptions
+from service.jobs.model import CalibrateOptions
 from tests.support.job_worker import dev_rows, hold
 from tests.support.processes import final, idle_replica, kill, undisturbed, until_kept, worker
 

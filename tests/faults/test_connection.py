@@ -12,10 +12,9 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
-from service.api.http import error_log
+from service.api import errors as error_log
 from service.app import create_app
-from service.server.answers import Bounds
-from service.server.connection import BoundedProtocol
+from service.server import BoundedProtocol, Bounds
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.jobs.model import CalibrateOptions, Job
+from service.jobs.model import CalibrateOptions, Job
 from tests.support.job_worker import NUM_SAMPLES, Replica, dev_rows, go_on, hold
 from tests.support.processes import (
     calm,

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from service.adapters.llm.openai_server import HttpLanguageModel
 from service.app import create_app
-from service.domain.errors import DeadlineExceeded, EigencalError, Overloaded
-from service.domain.models import GenerationRequest, Sampling
+from service.errors import DeadlineExceeded, EigencalError, Overloaded
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import GenerationRequest, Sampling
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served

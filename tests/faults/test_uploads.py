@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.http import upload_contents
-from service.api.http.uploads import UploadThreads
+from service.api import uploads as upload_contents
+from service.api.uploads import UploadThreads
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM

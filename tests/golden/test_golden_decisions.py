@@ -12,15 +12,15 @@ import pytest
 
 from benchmarks.recorded_evidence import DEV, TEST, D, Recorded, embedded, recorded_splits
 from benchmarks.selective_worlds import TARGETS, naive
-from service.domain.calibration import Calibration
-from service.domain.jobs.model import DevRow
-from service.domain.jobs.store import StoredRow
-from service.domain.outcomes import supplied_draws
+from service.calibration.calibration import Calibration
+from service.embedding.outcomes import supplied_draws
+from service.jobs.model import DevRow
+from service.jobs.store import StoredRow
 from service.spectral.born import born_probabilities
 from service.spectral.correctness import auroc
 from service.spectral.correctness_model import FEATURES, fit_correctness, fit_model
+from service.spectral.dev_set import served_lambda_max
 from service.spectral.maps import Identity
-from service.spectral.risk import served_lambda_max
 from service.spectral.selective import promises
 from tests.support.fakes import FakeEmbedder
 from tests.support.trial import NONSENSE, check, deciding, judged

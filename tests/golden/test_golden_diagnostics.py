@@ -6,11 +6,19 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts, null_band, nulls
-from service.spectral.calibration_error import calibration_error
+from service.spectral.algorithm1 import (
+    DensityStack,
+    algorithm1,
+    calibration_error,
+    cluster_labels,
+    cluster_prompts,
+    frobenius_cosines,
+    neighbourhoods,
+    null_band,
+    nulls,
+    projection_null,
+)
 from service.spectral.correctness import auroc
-from service.spectral.density import DensityStack, frobenius_cosines
-from service.spectral.gram import reference_alignment, spectrum
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.reliability import (
     bin_index,
@@ -19,7 +27,7 @@ from service.spectral.reliability import (
     projection_brier,
     projection_reliability,
 )
-from service.spectral.residual_null import neighbourhoods, projection_null
+from service.spectral.spectrum import reference_alignment, spectrum
 from service.spectral.text_scores import correct
 
 NAME = "triviaqa_test_smollm2_m20"

@@ -5,18 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.domain.calibrating.material import assemble
-from service.domain.devdata.reader import Recorded
-from service.domain.jobs.model import DevRow
-from service.domain.jobs.store import StoredRow
-from service.domain.models import Draw
-from service.domain.study.bench import Bench
-from service.domain.study.experiments.baselines import recorded as recorded_likelihoods
-from service.domain.study.experiments.checks import constant
-from service.domain.study.experiments.correctness import auroc
-from service.domain.study.experiments.reliability import algorithm1_diagram, naive, projection
-from service.domain.study.experiments.risk_curves import depolarized, temperature
-from service.domain.study.split import Split, make_split
+from service.calibration.files import Recorded
+from service.calibration.material import assemble
+from service.evaluation.experiments import recorded as recorded_likelihoods
+from service.jobs.model import DevRow
+from service.jobs.store import StoredRow
+from service.llm.port import Draw
+from service.report.bench import Bench, Split, make_split
+from service.report.figures import algorithm1_diagram, constant, depolarized, naive, projection, temperature
+from service.report.figures import auroc_experiment as auroc
 from service.spectral.text_scores import correct
 
 pytestmark = pytest.mark.shared

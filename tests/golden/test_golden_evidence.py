@@ -7,16 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.spectral.batch import Answers, dev_set
 from service.spectral.correctness import auroc
-from service.spectral.evidence import EvidenceSet
-from service.spectral.evidence_fit import EvidenceFit, bootstrap_evidence, fit_evidence, held_out_evidence
-from service.spectral.evidence_subsets import fit_evidence_by_num_samples
+from service.spectral.dev_set import Answers, dev_set, risk, served_lambda_max
+from service.spectral.evidence import (
+    EvidenceFit,
+    EvidenceSet,
+    bootstrap_evidence,
+    fit_evidence,
+    held_out_evidence,
+    missing_mass,
+)
 from service.spectral.fit import DepolarizedFit, cross_validated_risks, fit_depolarized
 from service.spectral.maps import CalibrationMap
-from service.spectral.missing_mass import missing_mass
 from service.spectral.reliability import projection_brier, projection_reliability
-from service.spectral.risk import risk, served_lambda_max
+from service.spectral.resampling import fit_evidence_by_num_samples
 from service.spectral.text_scores import correct
 
 pytestmark = pytest.mark.shared

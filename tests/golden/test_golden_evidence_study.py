@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from service.domain.study.bench import Bench
-from service.domain.study.experiments.answers import answers
-from service.domain.study.experiments.correctness import auroc
-from service.domain.study.experiments.evidence_map import evidence_map
-from service.domain.study.experiments.reliability import projection
-from service.domain.study.model import Experiment
+from service.evaluation.experiments import evidence_map
+from service.report.bench import Bench
+from service.report.figures import answers, projection
+from service.report.figures import auroc_experiment as auroc
+from service.report.model import Experiment
 from tests.golden.test_golden_evaluation import split
 
 pytestmark = pytest.mark.shared

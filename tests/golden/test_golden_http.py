@@ -11,8 +11,8 @@ import pytest
 
 from service.app import create_app
 from service.settings import Settings
-from service.spectral.gram import reference_alignment, spectrum
 from service.spectral.reliability import projection_reliability
+from service.spectral.spectrum import reference_alignment, spectrum
 from tests.support.fakes import FakeLLM
 
 ROOT = Path(__file__).parents[2]

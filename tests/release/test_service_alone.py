@@ -12,7 +12,7 @@ from benchmarks.processes import ROOT
 from tests.release.installed import SERVICE, Installed
 
 pytestmark = [pytest.mark.dist, pytest.mark.weights]
-RECORDED = ROOT / "service" / "demo_data" / "everyday_recorded.jsonl"
+RECORDED = ROOT / "service" / "demo" / "everyday_recorded.jsonl"
 ENOUGH = 40  # rows in each file of an evaluation, which takes 30 at least
 HTML = {"Accept": "text/html"}
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from service.domain.calibration import Calibration, NoCalibrations, Parameters
-from service.domain.ids import new_id
-from service.domain.jobs.model import DevRow
-from service.domain.models import Fingerprint, Message
+from service.calibration.calibration import Calibration, NoCalibrations, Parameters
+from service.ids import new_id
+from service.jobs.model import DevRow
+from service.llm.port import Fingerprint, Message
 
 NASTY = 'quote " newline \n nul \x00 emoji \U0001f600 \\ end'
 _seconds = count()

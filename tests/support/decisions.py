@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.calibrating.material import Material, all_texts, assemble
-from service.domain.decider import Decider, JudgedTexts
-from service.domain.jobs.model import DevRow
-from service.domain.jobs.store import StoredRow
-from service.domain.models import Draw
-from service.domain.scoring.judgement import Target
+from service.calibration.calibration import Decider, JudgedTexts
+from service.calibration.material import Material, all_texts, assemble
+from service.jobs.model import DevRow
+from service.jobs.store import StoredRow
+from service.llm.port import Draw
+from service.scoring.score import Target
 from service.spectral.correctness_model import CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap

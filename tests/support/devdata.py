@@ -5,9 +5,8 @@ import json
 
 import pytest
 
-from service.domain.devdata.bytes import UploadLimits
-from service.domain.devdata.reader import read_file
-from service.domain.errors import InvalidDevData
+from service.calibration.files import UploadLimits, read_file
+from service.errors import InvalidDevData
 
 ONE = UploadLimits(min_rows=1)
 

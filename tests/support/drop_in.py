@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from service.api.openai.chat import Chat
 from service.app import create_app
+from service.proxy.routes import Chat
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served

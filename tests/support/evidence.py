@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from service.domain.calibrating.material import Material, all_texts, assemble
-from service.domain.jobs.model import DevRow
-from service.domain.jobs.store import StoredRow
-from service.domain.models import Draw, Generation, GenerationRequest
+from service.calibration.material import Material, all_texts, assemble
+from service.jobs.model import DevRow
+from service.jobs.store import StoredRow
+from service.llm.port import Draw, Generation, GenerationRequest
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeLLM

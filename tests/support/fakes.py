@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
-from service.domain.models import (
+from service.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
+from service.llm.port import (
     FAILED,
     Draw,
+    Embedded,
     EmbedderIdentity,
     EmptyAnswers,
     Generation,
@@ -19,7 +20,6 @@ from service.domain.models import (
     Usage,
     shape_hash,
 )
-from service.domain.ports import Embedded
 
 DEFAULT_ANSWERS = ("Paris", "Paris", "Lyon", "paris", "Marseille")
 

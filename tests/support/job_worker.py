@@ -15,14 +15,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from service.adapters.jobs.engine import JobEngine
-from service.app.replica import Intervals, Replica, build_replica
-from service.domain.jobs.model import DevRow
-from service.domain.jobs.setup import Setup
-from service.domain.jobs.waiting import Patience
-from service.domain.models import Draw, Generation, GenerationRequest, Sampling
-from service.domain.ports import Embedded, Embedder, LanguageModel
-from service.domain.serving import LiveLoad, Serving
+from service.app import Intervals, Replica, build_replica
+from service.jobs.drawing import Patience
+from service.jobs.engine import JobEngine
+from service.jobs.model import DevRow, Setup
+from service.llm.port import Draw, Embedded, Embedder, Generation, GenerationRequest, LanguageModel, Sampling
+from service.scoring.serving import LiveLoad, Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 
 NUM_SAMPLES, DIMENSION = 6, 32

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from service.domain.errors import StoreUnavailable
-from service.domain.ports import Document
+from service.errors import StoreUnavailable
+from service.llm.port import Document
 
 Names = tuple[str, str, str]
 

@@ -4,9 +4,8 @@ import asyncio
 from dataclasses import replace
 from datetime import datetime
 
-from service.domain.errors import Conflict, StoreUnavailable
-from service.domain.keys.model import Key
-from service.domain.keys.store import MOST_KEYS
+from service.api.keys import MOST_KEYS, Key
+from service.errors import Conflict, StoreUnavailable
 
 
 class MemoryKeys:

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from service.server.answers import Bounds
-from service.server.listening import configured
+from service.server import Bounds, configured
 
 
 @asynccontextmanager

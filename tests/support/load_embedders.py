@@ -9,8 +9,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from service.adapters.embedder.local import SentenceTransformerEmbedder
-from service.adapters.weights.fetch import WeightsError
+from service.embedding.local import SentenceTransformerEmbedder
+from service.llm.weights import WeightsError
 
 
 async def loaded(name: str, cache_dir: Path) -> dict[str, object]:

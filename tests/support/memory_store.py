@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from service.domain.calibration import Calibration
-from service.domain.errors import Conflict, InvalidDevData
-from service.domain.ids import new_id
-from service.domain.jobs.model import (
+from service.calibration.calibration import Calibration
+from service.errors import Conflict, InvalidDevData
+from service.ids import new_id
+from service.jobs.model import (
     MIN_USABLE_ROWS,
     Activation,
     CalibrateOptions,
@@ -20,7 +20,7 @@ from service.domain.jobs.model import (
     DevRow,
     Job,
 )
-from service.domain.models import SERVICE
+from service.llm.port import SERVICE
 from tests.support.kept import Alone, MemoryKept
 from tests.support.keys import MemoryKeys
 
@@ -137,7 +137,7 @@ class MemoryJobs:
 
 
 class MemoryCalibrations:
-    """Implements `service.domain.jobs.model.CalibrationStore`."""
+    """Implements `service.jobs.model.CalibrationStore`."""
 
     def __init__(self) -> None:
         self._records: dict[str, CalibrationRecord] = {}

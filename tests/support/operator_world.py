@@ -8,17 +8,18 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from service.api.http.auth import Keys
-from service.api.http.deps import Pages, Services
-from service.api.http.middleware import RequestContext
-from service.api.http.problems import install
-from service.api.routes import calibrations, jobs
-from service.domain.devdata.bytes import UploadLimits
-from service.domain.jobs.model import CalibrateOptions
-from service.domain.models import Sampling
-from service.domain.scoring.kept import KeptScores
-from service.domain.scoring.scorer import Scorer
-from service.domain.serving import Serving
+from service.api.auth import Keys
+from service.api.deps import Pages, Services
+from service.api.errors import install
+from service.api.middleware import RequestContext
+from service.calibration import routes as calibrations
+from service.calibration.files import UploadLimits
+from service.jobs import routes as jobs
+from service.jobs.model import CalibrateOptions
+from service.llm.port import Sampling
+from service.scoring.score_cache import KeptScores
+from service.scoring.scorer import Scorer
+from service.scoring.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.kept import MemoryKept
 from tests.support.memory_store import MemoryCalibrations, MemoryJobs

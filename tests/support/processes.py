@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from service.domain.calibration import Calibration
-from service.domain.jobs.model import CalibrateOptions, Job
+from service.calibration.calibration import Calibration
+from service.jobs.model import CalibrateOptions, Job
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.task_engine import TaskEngine
 

@@ -8,16 +8,13 @@ from typing import Any
 
 import httpx
 
-from service.app import create_app
-from service.app.parts import own_keys, serving_of
-from service.app.replica import Intervals, build_replica
-from service.domain.calibration import Calibration
-from service.domain.jobs.setup import Setup
-from service.domain.jobs.waiting import Patience
-from service.domain.models import Message, service_fingerprint
-from service.domain.ports import LanguageModel
-from service.domain.scoring.events import ScoreEvents
-from service.domain.serving import LiveLoad, Serving
+from service.app import Intervals, build_replica, create_app, own_keys, serving_of
+from service.calibration.calibration import Calibration
+from service.jobs.drawing import Patience
+from service.jobs.model import Setup
+from service.llm.port import LanguageModel, Message, service_fingerprint
+from service.scoring.score import ScoreEvents
+from service.scoring.serving import LiveLoad, Serving
 from service.settings import Settings
 from tests.support.calibrations import calibration
 from tests.support.decisions import decider

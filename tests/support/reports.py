@@ -8,22 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from service.domain.calibrating.fitting import Fitted, fit_all
-from service.domain.calibrating.material import Material
-from service.domain.calibration import Calibration
-from service.domain.jobs.model import CalibrateOptions, DevRow
-from service.domain.jobs.store import StoredRow
-from service.domain.models import (
-    Draw,
-    EmbedderIdentity,
-    Fingerprint,
-    LLMIdentity,
-    Sampling,
-    service_fingerprint,
-)
-from service.domain.study.report_model import Report
-from service.domain.study.reporting import FinishedFit, make_report
-from service.spectral.batch import Answers
+from service.calibration.calibration import Calibration
+from service.calibration.fitting import Fitted, fit_all
+from service.calibration.material import Material
+from service.jobs.model import CalibrateOptions, DevRow
+from service.jobs.store import StoredRow
+from service.llm.port import Draw, EmbedderIdentity, Fingerprint, LLMIdentity, Sampling, service_fingerprint
+from service.report.model import Report
+from service.report.report import FinishedFit, make_report
+from service.spectral.dev_set import Answers
 from tests.support import decisions, evidence
 from tests.support.decisions import TARGET
 

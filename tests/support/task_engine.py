@@ -5,7 +5,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from service.adapters.jobs.engine import RunJob
+from service.jobs.engine import RunJob
 
 
 class TaskEngine:

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.domain.calibrating.deciders import fit_deciders
-from service.domain.calibrating.material import Material, all_texts, assemble
-from service.domain.calibration import Calibration
-from service.domain.jobs.store import StoredRow
-from service.domain.models import caller_fingerprint
-from service.domain.outcomes import outcome_vectors, texts_to_embed
-from service.domain.scoring.judgement import Target
-from service.domain.scoring.model import Score, ScoreCommand
-from service.domain.scoring.scorer import Scorer
+from service.calibration.calibration import Calibration
+from service.calibration.fitting import fit_deciders
+from service.calibration.material import Material, all_texts, assemble
+from service.embedding.outcomes import outcome_vectors, texts_to_embed
+from service.jobs.store import StoredRow
+from service.llm.port import caller_fingerprint
+from service.scoring.score import Score, ScoreCommand, Target
+from service.scoring.scorer import Scorer
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import Active
 from tests.support.evidence import by_evidence

@@ -7,19 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from service.api.routes.job_schemas import OptionsIn
-from service.domain.devdata.bytes import UploadLimits
-from service.domain.devdata.reader import read_file
-from service.domain.devdata.row import KNOWN_FIELDS
-from service.domain.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow
-from service.domain.models import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
-from service.domain.study.report_warnings import (
-    about_data,
-    about_fit,
-    about_gain,
-    about_verdicts,
-    few_of_a_kind,
-)
+from service.calibration.files import UploadLimits, read_file
+from service.calibration.rows import KNOWN_FIELDS
+from service.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow
+from service.jobs.schemas import OptionsIn
+from service.llm.port import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
+from service.report.report import about_data, about_fit, about_gain, about_verdicts, few_of_a_kind
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
 

@@ -13,18 +13,15 @@ import httpx
 import pytest
 from rich.console import Console
 
-from service.adapters.llm.prompting import FEW_SHOT
-from service.app import create_app
-from service.app.parts import build_llm, serving_of
+from service.app import build_llm, create_app, serving_of
+from service.calibration.calibration import NEEDED_OF_A_KIND
+from service.calibration.files import read_file
+from service.calibration.labels import correct
 from service.demo import BackgroundService, DemoError, Target
-from service.demo.background import _is_service
-from service.demo.calibrate import Http, calibrate, dev_data
-from service.demo.tour import CERTAIN, UNKNOWABLE, walk
-from service.demo_data import QUESTIONS, RECORDED, recorded_fit
-from service.domain.calibrating.judged import correct
-from service.domain.decider import NEEDED_OF_A_KIND
-from service.domain.devdata.reader import read_file
-from service.domain.jobs.model import DevRow, JobError, JobState
+from service.demo.data import QUESTIONS, RECORDED, recorded_fit
+from service.demo.tour import CERTAIN, UNKNOWABLE, Http, _is_service, calibrate, dev_data, walk
+from service.jobs.model import DevRow, JobError, JobState
+from service.llm.prompting import FEW_SHOT
 from service.settings import Settings
 from tests.support.evidence import TellingLLM
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.openai.own_field import object_in, take_out
-from service.domain.chat.own_answer import OwnAnswer, first_choice, refuse_textless
-from service.domain.chat.prompt import Unscorable, drawn_alike, wire_prompt
-from service.domain.models import Sampling
+from service.llm.port import Sampling
+from service.proxy.chat_score import OwnAnswer, first_choice, refuse_textless
+from service.proxy.prompt import Unscorable, drawn_alike, wire_prompt
+from service.proxy.request import object_in, take_out
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

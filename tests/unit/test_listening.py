@@ -17,7 +17,7 @@ import uvicorn
 from typer.testing import CliRunner
 
 from service.cli import OF_THE_WIRE, _log_from, cli
-from service.server.listening import AddressError, bound, run
+from service.server import AddressError, bound, run
 
 ROOT = Path(__file__).parents[2]
 # Servers elsewhere, and not up: nothing to load, nothing to wait for.

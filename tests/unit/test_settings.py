@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from service.app.parts import build_llm, own_keys, serving_of
+from service.app import build_llm, own_keys, serving_of
 from service.cli import cli
 from service.settings import Settings, strangers
 from service.spectral.selective import CONFIDENCE

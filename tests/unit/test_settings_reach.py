@@ -13,33 +13,34 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from service.adapters import telemetry
-from service.adapters.embedded_llm import model as embedded_llm
-from service.adapters.embedder import http as http_embedder
-from service.adapters.embedder import local
-from service.adapters.jobs.durable import DurableJobs
-from service.adapters.llm import client as llm_client
-from service.adapters.llm import openai_server as llm_http
-from service.adapters.llm.passthrough import HttpUpstream
-from service.adapters.store import Database, SqlJobs
-from service.adapters.store.kept import SqlKept
-from service.api.http.auth import Keys
-from service.api.http.deps import Services
-from service.api.http.middleware import BodyLimit
-from service.api.openai.chat import Chat
-from service.app.parts import OTEL_VARIABLES
+from service import server as listening
+from service.api.auth import Keys
+from service.api.deps import Services
+from service.api.middleware import BodyLimit
+from service.app import OTEL_VARIABLES
+from service.calibration.files import UploadLimits
 from service.cli import cli
-from service.domain.devdata.bytes import UploadLimits
-from service.domain.gateways.guardrail import Guardrail
-from service.domain.gateways.verifying import Verifier
-from service.domain.jobs.drawing import Drawer
-from service.domain.scoring.events import NoEvents
-from service.domain.scoring.kept import KeptScores
-from service.domain.scoring.scorer import Scorer
-from service.domain.serving import Serving
-from service.server import listening
-from service.server.answers import Bounds
+from service.embedding import http as http_embedder
+from service.embedding import local
+from service.gateways.guardrail import Guardrail
+from service.gateways.verdicts import Verifier
+from service.jobs.drawing import Drawer
+from service.jobs.durable import DurableJobs
+from service.llm import client as llm_client
+from service.llm import embedded as embedded_llm
+from service.llm import openai_server as llm_http
+from service.proxy.routes import Chat
+from service.proxy.upstream import HttpUpstream
+from service.scoring import telemetry
+from service.scoring.score import NoEvents
+from service.scoring.score_cache import KeptScores
+from service.scoring.scorer import Scorer
+from service.scoring.serving import Serving
+from service.server import Bounds
 from service.settings import PREFIX, Settings
+from service.store.database import Database
+from service.store.documents import SqlKept
+from service.store.jobs import SqlJobs
 
 # A value that is not the default, as in the environment.
 OTHER = {

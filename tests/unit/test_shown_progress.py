@@ -2,7 +2,7 @@
 
 import io
 
-from service.shown_progress import ShownProgress
+from service.progress import ShownProgress
 
 
 class Terminal(io.StringIO):

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.openai.sse import Events
-from service.api.openai.tap import Tap
-from service.domain.chat.uncertainty import new_uncertainty
+from service.proxy.chat_score import new_uncertainty
+from service.proxy.stream import Events, Tap
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=12)
 data_lines = texts.map(lambda text: f"data: {json.dumps({'t': text}, ensure_ascii=False)}")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from service.adapters.store.location import shown, store_url
-from service.app import create_app, start_log
-from service.app.start_log import StartLog, shown_url
-from service.domain.errors import EmbedderUnavailable
-from service.domain.models import EmbedderIdentity
+from service import app as start_log
+from service.app import StartLog, create_app, shown_url
+from service.errors import EmbedderUnavailable
+from service.llm.port import EmbedderIdentity
 from service.settings import Settings
+from service.store.location import shown, store_url
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.memory_store import MemoryStore

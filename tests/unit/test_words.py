@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from service.api.routes.score_response import ScoreResponse
-from service.app.factory import DESCRIPTION
+from service.app import DESCRIPTION
+from service.scoring.schemas import ScoreResponse
 from service.spectral.maps import DepolarizedMap, Identity
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

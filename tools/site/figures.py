@@ -13,8 +13,10 @@ from typing import Any
 
 import httpx
 
-from service.demo_data import RECORDED
-from service.report import deciding_plots, diagrams, plots
+from service.demo.data import RECORDED
+from service.report import drawing as diagrams
+from service.report import plots
+from service.report import plots as deciding_plots
 from service.report.drawing import GREY, LOOKS, Plot, draw
 from service.report.words import number
 from service.spectral.maps import DepolarizedMap

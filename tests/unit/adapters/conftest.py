@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.weights.fetch import find_file
-from service.adapters.weights.table import SMOLLM2
+from service.llm.weights import SMOLLM2, find_file
 from tests.support.postgres import Cluster
 
 WEIGHTS = Path(__file__).parents[3] / "data" / "weights"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm import prompting
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.adapters.llm.prompting import PromptShape, beside_the_loop, extract
-from service.domain.errors import LLMBadResponse
-from service.domain.models import GenerationRequest, Sampling
+from service.errors import LLMBadResponse
+from service.llm import prompting
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import GenerationRequest, Sampling
+from service.llm.prompting import PromptShape, beside_the_loop, extract
 from tests.support.openai_server import OpenAIServer, answers
 
 PATTERNS = [

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
-from service.domain.errors import Conflict, InvalidDevData
-from service.domain.jobs.model import CalibrateOptions, DevRow
+from service.errors import Conflict, InvalidDevData
+from service.jobs.model import CalibrateOptions, DevRow
+from service.store.active import ActiveCalibrations
+from service.store.calibrations import SqlCalibrations
+from service.store.database import Database
 from tests.support.calibrations import calibration, rows
 from tests.support.memory_store import MemoryCalibrations, MemoryJobs
 

@@ -5,7 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from service.adapters.store.codec import (
+from service.calibration.calibration import Calibration
+from service.llm.port import EMBEDDED, OUTCOME, Draw
+from service.spectral.evidence import EvidenceMap
+from service.store.codec import (
     decode_calibration,
     decode_draws,
     decode_fingerprint,
@@ -14,9 +17,6 @@ from service.adapters.store.codec import (
     encode_fingerprint,
     encode_row,
 )
-from service.domain.calibration import Calibration
-from service.domain.models import EMBEDDED, OUTCOME, Draw
-from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import calibration, fingerprint, rows
 from tests.support.decisions import decider
 from tests.support.evidence import by_evidence

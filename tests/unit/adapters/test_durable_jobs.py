@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.jobs.durable import TELL_S, DurableJobs
-from service.adapters.jobs.engine import DbosEngine, JobEngine
-from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlJobs
-from service.adapters.store.location import jobs_url
-from service.domain.errors import Conflict, ModelNotFound, StoreUnavailable
-from service.domain.jobs.model import CalibrateOptions, Job, JobError
-from service.domain.jobs.setup import Setup
-from service.domain.jobs.store import ClaimedJob, Lease, LeaseLostError
+from service.errors import Conflict, ModelNotFound, StoreUnavailable
+from service.jobs.durable import TELL_S, DurableJobs
+from service.jobs.engine import DbosEngine, JobEngine
+from service.jobs.model import CalibrateOptions, Job, JobError, Setup
+from service.jobs.store import ClaimedJob, Lease, LeaseLostError
+from service.store.active import ActiveCalibrations
+from service.store.database import Database
+from service.store.jobs import SqlJobs
+from service.store.location import jobs_url
+from service.store.replicas import Replicas
 from tests.support.calibrations import calibration, rows
 from tests.support.task_engine import TaskEngine
 

@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
-from service.adapters.embedded_llm.gguf import converted_model
-from service.adapters.embedded_llm.model import EmbeddedLanguageModel
-from service.adapters.embedded_llm.sampling_loop import Continuation, Decoding, Sampler, StoppedError
-from service.adapters.llm.prompting import FEW_SHOT, PromptShape
-from service.adapters.weights.fetch import WeightsError
-from service.adapters.weights.table import SMOLLM2
-from service.domain.errors import DeadlineExceeded, LLMError, LLMUnavailable, ModelNotFound, Overloaded
-from service.domain.models import Generation, GenerationRequest, Message, Sampling
+from service.errors import DeadlineExceeded, LLMError, LLMUnavailable, ModelNotFound, Overloaded
+from service.llm.embedded import (
+    Continuation,
+    Decoding,
+    EmbeddedLanguageModel,
+    Sampler,
+    StoppedError,
+    converted_model,
+)
+from service.llm.port import Generation, GenerationRequest, Message, Sampling
+from service.llm.prompting import FEW_SHOT, PromptShape
+from service.llm.weights import SMOLLM2, WeightsError
 
 LINE = Sampling(stop=("\n",), max_tokens=16)
 
@@ -289,7 +293,7 @@ async def overload(llm: EmbeddedLanguageModel, request: GenerationRequest) -> No
 
 
 def test_missing_weights_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.adapters.embedded_llm.gguf.find_file", lambda name, cache: None)
+    monkeypatch.setattr("service.llm.embedded.find_file", lambda name, cache: None)
     with pytest.raises(WeightsError, match="weights fetch"):
         converted_model(tmp_path)
 

@@ -12,11 +12,10 @@ import httpx
 import numpy as np
 import pytest
 
-from service.adapters.embedder.http import HttpEmbedder
-from service.adapters.embedder.local import SentenceTransformerEmbedder
-from service.adapters.weights.fetch import find
-from service.adapters.weights.table import MINILM
-from service.domain.ports import Embedded, Embedder
+from service.embedding.http import HttpEmbedder
+from service.embedding.local import SentenceTransformerEmbedder
+from service.llm.port import Embedded, Embedder
+from service.llm.weights import MINILM, find
 from tests.support.fakes import FakeEmbedder
 
 WEIGHTS = Path(

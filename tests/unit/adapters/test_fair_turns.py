@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from service.adapters.embedder.pieces import FairTurns, Share
+from service.embedding.cache import FairTurns, Share
 
 
 def played(scenario: Callable[[FairTurns], Awaitable[None]]) -> None:

@@ -5,8 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from service.domain.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
-from service.domain.models import GenerationRequest, Message, Sampling
+from service.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
+from service.llm.port import GenerationRequest, Message, Sampling
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
 

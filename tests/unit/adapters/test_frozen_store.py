@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
-from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations
-from service.adapters.store.bounded import Bounded
-from service.domain.errors import StoreUnavailable
-from service.domain.scoring.model import ScoreCommand
-from service.domain.scoring.scorer import Scorer
+from service.errors import StoreUnavailable
+from service.scoring.score import ScoreCommand
+from service.scoring.scorer import Scorer
+from service.store.active import ActiveCalibrations
+from service.store.calibrations import SqlCalibrations
+from service.store.database import Database
+from service.store.location import Bounded
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.postgres import Cluster

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from service.adapters.heap import Heap, glibc_trim, resident_bytes
+from service.heap import Heap, glibc_trim, resident_bytes
 
 pytestmark = pytest.mark.skipif(glibc_trim() is None, reason="the C library keeps what is freed")
 
 # Blocks that glibc keeps in its heap; every hundredth stays, so that the end of the heap is not free.
 HOLES = """
 import asyncio
-from service.adapters.heap import Heap, resident_bytes
+from service.heap import Heap, resident_bytes
 blocks = [bytearray(50_000) for _ in range(6_000)]
 full = resident_bytes()
 kept = blocks[::100]

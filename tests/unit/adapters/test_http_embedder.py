@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import stamina
 
-from service.adapters.embedder.embeddings_client import most_bytes
-from service.adapters.embedder.http import HttpEmbedder
-from service.adapters.shared_check import KEPT_S
-from service.domain.errors import EmbedderUnavailable
+from service.embedding.http import HttpEmbedder, most_bytes
+from service.errors import EmbedderUnavailable
+from service.remote import KEPT_S
 
 SECRET_TEXT = "a text that no error may show"
 
@@ -242,7 +241,7 @@ def test_check_asks_only_when_the_server_has_been_silent(monkeypatch: pytest.Mon
     async def scenario(embedder: HttpEmbedder) -> None:
         await embedder.check()
         assert len(server.requests) == 1
-        monkeypatch.setattr("service.adapters.embedder.http.CHECK_HOLDS_S", -1.0)
+        monkeypatch.setattr("service.embedding.http.CHECK_HOLDS_S", -1.0)
         server.script = [httpx.Response(500)]
         with pytest.raises(EmbedderUnavailable):
             await embedder.check()

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.adapters.jobs.following import JobWatch
-from service.domain.errors import StoreUnavailable
-from service.domain.jobs.model import Job
+from service.errors import StoreUnavailable
+from service.jobs.durable import JobWatch
+from service.jobs.model import Job
 
 pytestmark = pytest.mark.anyio
 JOB = Job("job_1", "calibrate", "running", datetime(2026, 1, 1, tzinfo=UTC))

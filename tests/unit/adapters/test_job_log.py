@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.errors import LLMError
-from service.domain.jobs.model import CalibrateOptions, JobStage
-from service.domain.jobs.progress import NOTE_AGAIN_S, Progress
-from service.domain.jobs.store import Lease
+from service.errors import LLMError
+from service.jobs.model import CalibrateOptions, JobStage
+from service.jobs.store import NOTE_AGAIN_S, Lease, Progress
 from tests.support.fakes import FakeLLM
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.processes import ended, kill, until_asked, worker

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from service.adapters.store import Database
-from service.adapters.store.kept import SqlKept
-from service.adapters.store.tables import kept
-from service.domain.errors import StoreUnavailable
-from service.domain.ports import Document, KeptDocuments
+from service.errors import StoreUnavailable
+from service.llm.port import Document, KeptDocuments
+from service.store.database import Database
+from service.store.documents import SqlKept
+from service.store.tables import kept
 from tests.support.calibrations import NASTY
 from tests.support.kept import MemoryKept
 

@@ -5,8 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from service.domain.errors import EmbedderUnavailable
-from service.evaluate.kept import KeptVectors
+from service.errors import EmbedderUnavailable
+from service.evaluation.gather import KeptVectors
 from tests.support.fakes import FakeEmbedder
 
 TEXTS = [f"text {i}" for i in range(10)]

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.store import Database
-from service.adapters.store.keys import SqlKeys
-from service.domain.errors import Conflict, StoreUnavailable
-from service.domain.keys.model import Key, Scope, digest_of, new_key
-from service.domain.keys.store import KeyStore
+from service.api.keys import Key, KeyStore, Scope, digest_of, new_key
+from service.errors import Conflict, StoreUnavailable
+from service.store.database import Database
+from service.store.keys import SqlKeys
 from tests.support.calibrations import NASTY
 from tests.support.keys import MemoryKeys
 

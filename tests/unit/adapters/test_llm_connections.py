@@ -6,8 +6,8 @@ import contextlib
 import httpx
 import pytest
 
-from service.adapters.llm import connections as llm_connections
-from service.adapters.llm.connections import Connections, until
+from service.llm import client as llm_connections
+from service.llm.client import Connections, until
 from tests.support.openai_server import OpenAIServer
 
 

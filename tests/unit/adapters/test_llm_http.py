@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm.habits import KEPT_S, MAX_KEPT, Habits
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.adapters.llm.prompting import PromptShape
-from service.domain.errors import (
+from service.errors import (
     DeadlineExceeded,
     EigencalError,
     LLMBadResponse,
@@ -18,8 +15,10 @@ from service.domain.errors import (
     LLMUnavailable,
     ModelNotFound,
 )
-from service.domain.models import Generation, GenerationRequest, Message, Sampling
-from service.server.listening import bound
+from service.llm.openai_server import KEPT_S, MAX_KEPT, Habits, HttpLanguageModel
+from service.llm.port import Generation, GenerationRequest, Message, Sampling
+from service.llm.prompting import PromptShape
+from service.server import bound
 from tests.support.openai_server import (
     MODEL,
     Behaviour,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm.line import JOBS_EVERY, Slot, Ticket, WaitingLine
-from service.domain.errors import Overloaded
+from service.errors import Overloaded
+from service.llm.admission import JOBS_EVERY, Slot, Ticket, WaitingLine
 
 
 def played(scenario: Callable[[], Awaitable[Any]]) -> Any:

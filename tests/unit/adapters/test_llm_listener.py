@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.adapters.llm.prompting import PromptShape
-from service.domain.models import Generation, GenerationRequest, Sampling
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Generation, GenerationRequest, Sampling
+from service.llm.prompting import PromptShape
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, stream
 
 Found = tuple[list[str], list[dict[str, Any]], Generation]

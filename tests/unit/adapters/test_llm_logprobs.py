@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm.habits import KEPT_S
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.adapters.llm.prompting import PromptShape
-from service.domain.errors import LLMError
-from service.domain.models import Draw, GenerationRequest, Message, Sampling
+from service.errors import LLMError
+from service.llm.openai_server import KEPT_S, HttpLanguageModel
+from service.llm.port import Draw, GenerationRequest, Message, Sampling
+from service.llm.prompting import PromptShape
 from tests.support.openai_server import (
     MODEL,
     Behaviour,

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from service.adapters.embedded_llm.model import EmbeddedLanguageModel
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.domain.errors import DeadlineExceeded
-from service.domain.models import GenerationRequest, Message, Sampling
-from service.domain.ports import LanguageModel
+from service.errors import DeadlineExceeded
+from service.llm.embedded import EmbeddedLanguageModel
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import GenerationRequest, LanguageModel, Message, Sampling
 from tests.support.fakes import FakeLLM
 from tests.support.openai_server import OpenAIServer, answers, hang
 

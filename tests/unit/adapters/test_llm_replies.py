@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.adapters.llm.replies import most_bytes
-from service.domain.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable
-from service.domain.models import GenerationRequest, Sampling
+from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import GenerationRequest, Sampling
+from service.llm.wire import most_bytes
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, endless, status
 
 JSON = {"content-type": "application/json"}

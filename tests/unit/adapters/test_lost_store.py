@@ -13,12 +13,15 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
-from service.adapters.store.location import DatabaseFile
 from service.app import create_app
-from service.domain.errors import StoreUnavailable
-from service.domain.jobs.model import CalibrateOptions
+from service.errors import StoreUnavailable
+from service.jobs.model import CalibrateOptions
 from service.settings import Settings
+from service.store.active import ActiveCalibrations
+from service.store.calibrations import SqlCalibrations
+from service.store.database import Database
+from service.store.jobs import SqlJobs
+from service.store.location import DatabaseFile
 from tests.support.calibrations import calibration, rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 

@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from service.adapters.llm.passthrough import HttpUpstream
-from service.domain.chat.upstream import Call
-from service.domain.errors import LLMBadResponse, LLMUnavailable
+from service.errors import LLMBadResponse, LLMUnavailable
+from service.proxy.upstream import Call, HttpUpstream
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, hang, pieces, status
 
 pytestmark = pytest.mark.anyio

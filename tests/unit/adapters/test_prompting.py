@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.adapters.llm.prompting import FEW_SHOT, PromptShape, strip_reasoning
-from service.domain.models import GenerationRequest, Message, Sampling
+from service.llm.port import GenerationRequest, Message, Sampling
+from service.llm.prompting import FEW_SHOT, PromptShape, strip_reasoning
 
 USER = {"role": "user", "content": "Why?"}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import certifi
 import pytest
 
-from service.adapters.embedder.http import HttpEmbedder
-from service.adapters.http_clients import tls
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.domain.models import GenerationRequest, Sampling
+from service.embedding.http import HttpEmbedder
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import GenerationRequest, Sampling
+from service.remote import tls
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.openai_server import OpenAIServer
 

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.adapters.llm.errors import MAX_MESSAGE, told
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.adapters.llm.redaction import ECHO, MARK, redact
-from service.domain.errors import LLMError
-from service.domain.models import GenerationRequest, Message, Sampling
+from service.errors import LLMError
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import GenerationRequest, Message, Sampling
+from service.llm.wire import ECHO, MARK, MAX_MESSAGE, redact, told
 from tests.support.openai_server import MODEL, OpenAIServer, status
 
 LIMIT = "This model's maximum context length is 4096 tokens. However, you requested 300000 tokens."

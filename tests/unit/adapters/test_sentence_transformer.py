@@ -11,13 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.adapters.embedder.local import SentenceTransformerEmbedder
-from service.adapters.embedder.models import LoadOptions, ModelSource
-from service.adapters.embedder.pieces import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
-from service.adapters.weights.fetch import WeightsError, find
-from service.adapters.weights.table import MINILM, MPNET
-from service.domain.errors import EmbedderUnavailable, Overloaded
-from service.domain.models import EmbedderIdentity
+from service.embedding.cache import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
+from service.embedding.local import LoadOptions, ModelSource, SentenceTransformerEmbedder
+from service.errors import EmbedderUnavailable, Overloaded
+from service.llm.port import EmbedderIdentity
+from service.llm.weights import MINILM, MPNET, WeightsError, find
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDED = ROOT / "../shared/data"

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from service.adapters.shared_check import SharedCheck
-from service.domain.errors import LLMUnavailable
+from service.errors import LLMUnavailable
+from service.remote import SharedCheck
 
 
 class Part:

@@ -12,19 +12,20 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from service.adapters.store import ActiveCalibrations, Database, Replicas, SqlCalibrations, SqlJobs
-from service.adapters.store.active import make_current
-from service.adapters.store.location import jobs_url, store_url, sync_url
-from service.adapters.store.tables import activations, calibrations, dev_rows, jobs, metadata, replicas
-from service.domain.devdata.bytes import UploadLimits
-from service.domain.devdata.reader import read_file
-from service.domain.devdata.row_check import write_rows
-from service.domain.errors import Conflict, InvalidDevData, StoreUnavailable
-from service.domain.jobs.model import CalibrateOptions, DevRow, JobError
-from service.domain.jobs.setup import Setup
-from service.domain.jobs.store import ActiveChangedError, LeaseLostError
-from service.domain.models import Draw
+from service.calibration.files import UploadLimits, read_file
+from service.calibration.rows import write_rows
+from service.errors import Conflict, InvalidDevData, StoreUnavailable
+from service.jobs.model import CalibrateOptions, DevRow, JobError, Setup
+from service.jobs.store import ActiveChangedError, LeaseLostError
+from service.llm.port import Draw
 from service.spectral.conformal import ConformalReference
+from service.store.active import ActiveCalibrations, make_current
+from service.store.calibrations import SqlCalibrations
+from service.store.database import Database
+from service.store.jobs import SqlJobs
+from service.store.location import jobs_url, store_url, sync_url
+from service.store.replicas import Replicas
+from service.store.tables import activations, calibrations, dev_rows, jobs, metadata, replicas
 from tests.support.calibrations import NASTY, calibration, fingerprint, rows
 from tests.support.postgres import Cluster
 

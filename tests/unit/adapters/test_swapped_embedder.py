@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import numpy as np
 import pytest
 
-from service.adapters.embedder.http import HttpEmbedder
-from service.domain.errors import EmbedderUnavailable
-from service.domain.scoring.model import ScoreCommand
-from service.domain.scoring.scorer import Scorer
+from service.embedding.http import HttpEmbedder
+from service.errors import EmbedderUnavailable
+from service.scoring.score import ScoreCommand
+from service.scoring.scorer import Scorer
 from tests.support.embeddings_server import EmbeddingsServer, vector
 from tests.support.fakes import FakeLLM
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.adapters.embedder.local import SentenceTransformerEmbedder
-from service.adapters.embedder.pieces import TextCut, cut_of
-from service.adapters.weights.fetch import find
-from service.adapters.weights.table import MINILM
+from service.embedding.cache import TextCut, cut_of
+from service.embedding.local import SentenceTransformerEmbedder
+from service.llm.weights import MINILM, find
 from tests.unit.adapters.test_embedder_port import WEIGHTS
 
 WORDS = [

@@ -7,10 +7,10 @@ import weakref
 import numpy as np
 import pytest
 
-from service.adapters.embedder.vector_cache import Made, Maker, TwoMakersError, VectorCache, unit_rows
-from service.adapters.lru import LRU
-from service.domain.errors import EmbedderUnavailable, Overloaded
-from service.domain.models import EmbedderIdentity
+from service.embedding.cache import Made, Maker, TwoMakersError, VectorCache, unit_rows
+from service.embedding.lru import LRU
+from service.errors import EmbedderUnavailable, Overloaded
+from service.llm.port import EmbedderIdentity
 
 
 def maker(revision: str = "1") -> Maker:

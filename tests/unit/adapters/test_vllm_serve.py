@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm import vllm_serve
-from service.adapters.llm.vllm_serve import VllmMissingError, find_python, serve_command
+from service.llm import vllm_serve
+from service.llm.vllm_serve import VllmMissingError, find_python, serve_command
 
 
 def flag(argv: list[str], name: str) -> str:

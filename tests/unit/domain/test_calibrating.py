@@ -12,20 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
-from service.domain.calibrating import calibrator as calibrating
-from service.domain.calibrating.calibrator import Calibrator
-from service.domain.calibrating.decision import shortcomings
-from service.domain.calibrating.material import Embedding, full_number
-from service.domain.calibration import Calibration
-from service.domain.errors import Conflict, EmbedderUnavailable, InvalidDevData
-from service.domain.jobs.drawing import Drawer
-from service.domain.jobs.model import CalibrateOptions, DevRow, Job
-from service.domain.jobs.waiting import Patience
-from service.domain.models import Sampling
-from service.domain.serving import Serving
+from service.calibration import calibrator as calibrating
+from service.calibration.calibration import Calibration
+from service.calibration.calibrator import Calibrator
+from service.calibration.material import Embedding, full_number
+from service.calibration.promotion import shortcomings
+from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
+from service.jobs.drawing import Drawer, Patience
+from service.jobs.model import CalibrateOptions, DevRow, Job
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Sampling
+from service.scoring.serving import Serving
 from service.spectral.maps import DepolarizedMap
+from service.store.active import ActiveCalibrations
+from service.store.calibrations import SqlCalibrations
+from service.store.database import Database
+from service.store.jobs import SqlJobs
 from tests.support.decisions import judged_rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers
@@ -542,7 +544,7 @@ async def test_a_fit_that_is_broken_off_leaves_no_thread_at_work(
         finally:
             ended.set()
 
-    monkeypatch.setattr("service.domain.calibrating.calibrator.fit_all", fit)
+    monkeypatch.setattr("service.calibration.calibrator.fit_all", fit)
     running = asyncio.create_task(bench.run(made_rows()))
     await asyncio.to_thread(began.wait, 60)
     running.cancel()

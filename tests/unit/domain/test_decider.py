@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from service.domain.decider import Decider, features
+from service.calibration.calibration import Decider, features
 from service.spectral.correctness_model import CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap

@@ -4,11 +4,10 @@ import tracemalloc
 
 import pytest
 
-from service.domain.devdata.bytes import UploadLimits
-from service.domain.devdata.reader import read_examples, read_file
-from service.domain.errors import InvalidDevData
-from service.domain.jobs.model import DevRow
-from service.domain.models import Message
+from service.calibration.files import UploadLimits, read_examples, read_file
+from service.errors import InvalidDevData
+from service.jobs.model import DevRow
+from service.llm.port import Message
 from tests.support.devdata import ONE, good, jsonl, only_reason, refused, rows_of
 
 

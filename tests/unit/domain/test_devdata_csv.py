@@ -1,7 +1,7 @@
 import pytest
 
-from service.domain.devdata.bytes import UploadLimits
-from service.domain.models import Message
+from service.calibration.files import UploadLimits
+from service.llm.port import Message
 from tests.support.devdata import refused, rows_of
 
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.devdata.reader import read_file
-from service.domain.devdata.row_check import write_rows
-from service.domain.jobs.model import DevRow
-from service.domain.models import Message
+from service.calibration.files import read_file
+from service.calibration.rows import write_rows
+from service.jobs.model import DevRow
+from service.llm.port import Message
 from tests.support.devdata import rows_of
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

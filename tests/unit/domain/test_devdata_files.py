@@ -2,8 +2,8 @@ import gzip
 
 import pytest
 
-from service.domain.devdata.bytes import UploadLimits
-from service.domain.errors import BodyTooLarge
+from service.calibration.files import UploadLimits
+from service.errors import BodyTooLarge
 from tests.support.devdata import good, jsonl, refused, rows_of
 
 

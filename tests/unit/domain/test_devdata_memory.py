@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.devdata.reader import Recorded, read_evaluation_file
+from service.calibration.files import Recorded, read_evaluation_file
 from tests.support.devdata import ONE, good, jsonl
 
 ROOT = Path(__file__).resolve().parents[3]
 BOUNDED = """
     import io, json, sys, resource
-    import service.domain.devdata.reader as devdata
-    from service.domain.devdata.bytes import UploadLimits
-    from service.domain.errors import EigencalError
+    import service.calibration.files as devdata
+    from service.calibration.files import UploadLimits
+    from service.errors import EigencalError
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     file = open(sys.argv[1], "rb")
     try:

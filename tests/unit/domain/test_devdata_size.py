@@ -2,10 +2,9 @@
 
 import pytest
 
-from service.domain.devdata.bytes import UploadLimits
-from service.domain.devdata.file_check import TextCount, check_size
-from service.domain.errors import InvalidDevData
-from service.domain.jobs.model import DevRow
+from service.calibration.files import TextCount, UploadLimits, check_size
+from service.errors import InvalidDevData
+from service.jobs.model import DevRow
 
 
 def counted(rows: int, samples: int = 0, references: int = 1) -> TextCount:

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.adapters.llm.openai_server import HttpLanguageModel
-from service.adapters.store import ActiveCalibrations, Database, SqlJobs
-from service.domain.errors import (
+from service.errors import (
     Conflict,
     DeadlineExceeded,
     LLMBadResponse,
@@ -21,12 +19,11 @@ from service.domain.errors import (
     Overloaded,
     StoreUnavailable,
 )
-from service.domain.jobs.drawing import LOW_PRIORITY, REFUSED_IN_A_ROW, Drawer
-from service.domain.jobs.model import CalibrateOptions, DevRow
-from service.domain.jobs.progress import Progress
-from service.domain.jobs.store import ClaimedJob, LeaseLostError
-from service.domain.jobs.waiting import LiveFirst, Patience
-from service.domain.models import (
+from service.jobs.drawing import LOW_PRIORITY, REFUSED_IN_A_ROW, Drawer, LiveFirst, Patience
+from service.jobs.model import CalibrateOptions, DevRow
+from service.jobs.store import ClaimedJob, LeaseLostError, Progress
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import (
     Fingerprint,
     GenerationRequest,
     LLMIdentity,
@@ -34,7 +31,10 @@ from service.domain.models import (
     Sampling,
     service_fingerprint,
 )
-from service.domain.serving import LiveLoad, Serving
+from service.scoring.serving import LiveLoad, Serving
+from service.store.active import ActiveCalibrations
+from service.store.database import Database
+from service.store.jobs import SqlJobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import Behaviour, OpenAIServer, answers
 

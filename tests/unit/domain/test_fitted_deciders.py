@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks.selective_worlds import naive
-from service.domain.calibrating.deciders import MOST_THRESHOLDS, Decided, fit_deciders
-from service.domain.calibrating.fitting import WHOLE, Fitted, fit_all
-from service.domain.calibrating.judged import FullRows
-from service.domain.jobs.store import StoredRow
-from service.domain.scoring.deciding import percent
-from service.domain.study.decider_parts import correctness_part, in_words, targets
+from service.calibration.fitting import MOST_THRESHOLDS, WHOLE, Decided, Fitted, fit_all, fit_deciders
+from service.calibration.labels import FullRows
+from service.jobs.store import StoredRow
+from service.report.report import correctness_part, in_words, targets
+from service.scoring.judging import percent
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import Promise, promises

@@ -10,21 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
-from service.domain.calibrating.calibrator import Calibrator
-from service.domain.calibrating.evidence import why_no_evidence
-from service.domain.calibrating.fitting import Fitted, fit_all
-from service.domain.calibrating.material import Embedding, assemble
-from service.domain.calibration import Calibration
-from service.domain.errors import InvalidDevData
-from service.domain.jobs.drawing import Drawer
-from service.domain.jobs.model import CalibrateOptions, DevRow
-from service.domain.jobs.store import StoredRow
-from service.domain.jobs.waiting import Patience
-from service.domain.models import Draw, Sampling
-from service.domain.outcomes import log_probabilities
-from service.domain.serving import Serving
+from service.calibration.calibration import Calibration
+from service.calibration.calibrator import Calibrator
+from service.calibration.fitting import Fitted, fit_all, why_no_evidence
+from service.calibration.material import Embedding, assemble
+from service.embedding.outcomes import log_probabilities
+from service.errors import InvalidDevData
+from service.jobs.drawing import Drawer, Patience
+from service.jobs.model import CalibrateOptions, DevRow
+from service.jobs.store import StoredRow
+from service.llm.port import Draw, Sampling
+from service.scoring.serving import Serving
 from service.spectral.evidence import EvidenceMap
+from service.store.active import ActiveCalibrations
+from service.store.calibrations import SqlCalibrations
+from service.store.database import Database
+from service.store.jobs import SqlJobs
 from tests.support.evidence import SAMPLES, TellingLLM, by_evidence, drawn, material, rows
 from tests.support.fakes import FakeEmbedder
 from tests.support.reports import small_material

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.adapters.embedder.local import SentenceTransformerEmbedder
-from service.adapters.weights.fetch import find
-from service.adapters.weights.table import MINILM
-from service.domain.scoring.answer_warnings import essence, num_indistinct
-from service.domain.scoring.model import Score, ScoreCommand
-from service.domain.scoring.scorer import Scorer
+from service.embedding.local import SentenceTransformerEmbedder
+from service.llm.weights import MINILM, find
+from service.scoring.judging import essence, num_indistinct
+from service.scoring.score import Score, ScoreCommand
+from service.scoring.scorer import Scorer
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
 WEIGHTS = Path(

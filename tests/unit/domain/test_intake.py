@@ -5,8 +5,8 @@ import hashlib
 import json
 from dataclasses import asdict, replace
 
-from service.domain.jobs.intake import digest_of
-from service.domain.jobs.model import CalibrateOptions, DevRow
+from service.jobs.intake import digest_of
+from service.jobs.model import CalibrateOptions, DevRow
 
 OPTIONS = CalibrateOptions()
 ROW = DevRow(1, "a", ("b",), prompt="Q?", samples=("x", "y"))

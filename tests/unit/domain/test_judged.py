@@ -6,20 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from service.domain.calibrating.first_answers import first_answers, only
-from service.domain.calibrating.judged import FullRows, columns, label
-from service.domain.calibrating.material import Material, all_texts, assemble
-from service.domain.decider import features
-from service.domain.jobs.model import DevRow
-from service.domain.jobs.store import StoredRow
-from service.domain.models import Draw
-from service.domain.outcomes import distinct, outcome_vectors
-from service.domain.scoring.evidence import evidence_of
-from service.domain.scoring.model import find_modes
+from service.calibration.calibration import features
+from service.calibration.labels import FullRows, columns, first_answers, label, only
+from service.calibration.material import Material, all_texts, assemble
+from service.embedding.outcomes import distinct, outcome_vectors
+from service.jobs.model import DevRow
+from service.jobs.store import StoredRow
+from service.llm.port import Draw
+from service.scoring.score import evidence_of, find_modes
 from service.spectral.born import born_probability_of
 from service.spectral.evidence import EvidenceMap
-from service.spectral.gram import spectrum
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
+from service.spectral.spectrum import spectrum
 
 D, M = 12, 6
 TEXTS = ("Paris", "Lyon", "the city of Nice", "", "Lille")

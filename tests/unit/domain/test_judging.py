@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.calibration import Calibration, NoCalibrations, Parameters
-from service.domain.decider import Decider, JudgedTexts
-from service.domain.models import GenerationRequest, Sampling, caller_fingerprint
-from service.domain.scoring.deciding import lowest_named, promise
-from service.domain.scoring.judgement import Target
-from service.domain.scoring.model import Score, ScoreCommand
-from service.domain.scoring.scorer import Scorer
+from service.calibration.calibration import Calibration, Decider, JudgedTexts, NoCalibrations, Parameters
+from service.llm.port import GenerationRequest, Sampling, caller_fingerprint
+from service.scoring.judging import lowest_named, promise
+from service.scoring.score import Score, ScoreCommand, Target
+from service.scoring.scorer import Scorer
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap

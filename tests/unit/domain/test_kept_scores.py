@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from service.domain.errors import StoreUnavailable
-from service.domain.ids import age_s, new_id
-from service.domain.ports import Document
-from service.domain.scoring import kept
-from service.domain.scoring.kept import KIND, KeptScores
+from service.errors import StoreUnavailable
+from service.ids import age_s, new_id
+from service.llm.port import Document
+from service.scoring import score_cache as kept
+from service.scoring.score_cache import KIND, KeptScores
 from tests.support.kept import MemoryKept
 
 pytestmark = pytest.mark.anyio

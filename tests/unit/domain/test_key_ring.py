@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.domain.errors import StoreUnavailable
-from service.domain.keys.model import START, Key, new_key
-from service.domain.keys.ring import KeyRing
+from service.api.keys import START, Key, KeyRing, new_key
+from service.errors import StoreUnavailable
 from tests.support.keys import MemoryKeys
 
 pytestmark = pytest.mark.anyio

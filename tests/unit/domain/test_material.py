@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from service.domain.calibrating.material import all_texts, assemble, usable_rows
-from service.domain.errors import InvalidDevData
-from service.domain.jobs.model import DevRow
-from service.domain.jobs.store import StoredRow
-from service.domain.models import Draw, Message
+from service.calibration.material import all_texts, assemble, usable_rows
+from service.errors import InvalidDevData
+from service.jobs.model import DevRow
+from service.jobs.store import StoredRow
+from service.llm.port import Draw, Message
 from tests.support.decisions import judged_rows
 
 

@@ -3,16 +3,20 @@
 import numpy as np
 import pytest
 
-from service.domain.calibrating.fitting import fit_all
-from service.domain.study.bench import HeldOut
-from service.domain.study.experiments.checks import convergence
-from service.domain.study.experiments.comparison import comparison
-from service.domain.study.experiments.correctness import auroc, rejection
-from service.domain.study.experiments.reliability import algorithm1_diagram, correctness, projection
-from service.domain.study.experiments.risk_curves import temperature
-from service.domain.study.model import Experiment, TableRow
-from service.domain.study.split import make_split
-from service.spectral.paired import mean_difference
+from service.calibration.fitting import fit_all
+from service.report.bench import HeldOut, make_split
+from service.report.figures import (
+    algorithm1_diagram,
+    comparison,
+    convergence,
+    correctness,
+    projection,
+    rejection,
+    temperature,
+)
+from service.report.figures import auroc_experiment as auroc
+from service.report.model import Experiment, TableRow
+from service.spectral.resampling import mean_difference
 from tests.support.reports import small_material, small_report
 
 

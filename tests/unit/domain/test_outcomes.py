@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from service.domain.models import Draw
-from service.domain.outcomes import (
+from service.embedding.outcomes import (
     counts,
     distinct,
     outcome_vectors,
@@ -12,7 +11,8 @@ from service.domain.outcomes import (
     texts_to_embed,
     totals,
 )
-from service.spectral.gram import spectrum
+from service.llm.port import Draw
+from service.spectral.spectrum import spectrum
 
 
 def test_distinct_keeps_the_order_of_appearance() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.domain.calibrating.deciders import SHARE
-from service.domain.decider import NEEDED_OF_A_KIND
-from service.domain.study.report_warnings import few_of_a_kind, files_differ
+from service.calibration.calibration import NEEDED_OF_A_KIND
+from service.calibration.fitting import SHARE
+from service.report.report import few_of_a_kind, files_differ
 from service.spectral.correctness_model import LEAST_OF_A_KIND
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from service.domain.calibration import Calibration, NoCalibrations
-from service.domain.errors import DeadlineExceeded, LLMBadResponse, TooFewSamples
-from service.domain.models import Generation, GenerationRequest, LLMIdentity, Sampling
-from service.domain.scoring.model import Score, ScoreCommand
-from service.domain.scoring.scorer import Scorer
+from service.calibration.calibration import Calibration, NoCalibrations
+from service.errors import DeadlineExceeded, LLMBadResponse, TooFewSamples
+from service.llm.port import Generation, GenerationRequest, LLMIdentity, Sampling
+from service.scoring.score import Score, ScoreCommand
+from service.scoring.scorer import Scorer
 from tests.support.calibrations import calibration
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder

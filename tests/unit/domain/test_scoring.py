@@ -8,24 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.domain.calibration import Calibration, NoCalibrations, Parameters
-from service.domain.models import (
-    Draw,
-    Generation,
-    GenerationRequest,
-    Message,
-    Sampling,
-    Usage,
-    WirePrompt,
-)
-from service.domain.scoring.answer_warnings import num_indistinct, truncated
-from service.domain.scoring.choosing import choose
-from service.domain.scoring.early import embedding_early
-from service.domain.scoring.model import ScoreCommand, Stopwatch, find_modes
-from service.domain.scoring.scorer import Scorer
-from service.domain.serving import LiveLoad
-from service.spectral.gram import Spectrum, spectrum
+from service.calibration.calibration import Calibration, NoCalibrations, Parameters
+from service.llm.port import Draw, Generation, GenerationRequest, Message, Sampling, Usage, WirePrompt
+from service.scoring.judging import num_indistinct, truncated
+from service.scoring.score import ScoreCommand, Stopwatch, find_modes
+from service.scoring.scorer import Scorer, choose, embedding_early
+from service.scoring.serving import LiveLoad
 from service.spectral.maps import Identity, TemperatureMap
+from service.spectral.spectrum import Spectrum, spectrum
 from tests.support.calibrations import calibration, fingerprint
 from tests.support.fakes import FakeEmbedder, FakeLLM
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.report.evaluation import page
+from service.evaluation import page
 
 
 @pytest.fixture

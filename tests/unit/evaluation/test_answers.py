@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from service.domain.calibrating.first_answers import first_answers
-from service.domain.calibrating.fitting import Stream, fit_all
-from service.domain.calibrating.judged import columns
-from service.domain.devdata.reader import Recorded
-from service.domain.study.bench import Bench, HeldOut
-from service.domain.study.by_answers import sizes
-from service.domain.study.experiments.answers import FIGURES, answers
-from service.domain.study.experiments.evidence_map import evidence_map
-from service.domain.study.split import make_split
-from service.evaluate.answers import supplied
+from service.calibration.files import Recorded
+from service.calibration.fitting import Stream, fit_all
+from service.calibration.labels import columns, first_answers
+from service.evaluation.experiments import evidence_map
+from service.evaluation.gather import supplied
 from service.report import render
+from service.report.bench import Bench, HeldOut, make_split, sizes
+from service.report.figures import SIZE_FIGURES as FIGURES
+from service.report.figures import answers
 from service.spectral.correctness_model import fit_correctness
 from tests.support.reports import evidence_report, small_report
 from tests.unit.evaluation.worlds import rows, split
@@ -139,7 +137,7 @@ def test_without_log_probabilities_there_is_no_evidence_and_it_says_so_once(benc
 
 
 def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):
-    from service.domain.calibrating.material import all_texts, assemble
+    from service.calibration.material import all_texts, assemble
     from tests.unit.evaluation.worlds import _vector, stored
 
     made = [{**one, "samples": one["samples"][:4], "logprob": one["logprob"][:4]} for one in TEST[:3]]

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.errors import Conflict, InvalidDevData, LLMError
-from service.domain.models import Sampling
-from service.domain.serving import Serving
-from service.domain.study.experiments.sampling_temperature import NAME
-from service.evaluate.command import evaluate
-from service.evaluate.files import write_results
-from service.evaluate.gather import NOT_ASKED, SUPPLIED, Components, Plan
-from service.report.evaluation.page import FIGURES
+from service.errors import Conflict, InvalidDevData, LLMError
+from service.evaluation.command import evaluate
+from service.evaluation.experiments import NAME
+from service.evaluation.gather import NOT_ASKED, SUPPLIED, Components, Plan, write_results
+from service.evaluation.page import FIGURES
+from service.llm.port import Sampling
+from service.scoring.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.unit.evaluation.worlds import rows, write
 

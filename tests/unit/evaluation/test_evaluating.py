@@ -10,18 +10,21 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.adapters.store import ActiveCalibrations, Database, SqlCalibrations, SqlJobs
-from service.domain.calibrating.calibrator import Calibrator
-from service.domain.calibrating.material import Embedding
-from service.domain.errors import InvalidDevData
-from service.domain.jobs.drawing import Drawer
-from service.domain.jobs.model import CalibrateOptions
-from service.domain.jobs.store import LeaseLostError
-from service.domain.models import Sampling
-from service.domain.serving import Serving
-from service.domain.study.evaluator import COMMAND_ONLY, ByKind, Evaluator
-from service.evaluate.answers import supplied
+from service.calibration.calibrator import Calibrator
+from service.calibration.material import Embedding
+from service.errors import InvalidDevData
+from service.evaluation.evaluator import COMMAND_ONLY, ByKind, Evaluator
+from service.evaluation.gather import supplied
+from service.jobs.drawing import Drawer
+from service.jobs.model import CalibrateOptions
+from service.jobs.store import LeaseLostError
+from service.llm.port import Sampling
 from service.report import render
+from service.scoring.serving import Serving
+from service.store.active import ActiveCalibrations
+from service.store.calibrations import SqlCalibrations
+from service.store.database import Database
+from service.store.jobs import SqlJobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.unit.evaluation.worlds import rows, stored
 
@@ -171,7 +174,7 @@ async def test_an_evaluation_that_is_broken_off_leaves_no_thread_at_work(bench, 
         finally:
             ended.set()
 
-    monkeypatch.setattr("service.domain.study.evaluator.make_results", experiments)
+    monkeypatch.setattr("service.evaluation.evaluator.make_results", experiments)
     running = asyncio.create_task(bench.run(both()))
     assert await asyncio.to_thread(began.wait, 60)
     running.cancel()

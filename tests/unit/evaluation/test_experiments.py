@@ -7,26 +7,30 @@ import re
 import numpy as np
 import pytest
 
-from service.domain.devdata.reader import Recorded
-from service.domain.study.bench import Bench
-from service.domain.study.experiments import meanings
-from service.domain.study.experiments.baselines import Likelihoods, baselines, drawn, recorded
-from service.domain.study.experiments.sampling_temperature import choose, judge, not_drawn
-from service.domain.study.model import MAPS, DataFile, provenance
-from service.domain.study.readings import GRID, NAIVE, STANDARD
-from service.domain.study.results import FileFacts, Inputs, make_results, run_all
-from service.report.evaluation import curves, forests
-from service.report.evaluation.page import (
-    FIGURES,
-    PANELS,
-    evaluation_figures,
-    evaluation_tables,
-    render_evaluation,
+from service.calibration.files import Recorded
+from service.evaluation import experiments as meanings
+from service.evaluation import plots as curves
+from service.evaluation import plots as forests
+from service.evaluation.experiments import (
+    FileFacts,
+    Inputs,
+    Likelihoods,
+    baselines,
+    choose,
+    drawn,
+    judge,
+    make_results,
+    not_drawn,
+    recorded,
+    run_all,
 )
-from service.report.evaluation.words import READ, sentence
+from service.evaluation.page import FIGURES, PANELS, evaluation_figures, evaluation_tables, render_evaluation
+from service.evaluation.words import READ, sentence
+from service.report.bench import GRID, NAIVE, STANDARD, Bench
+from service.report.model import MAPS, DataFile, provenance
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.correctness import auroc
-from service.spectral.risk import risk
+from service.spectral.dev_set import risk
 from service.spectral.text_scores import lexical_similarity
 from tests.unit.evaluation.worlds import rows, split
 
@@ -263,7 +267,7 @@ def test_scaled_measures_span_zero_to_one(experiments):
 
 
 def test_too_many_prompts_for_all_pairs_are_said_so(bench):
-    from service.domain.study.experiments.risk_curves import cominimised
+    from service.report.figures import cominimised
 
     lean = Bench(bench.dev, bench.test)
     lean.__dict__["cosines"] = None

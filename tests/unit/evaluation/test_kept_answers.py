@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from service.domain.models import Draw
-from service.evaluate.kept import AnswerFile
+from service.evaluation.gather import AnswerFile
+from service.llm.port import Draw
 
 DRAWN_BY = {"model": "m"}
 

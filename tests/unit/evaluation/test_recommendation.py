@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.domain.study.experiments.recommendation import Candidate, recommend
+from service.report.figures import Candidate, recommend
 
 PROMPTS = 200
 RNG = np.random.default_rng(4)

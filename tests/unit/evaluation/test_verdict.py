@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from service.domain.study.model import ran
-from service.domain.study.verdict import claim, verdict
+from service.report.figures import claim, verdict
+from service.report.model import ran
 
 
 def gap(first, figure, difference, half=0.05):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from service.domain.calibrating.material import all_texts, assemble
-from service.domain.jobs.model import DevRow
-from service.domain.jobs.store import StoredRow
-from service.domain.models import Draw
-from service.domain.study.split import Split, make_split
+from service.calibration.material import all_texts, assemble
+from service.jobs.model import DevRow
+from service.jobs.store import StoredRow
+from service.llm.port import Draw
+from service.report.bench import Split, make_split
 
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
 

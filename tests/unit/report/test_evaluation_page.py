@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.domain.study.model import MAPS, Results, ran
-from service.report.evaluation.page import evaluation_figures, render_evaluation
+from service.evaluation.page import evaluation_figures, render_evaluation
+from service.report.model import MAPS, Results, ran
 from service.report.words import typeset
 
 NULLS = ("band_mean", "p_value", "draws", "rescaled", "singletons", "cluster")

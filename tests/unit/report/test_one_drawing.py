@@ -8,16 +8,13 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from service.domain.calibrating.fitting import fit_all
-from service.domain.study.bench import HeldOut
-from service.domain.study.experiments.checks import convergence
-from service.domain.study.experiments.correctness import rejection
-from service.domain.study.experiments.reliability import projection
-from service.domain.study.experiments.risk_curves import temperature
-from service.domain.study.reporting import curves as curves_of
-from service.domain.study.split import make_split
+from service.calibration.fitting import fit_all
+from service.evaluation import plots as curves
+from service.evaluation import plots as panels
 from service.report import plots
-from service.report.evaluation import curves, panels
+from service.report.bench import HeldOut, make_split
+from service.report.figures import convergence, projection, rejection, temperature
+from service.report.report import curves as curves_of
 from tests.support.reports import small_material
 
 ROWS = 10**9  # of a report whose rejection curves are not cut

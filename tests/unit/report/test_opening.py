@@ -1,7 +1,7 @@
 """The three lines that a report opens with: what an operator reads before anything else."""
 
-from service.domain.study.opening import opening
-from service.domain.study.report_model import Opening, Report
+from service.report.model import Opening, Report
+from service.report.report import opening
 from tests.support.reports import deciding_report, small_report
 
 

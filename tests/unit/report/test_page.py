@@ -17,9 +17,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import service.report
-from service.domain.study.report_model import Bin, NullPart, Report, ServedRow
 from service.report import plots, render
-from service.report.comparison import compare
+from service.report.model import Bin, NullPart, Report, ServedRow
+from service.report.page import compare
 from service.report.words import fingerprint_rows, number, share, visible, when
 from tests.support.reports import small_report
 

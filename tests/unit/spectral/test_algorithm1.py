@@ -7,19 +7,20 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from service.spectral.algorithm1 import (
     NUM_DRAWS,
     Clustering,
+    DensityStack,
+    ReferenceBlock,
     algorithm1,
     bin_targets,
     block_targets,
     cluster_labels,
     cluster_prompts,
+    frobenius_cosines,
     null_band,
     null_of,
     nulls,
 )
-from service.spectral.density import DensityStack, frobenius_cosines
-from service.spectral.gram import spectrum
 from service.spectral.maps import DepolarizedMap, Identity
-from service.spectral.reference_draws import ReferenceBlock
+from service.spectral.spectrum import spectrum
 
 D = 24
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from service.spectral import batch
-from service.spectral.batch import Answers, dev_set, overlaps, solve, weighted
-from service.spectral.gram import reference_alignment, spectrum
+from service.spectral import dev_set as batch
+from service.spectral.dev_set import Answers, dev_set, overlaps, solve, weighted
+from service.spectral.spectrum import reference_alignment, spectrum
 from tests.unit.spectral.worlds import answers, seeds
 
 

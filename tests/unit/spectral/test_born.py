@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.batch import Answers, dev_set
 from service.spectral.born import born_probabilities, born_probability, born_probability_of, supported
+from service.spectral.dev_set import Answers, dev_set
 from service.spectral.evidence import EvidenceMap
-from service.spectral.gram import spectrum
 from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
+from service.spectral.spectrum import spectrum
 from tests.unit.spectral.worlds import answers, seeds, unit
 
 MAPS: list[CalibrationMap] = [

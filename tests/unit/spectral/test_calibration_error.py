@@ -1,11 +1,9 @@
 import numpy as np
 import pytest
 
-from service.spectral.calibration_error import calibration_error, cluster_error
-from service.spectral.density import DensityStack
-from service.spectral.gram import reference_alignment, spectrum
+from service.spectral.algorithm1 import DensityStack, calibration_error, cluster_error, draw_references
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
-from service.spectral.reference_draws import draw_references
+from service.spectral.spectrum import reference_alignment, spectrum
 
 
 def problem(seed, size, dimension):

@@ -14,14 +14,16 @@ from service.spectral.correctness_model import (
     FEATURES,
     LEAST_OF_A_KIND,
     CorrectnessModel,
+    brier,
     fit_correctness,
     fit_model,
     held_out_predictions,
+    log_loss,
     logit_probability,
     nested_sets,
+    sigmoid,
+    stratified_folds,
 )
-from service.spectral.logistic import brier, log_loss, sigmoid
-from service.spectral.strata import stratified_folds
 from tests.unit.spectral.worlds import seeds
 
 

@@ -5,20 +5,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.evidence import EvidenceMap, EvidenceSet
-from service.spectral.evidence_fit import SLOPE_START, bootstrap_evidence, fit_evidence, held_out_evidence
-from service.spectral.evidence_risk import EvidenceRisk
-from service.spectral.evidence_subsets import (
+from service.spectral.dev_set import DevSet, risk, risks
+from service.spectral.evidence import (
+    SLOPE_START,
+    EvidenceMap,
+    EvidenceRisk,
+    EvidenceSet,
+    bootstrap_evidence,
+    fit_evidence,
+    held_out_evidence,
+    logit_missing_mass,
+    missing_mass,
+)
+from service.spectral.fit import bootstrap, cross_validated_risks, fit_depolarized, minimize, terms
+from service.spectral.resampling import (
     evidence_subset,
     fit_evidence_by_num_samples,
+    fitted_sizes,
+    subset_dev_set,
     with_totals,
 )
-from service.spectral.fit import bootstrap, cross_validated_risks, fit_depolarized
-from service.spectral.missing_mass import logit_missing_mass, missing_mass
-from service.spectral.newton import minimize
-from service.spectral.objectives import terms
-from service.spectral.risk import DevSet, risk, risks
-from service.spectral.subsets import fitted_sizes, subset_dev_set
 from tests.unit.spectral.worlds import answers, calibrated_world, random_dev_set, seeds, spectra
 
 
@@ -241,7 +247,7 @@ def test_log_probabilities_must_fit_the_answers() -> None:
 
 
 def test_numbers_between_those_fitted_are_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.spectral.subsets.MAX_FITTED", 4)
+    monkeypatch.setattr("service.spectral.resampling.MAX_FITTED", 4)
     table = fit_evidence_by_num_samples(*recorded(), dimension=16)
     assert list(table) == list(range(1, 9))
     for m in set(table) - {1, *fitted_sizes(8)}:

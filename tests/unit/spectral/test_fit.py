@@ -5,19 +5,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.spectral.dev_set import DevSet, risk, risks
 from service.spectral.fit import (
     DEPOLARIZATION_BOUNDS,
+    DepolarizedRisk,
     Method,
+    TemperatureRisk,
     assign_folds,
     bootstrap,
     cross_validated_risks,
     fit,
     fit_depolarized,
     fit_temperature,
+    terms,
 )
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
-from service.spectral.objectives import DepolarizedRisk, TemperatureRisk, terms
-from service.spectral.risk import DevSet, risk, risks
 from tests.unit.spectral.worlds import calibrated_world, random_dev_set, seeds, spectra
 
 METHODS: list[Method] = ["temperature", "depolarized"]

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.gram import (
+from service.spectral.maps import Identity
+from service.spectral.spectrum import (
     RANK_TOLERANCE,
     alignment,
     gram,
@@ -12,7 +13,6 @@ from service.spectral.gram import (
     spectrum_from_gram,
     unit_rows,
 )
-from service.spectral.maps import Identity
 from tests.unit.spectral.worlds import seeds, unit
 
 sizes = st.integers(1, 8)

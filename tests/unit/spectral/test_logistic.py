@@ -8,7 +8,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss
 from sklearn.metrics import log_loss as log_loss_of_scikit_learn
 
-from service.spectral.logistic import LogisticRisk, brier, fit_logistic, log_loss, log_losses, sigmoid
+from service.spectral.correctness_model import (
+    LogisticRisk,
+    brier,
+    fit_logistic,
+    log_loss,
+    log_losses,
+    sigmoid,
+)
 from tests.unit.spectral.worlds import seeds
 
 

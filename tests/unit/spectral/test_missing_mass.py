@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.missing_mass import (
+from service.spectral.evidence import (
     LEAST,
     MISSING_MASS_CLIP,
     checked_log_probabilities,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from service.spectral.newton import minimize
+from service.spectral.fit import minimize
 
 
 def rosenbrock(point: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.spectral.paired import figure_difference, mean_difference
+from service.spectral.resampling import figure_difference, mean_difference
 
 
 def rng():

@@ -3,11 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.spectral import reference_draws
-from service.spectral.density import DensityStack
-from service.spectral.gram import spectrum
-from service.spectral.maps import DepolarizedMap, Identity
-from service.spectral.reference_draws import (
+from service.spectral import algorithm1 as reference_draws
+from service.spectral.algorithm1 import (
+    DensityStack,
     draw_reference,
     draw_references,
     drawn_blocks,
@@ -15,6 +13,8 @@ from service.spectral.reference_draws import (
     rescaled_blocks,
     rescaled_shares,
 )
+from service.spectral.maps import DepolarizedMap, Identity
+from service.spectral.spectrum import spectrum
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from service.spectral.correctness import auroc
-from service.spectral.resamples import Resamples, interval
+from service.spectral.resampling import Resamples, interval
 
 SIZE = 30
 

@@ -5,13 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.spectral.algorithm1 import centred_residuals, neighbourhoods, projection_null, upper_p_value
 from service.spectral.reliability import label_band, projection_reliability
-from service.spectral.residual_null import (
-    centred_residuals,
-    neighbourhoods,
-    projection_null,
-    upper_p_value,
-)
 
 WORLDS, DRAWS = 100, 299
 SPREAD = 0.25  # share of the variance of labels; that of the recorded rows is 0.06 to 0.45
@@ -142,7 +137,7 @@ def test_blocks_of_draws_do_not_change_the_band(monkeypatch):
     rng = np.random.default_rng(8)
     lambda_max, c1 = world(rng)
     whole = projection_null(lambda_max, c1, np.random.default_rng(0)).band
-    monkeypatch.setattr("service.spectral.residual_null.BLOCK_ENTRIES", 3000)
+    monkeypatch.setattr("service.spectral.algorithm1.BLOCK_ENTRIES", 3000)
     assert projection_null(lambda_max, c1, np.random.default_rng(0)).band.ece_high == whole.ece_high
 
 

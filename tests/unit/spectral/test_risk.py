@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from service.spectral.gram import reference_alignment, spectrum
+from service.spectral.dev_set import DevSet, mean_entropy, pack, risk, risks, served_lambda_max
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
-from service.spectral.risk import DevSet, mean_entropy, pack, risk, risks, served_lambda_max
+from service.spectral.spectrum import reference_alignment, spectrum
 from tests.unit.spectral.worlds import depolarizations, random_dev_set, seeds, temperatures, unit
 
 

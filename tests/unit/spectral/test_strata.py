@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.strata import stratified_folds, stratified_split
+from service.spectral.correctness_model import stratified_folds, stratified_split
 
 labels = st.lists(st.integers(0, 1), min_size=1, max_size=80)
 

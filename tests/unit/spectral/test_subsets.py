@@ -4,11 +4,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from service.spectral import subsets
-from service.spectral.batch import dev_set, overlaps
+from service.spectral import resampling as subsets
+from service.spectral.dev_set import dev_set, overlaps
 from service.spectral.fit import fit
 from service.spectral.maps import DepolarizedMap, TemperatureMap
-from service.spectral.subsets import draw_subsets, fit_by_num_samples, fitted_sizes
+from service.spectral.resampling import draw_subsets, fit_by_num_samples, fitted_sizes
 from tests.unit.spectral.worlds import answers
 
 

@@ -3,9 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from service.spectral.batch import Answers
+from service.spectral.dev_set import Answers, DevSet
 from service.spectral.maps import CalibrationMap
-from service.spectral.risk import DevSet
 
 seeds = st.integers(0, 2**32 - 1)
 temperatures = st.floats(0.05, 50.0)

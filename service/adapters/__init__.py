@@ -1,1 +1,0 @@
-"""Adapters: the outside world behind the ports of `service.domain.ports`."""

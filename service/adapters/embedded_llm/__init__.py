@@ -1,1 +1,0 @@
-"""A small language model in this process."""

@@ -1,1 +1,0 @@
-"""Texts to unit vectors: a model in this process, or an embeddings server."""

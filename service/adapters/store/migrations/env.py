@@ -1,9 +1,0 @@
-"""Alembic's entry: runs on the connection that `service.adapters.store.migrations` hands over."""
-
-from alembic import context
-
-from service.adapters.store.tables import metadata
-
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
-with context.begin_transaction():
-    context.run_migrations()

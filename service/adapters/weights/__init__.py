@@ -1,1 +1,0 @@
-"""Model weights that come as packages: found, fetched, checked."""

@@ -1,0 +1,89 @@
+"""Reading JSON bodies, straight from bytes to the model: strict, and half the time of two parses."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from service.api.errors import invalid_request
+from service.errors import InvalidRequest, UnsupportedMediaType
+
+Body = TypeVar("Body", bound=BaseModel)
+MOST_FAULTS = 1000  # pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds
+
+
+class RequestModel(BaseModel):
+    """Base of request bodies: strict types, no unknown fields, no NaN, no null (leave the field out)."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, frozen=True, hide_input_in_errors=True
+    )
+
+    # What callers take for a field's name: {wrong: right}. Told in words, since both are names elsewhere.
+    misnamed: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the schema without the nulls: None stands for a field left out, and is never on the wire."""
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        for name, field in schema.get("properties", {}).items():
+            kinds = [kind for kind in field.pop("anyOf", ()) if kind != {"type": "null"}]
+            if field.get("default", "") is None:
+                del field["default"]
+            schema["properties"][name] = {**field, **(kinds[0] if kinds else {})}
+        schema["additionalProperties"] = False
+        return schema
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def as_json_means_it(cls, value: object) -> object:
+        """Refuse null (a field is there or left out); take 14.0 for 14, as JSON Schema does."""
+        if value is None:
+            raise ValueError("must not be null; leave the field out")
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+BAD_BODY = ("invalid_request", "body_too_large", "unsupported_media_type")
+
+
+async def read_json(request: Request, model: type[Body]) -> Body:
+    """Return the body as a model.
+
+    Raises UnsupportedMediaType for anything but JSON, InvalidRequest for what does not fit, BodyTooLarge.
+    """
+    # A page of any origin may make a browser post a body of no type, or of plain text, but none of JSON.
+    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise UnsupportedMediaType("Send JSON with Content-Type: application/json.")
+    return parse(await request.body(), model)
+
+
+def parse(body: bytes, model: type[Body]) -> Body:
+    """Return JSON bytes as a model; raises InvalidRequest (TooFewSamples for too short a list of samples)."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise refusal(error, getattr(model, "misnamed", {})) from None
+
+
+def refusal(
+    error: ValidationError, misnamed: Mapping[str, str] | None = None, *, within: Sequence[str] = ()
+) -> InvalidRequest:
+    """Return the error that tells the caller what does not fit, without repeating the input.
+
+    misnamed: as `RequestModel` has it; only fields of the body itself are looked up. within: the field of the
+    body that was read.
+    """
+    if error.error_count() > MOST_FAULTS:
+        said = f"has {error.error_count()} faults, too many to tell them one by one"
+        return InvalidRequest(f"The body {said}.", [{"loc": ["body"], "msg": said}])
+    found = error.errors(include_url=False, include_input=False)
+    for item in found:
+        if item["type"] == "extra_forbidden" and (right := (misnamed or {}).get(str(item["loc"][0]))):
+            item["msg"] = f"is not a field; its name here is `{right}`"
+    return invalid_request([{**item, "loc": ("body", *within, *item["loc"])} for item in found])

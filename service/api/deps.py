@@ -1,0 +1,207 @@
+"""What the routes work with: the services wired in the factory, and the ids in their paths."""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Request
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from service.api.errors import ErrorLog
+from service.api.uploads import UploadThreads
+from service.calibration.calibration import Calibration
+from service.calibration.files import UploadLimits
+from service.errors import EigencalError, NotFound
+from service.jobs.model import CalibrationStore, JobQueue
+from service.llm.port import Fingerprint
+from service.scoring.score import NoEvents, Score, ScoreEvents
+from service.scoring.score_cache import KeptScores
+from service.scoring.scorer import Scorer
+from service.scoring.serving import Serving
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_UNIT = tuple(i / 10 for i in range(1, 11))
+
+
+class Metrics(Collector):
+    """Prometheus metrics of scoring, in a registry of their own: two applications in a process stay apart.
+
+    `events`: is told of every score and error that is counted. `in_force`: the calibrations that are active
+    for the service's own set-up; `activations`: how many there ever were, on all replicas.
+    """
+
+    def __init__(
+        self,
+        events: ScoreEvents | None = None,
+        *,
+        in_force: Callable[[], Sequence[Calibration]] = tuple,
+        activations: Callable[[], int] = int,
+    ) -> None:
+        self._events = events or NoEvents()
+        self._in_force = in_force
+        self._activations = activations
+        self.registry = to = CollectorRegistry()
+        to.register(self)
+        self._scores = Counter("eigencal_scores", "Scores served.", ["calibrated"], registry=to)
+        of_calibration = ["calibration"]  # its id; empty for what none was applied to
+        self._warnings = Counter(
+            "eigencal_score_warnings", "Warnings on scores.", ["code", *of_calibration], registry=to
+        )
+        self._decisions = Counter(
+            "eigencal_decisions", "Decisions.", ["action", *of_calibration], registry=to
+        )
+        self._pending = Counter(
+            "eigencal_chat_scores_pending",
+            "Chats answered before their score was there, counted once it is.",
+            of_calibration,
+            registry=to,
+        )
+        self._errors = Counter("eigencal_score_errors", "Scores refused or failed.", ["code"], registry=to)
+        self._stages = Histogram(
+            "eigencal_score_stage_seconds", "Time by stage.", ["stage"], buckets=_SECONDS, registry=to
+        )
+        self._lambda = Histogram(
+            "eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT, registry=to
+        )
+        self.in_flight = Gauge("eigencal_scores_in_flight", "Scores under way.", registry=to)
+        # Looked up once: `labels` takes a lock, and this is on the path of every score.
+        self._calibrated = {flag: self._scores.labels(str(flag).lower()) for flag in (True, False)}
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what is looked up when it is asked for."""
+        active = GaugeMetricFamily(
+            "eigencal_active_calibration", "1 for a calibration in force.", labels=["calibration", "name"]
+        )
+        age = GaugeMetricFamily(
+            "eigencal_active_calibration_age_seconds", "Time since it was fitted.", labels=["calibration"]
+        )
+        for one in self._in_force():
+            active.add_metric([one.id, one.name], 1)
+            age.add_metric([one.id], (datetime.now(UTC) - one.created_at).total_seconds())
+        yield active
+        yield age
+        yield CounterMetricFamily(
+            "eigencal_activations", "Activations of calibrations, on all replicas.", value=self._activations()
+        )
+
+    def scored(self, score: Score) -> None:
+        """Count a score."""
+        self._calibrated[score.applied is not None].inc()
+        self._lambda.observe(score.served.lambda_max)
+        calibration = _calibration_of(score)
+        for warning in score.warnings:
+            self._warnings.labels(warning.code, calibration).inc()
+        if score.judgement.decision is not None:
+            self._decisions.labels(score.judgement.decision.action, calibration).inc()
+        for stage, seconds in score.timings_s.items():
+            self._stages.labels(stage).observe(seconds)
+        self._events.scored(score)
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Count a score under way, and the error that it ends with, which passes."""
+        with self.in_flight.track_inprogress():
+            try:
+                yield
+            except EigencalError as error:
+                self.failed(error.code)
+                raise
+
+    def failed(self, code: str) -> None:
+        """Count an error."""
+        self._errors.labels(code).inc()
+        self._events.failed(code)
+
+    def was_pending(self, score: Score | None) -> None:
+        """Count a chat that was answered before its score was there; None: that has failed."""
+        self._pending.labels(_calibration_of(score)).inc()
+
+    def text(self) -> bytes:
+        """Return all metrics in the Prometheus text format."""
+        return generate_latest(self.registry)
+
+
+def _calibration_of(score: Score | None) -> str:
+    return score.applied.calibration.id if score is not None and score.applied else ""
+
+
+def no_page(_: object) -> str:
+    """Return an empty page."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What makes HTML pages of what is sent as JSON: the root path, a report (may take seconds), a list."""
+
+    home: Callable[[Mapping[str, Any]], str] = no_page
+    report: Callable[[Mapping[str, Any]], str] = no_page
+    calibrations: Callable[[Sequence[Mapping[str, Any]]], str] = no_page
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The use cases, ports and checks that the routes call.
+
+    `serving`: how answers are drawn when a request says nothing. `checks`: by component ("llm", "embedder",
+    "store"), a call that returns when it works and raises when it does not. `limits`: of uploads.
+    `applies_now`: whether a calibration of this fingerprint fits the set-up as it is now.
+    """
+
+    scorer: Scorer
+    serving: Serving
+    jobs: JobQueue
+    calibrations: CalibrationStore
+    kept: KeptScores
+    checks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    metrics: Metrics = field(default_factory=Metrics)
+    batch_concurrency: int = 1
+    limits: UploadLimits = field(default_factory=UploadLimits)
+    threads: UploadThreads = field(default_factory=UploadThreads)
+    errors: ErrorLog = field(default_factory=ErrorLog)
+    pages: Pages = field(default_factory=Pages)
+    applies_now: Callable[[Fingerprint], bool] = lambda _: False
+
+
+async def services(request: Request) -> Services:
+    """Return the services of the application that got the request."""
+    found: Services = request.app.state.services
+    return found
+
+
+ServicesDep = Annotated[Services, Depends(services)]
+
+
+_ID = re.compile(r"(job|cal)_[0-9A-Z]{26}\Z")
+
+
+def no_job() -> NotFound:
+    """Return the error for a job that is not there."""
+    return NotFound("No job has this id.")
+
+
+def no_calibration() -> NotFound:
+    """Return the error for a calibration that is not there."""
+    return NotFound("No calibration has this id.")
+
+
+def _job_id(job_id: Annotated[str, Path(description="Id of a job.")]) -> str:
+    # Refused by its form: a database may choke on characters that no id has.
+    if not _ID.match(job_id):
+        raise no_job()
+    return job_id
+
+
+def _calibration_id(calibration_id: Annotated[str, Path(description="Id of a calibration.")]) -> str:
+    if not _ID.match(calibration_id):
+        raise no_calibration()
+    return calibration_id
+
+
+JobId = Annotated[str, Depends(_job_id)]
+CalibrationId = Annotated[str, Depends(_calibration_id)]

@@ -1,1 +1,0 @@
-"""Routes for those who come through something else: a gateway, a router, or later with an id."""

@@ -1,0 +1,138 @@
+"""GET /healthz, /readyz, /metrics, and the root path, which says where everything is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from service import __version__
+from service.api.auth import BEARER, KEY_CODES, score_scope
+from service.api.deps import ServicesDep
+from service.api.errors import DEFAULT_RETRY_AFTER_S, log, problem_body, problem_response, request_id_of
+from service.api.headers import VARY, prefers_html
+from service.api.openapi import json_or_page, responses
+from service.errors import EigencalError
+
+router = APIRouter(tags=["health"])
+CHECK_TIMEOUT_S = 5.0
+# Which part's failure is named by `code` when several fail at once: the one that the others wait for.
+ORDER = ("store", "embedder", "llm")
+PATHS = {
+    "docs": "/docs",
+    "openapi": "/openapi.json",
+    "health": "/healthz",
+    "ready": "/readyz",
+    "metrics": "/metrics",
+    "score": "/score",
+    "batch": "/score/batch",
+    "calibrate": "/calibrate",
+    "calibrations": "/calibrations",
+    "evaluate": "/evaluate",
+    "jobs": "/jobs",
+}
+
+
+class Health(BaseModel):
+    """The process is up."""
+
+    status: Literal["ok"] = Field(description="ok: the process answers.")
+    version: str = Field(description="Version of the service.")
+
+
+class Ready(BaseModel):
+    """Every part works."""
+
+    status: Literal["ready"] = Field(description="ready: prompts can be scored.")
+    parts: dict[str, Literal["ok"]] = Field(description="By part: store, embedder, llm.")
+
+
+class Root(BaseModel):
+    """Where everything is."""
+
+    name: str = Field(description="What this is.")
+    version: str = Field(description="Version of the service.")
+    links: dict[str, str] = Field(description="Paths by what is there.")
+
+
+@router.head("/", include_in_schema=False, response_model=None)
+@router.get(
+    "/",
+    summary="Where everything is",
+    response_model=Root,
+    responses={200: json_or_page({}, "Paths by what is there: JSON, or a page for people.")},
+)
+async def root(request: Request, response: Response, app: ServicesDep) -> Root | Response:
+    """Return the paths of the service: JSON unless HTML is preferred."""
+    found = Root(name="Eigencal", version=__version__, links=PATHS)
+    if prefers_html(request.headers.get("accept", "*/*")):
+        page = await asyncio.to_thread(app.pages.home, found.model_dump())
+        return Response(page, headers=VARY, media_type="text/html")
+    response.headers.update(VARY)
+    return found
+
+
+# Some load balancers ask by HEAD; the server leaves the body out.
+@router.head("/healthz", include_in_schema=False)
+@router.get("/health", summary="The same as /healthz, where a router looks for it")
+@router.get("/healthz", summary="Is the process up?")
+async def healthz() -> Health:
+    """Return ok, whatever the state of the LLM and the store."""
+    return Health(status="ok", version=__version__)
+
+
+@router.head("/readyz", include_in_schema=False, response_model=None)
+@router.get(
+    "/readyz",
+    summary="Can prompts be scored?",
+    response_model=None,
+    responses={
+        200: {"model": Ready},
+        **responses("llm_unavailable", "embedder_unavailable", "store_unavailable"),
+    },
+)
+async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
+    """Check store, embedder and LLM; 503 names the part that does not work."""
+    said = await asyncio.gather(*(check(name, call) for name, call in app.checks.items()))
+    states = dict(zip(app.checks, said, strict=True))
+    broken = [name for name in ORDER if states.get(name, "ok") != "ok"]
+    if not broken:
+        return Ready(status="ready", parts=dict.fromkeys(states, "ok"))
+    body = problem_body(
+        f"{broken[0]}_unavailable",
+        f"Not ready: {', '.join(f'{name} ({states[name]})' for name in broken)}",
+        retryable=True,
+        request_id=request_id_of(request),
+        parts={name: "ok" if state == "ok" else "unavailable" for name, state in states.items()},
+    )
+    return problem_response(body, {"Retry-After": str(round(DEFAULT_RETRY_AFTER_S))})
+
+
+async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
+    """Return "ok", or what is wrong with a component."""
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            await call()
+    except EigencalError as error:
+        return error.detail
+    except TimeoutError:
+        return "no answer"
+    except Exception:
+        log.exception("the check of %s failed", name)
+        return "failed"
+    return "ok"
+
+
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    dependencies=[Depends(score_scope)],
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **responses(*KEY_CODES)},
+    openapi_extra=BEARER,
+)
+async def metrics(app: ServicesDep) -> Response:
+    """Return counts and timings in the Prometheus text format."""
+    return Response(app.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

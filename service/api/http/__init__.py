@@ -1,1 +1,0 @@
-"""What routes have in common: keys, bodies, uploads, errors, headers."""

@@ -1,0 +1,186 @@
+"""Keys on the wire."""
+
+import logging
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request
+from pydantic import AwareDatetime, BaseModel, Field, field_validator
+from starlette.responses import Response
+
+from service.api.auth import ADMIN_CODES, BEARER, Keys, admin_scope, keys_of
+from service.api.bodies import BAD_BODY, RequestModel, read_json
+from service.api.keys import Key, KeyRing, Scope, State
+from service.api.openapi import json_body, responses
+from service.errors import InvalidRequest, NotFound
+
+# As a service that is gone answered: the key opens nothing.
+KEY: dict[str, Any] = {
+    "id": "key_01M812WMPTKXCAR8GS80VGQ6Y5",
+    "name": "nightly evaluation",
+    "scope": "score",
+    "prefix": "eigencal_UIrBIy",
+    "created_at": "2026-11-22T07:35:20.026694Z",
+    "expires_at": "2027-11-22T00:00:00Z",
+    "revoked_at": None,
+    "state": "valid",
+}
+SECRET = "eigencal_UIrBIy7Ax9c5tAVwfIcNWyLHqPSlFxseKSJU4EIELjU"  # noqa: S105  of that service
+
+
+class KeyRequest(RequestModel):
+    """A key to be made."""
+
+    name: str = Field(
+        min_length=1, max_length=200, description="Who uses it, for people; need not be unique."
+    )
+    scope: Scope = Field(description="score: the scoring routes. admin: these and all others.")
+    expires_at: AwareDatetime | None = Field(
+        None, description="When it ends: a time to come, with its zone. Without, when it is revoked."
+    )
+
+    @field_validator("expires_at", mode="before")
+    @classmethod
+    def as_iso_8601(cls, value: object) -> object:
+        """Read a time as it is written: never a number, which pydantic would take for seconds since 1970."""
+        try:
+            return datetime.fromisoformat(value) if isinstance(value, str) else value
+        except ValueError:
+            raise ValueError("is no time in ISO 8601, such as 2030-01-31T12:00:00Z") from None
+
+    @field_validator("expires_at")
+    @classmethod
+    def in_utc(cls, value: datetime | None) -> datetime | None:
+        """Return the time in UTC."""
+        try:
+            return None if value is None else value.astimezone(UTC)
+        except OverflowError:  # in its zone the year is 1 or 9999, in UTC it is none
+            raise ValueError("is no time in UTC") from None
+
+
+class KeyOut(BaseModel):
+    """A key, but for the key itself."""
+
+    id: str = Field(description="Id of the key.")
+    name: str = Field(description="The name given to it.")
+    scope: Scope = Field(description="What it opens.")
+    prefix: str = Field(description="Its first characters, by which to know it.")
+    created_at: datetime = Field(description="When it was made.")
+    expires_at: datetime | None = Field(description="When it ends; null: when it is revoked.")
+    revoked_at: datetime | None = Field(description="When it was revoked.")
+    state: State = Field(description="Whether it opens anything: only a valid one does.")
+
+
+class KeyWarning(BaseModel):
+    """What to know about having made a key."""
+
+    code: str = Field(
+        description="scope_closed: it is the first key, and callers without one are now refused."
+    )
+    message: str = Field(description="The same in words.")
+
+
+class MadeKey(KeyOut):
+    """A key that was made now: the only answer that holds the key itself."""
+
+    key: str = Field(description="The key. It is shown this once and stored nowhere.")
+    warnings: list[KeyWarning] = Field(description="What to know about having made it.")
+
+
+def key_view(key: Key, now: datetime) -> dict[str, Any]:
+    """Return the fields of a key that everybody with an admin key may see."""
+    fields = {name: getattr(key, name) for name in KeyOut.model_fields if name != "state"}
+    return fields | {"state": key.state(now)}
+
+
+# GET|POST /keys, DELETE /keys/{id}: the keys of the operators and of those who score.
+
+log = logging.getLogger(__name__)
+router = APIRouter(prefix="/keys", tags=["keys"], dependencies=[Depends(admin_scope)])
+
+CODES = (*ADMIN_CODES, "internal")
+CLOSED = {
+    "score": "Scoring, the drop-in and /metrics need a key from now on, for good: without one it is 401.",
+    "admin": "The admin routes need an admin key from now on, for good, on this machine, too.",
+}
+_ID = re.compile(r"key_[0-9A-Z]{26}\Z")
+_LOCATION = {"Location": {"description": "Path of the key.", "schema": {"type": "string"}}}
+_REQUEST = {name: KEY[name] for name in ("name", "scope", "expires_at")}
+_MADE = KEY | {"key": SECRET, "warnings": [{"code": "scope_closed", "message": CLOSED["score"]}]}
+
+
+async def _made(request: Request) -> KeyRing:
+    ring = keys_of(request).made
+    assert ring is not None, "these routes are part of an application that has a store"
+    return ring
+
+
+RingDep = Annotated[KeyRing, Depends(_made)]
+KeysDep = Annotated[Keys, Depends(keys_of)]
+
+
+@router.get(
+    "",
+    summary="All keys that were made",
+    responses={200: {"content": {"application/json": {"example": [KEY]}}}, **responses(*CODES)},
+    openapi_extra=BEARER,
+)
+async def get_keys(ring: RingDep) -> list[KeyOut]:
+    """Return keys, latest first, revoked and expired ones, too; never a key itself."""
+    return [KeyOut(**key_view(key, ring.now())) for key in await ring.list_all()]
+
+
+@router.post(
+    "",
+    summary="Make a key",
+    status_code=201,
+    responses={
+        201: {"content": {"application/json": {"example": _MADE}}, "headers": _LOCATION},
+        **responses(*CODES, *BAD_BODY, "conflict"),
+    },
+    openapi_extra={**json_body("KeyRequest", {"for a year": _REQUEST}), **BEARER},
+)
+async def post_key(request: Request, response: Response, keys: KeysDep, ring: RingDep) -> MadeKey:
+    """Make a key that works at once on every replica, and show it this once.
+
+    The first key of a scope closes its routes to callers without one, also when it is revoked later. An admin
+    key opens scoring, but does not close it.
+    """
+    body = await read_json(request, KeyRequest)
+    if body.expires_at is not None and body.expires_at <= ring.now():
+        said = "must be in the future"
+        raise InvalidRequest(f"expires_at: {said}", [{"loc": ["body", "expires_at"], "msg": said}])
+    was_closed = keys.closed(body.scope)
+    made, secret = await ring.make(body.name, body.scope, body.expires_at)
+    response.headers["Location"] = f"/keys/{made.id}"
+    response.headers["Cache-Control"] = "no-store"
+    warnings = [] if was_closed else [_closing(body.scope)]
+    return MadeKey(**key_view(made, ring.now()), key=secret, warnings=warnings)
+
+
+@router.delete(
+    "/{key_id}",
+    summary="Revoke a key",
+    status_code=204,
+    responses=responses(*CODES, "not_found"),
+    openapi_extra=BEARER,
+)
+async def delete_key(
+    keys: KeysDep, ring: RingDep, key_id: Annotated[str, Path(description="Id of a key.")]
+) -> None:
+    """Revoke a key for good: here at once, on other replicas within seconds. Requests under way go on.
+
+    One that was revoked before is 204, too.
+    """
+    # Refused by its form: a database may choke on characters that no id has.
+    revoked = await ring.revoke(key_id) if _ID.match(key_id) else None
+    if revoked is None:
+        raise NotFound("No key has this id.")
+    if not keys.admin and keys.closed("admin") and not ring.any_valid("admin"):
+        log.warning("no admin key is valid now: nobody can make one unless EIGENCAL_ADMIN_KEY is set")
+
+
+def _closing(scope: Scope) -> KeyWarning:
+    log.warning("the first key of scope %s was made: its routes are closed to callers without one", scope)
+    return KeyWarning(code="scope_closed", message=CLOSED[scope])

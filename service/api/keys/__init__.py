@@ -1,1 +1,0 @@
-"""Making, listing and revoking keys."""

@@ -1,0 +1,154 @@
+"""Around every request: its id, the bound on its body, and the last resort for errors.
+
+Pure ASGI: it is on the path of every score, and Starlette's base class would run each handler in a task.
+"""
+
+import logging
+import re
+import secrets
+import sys
+import time
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.errors import error_response, internal_problem
+from service.api.headers import SECURITY_HEADERS, policy_for
+from service.errors import BodyTooLarge, Overloaded
+from service.scoring.score import TRACEPARENT
+
+log = logging.getLogger(__name__)
+
+# A caller's id goes into logs and headers: printable, short, no spaces.
+SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
+FREE_BYTES = 64 << 10  # of each body: not counted among those that are held
+UPLOAD_PATHS = ("/calibrate", "/evaluate")  # with larger bounds of their own, see `uploads`
+
+
+def new_request_id() -> str:
+    """Return an id for a request that brought none."""
+    return f"req_{secrets.token_hex(8)}"
+
+
+class RequestContext:
+    """Gives each request an id (the caller's, if it is well-formed) and each answer its security headers.
+
+    Answers 500 when the application fails before it has begun an answer.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        sent = _header(scope, b"x-request-id")
+        request_id = sent.decode() if SANE_ID.match(sent) else new_request_id()
+        scope["eigencal.request_id"] = request_id
+        scope["eigencal.arrived"] = time.perf_counter()
+        trace = TRACEPARENT.set(_header(scope, b"traceparent").decode("latin-1"))
+        started = False
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                given = list(message.get("headers", ()))
+                own = (b"x-request-id", request_id.encode())
+                message["headers"] = [*given, own, *SECURITY_HEADERS, *policy_for(given)]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            log.debug("request %s: the caller hung up while sending", request_id)
+        except Exception as error:
+            # A head that was sent cannot be taken back: all that is left is to cut the answer off.
+            if started:
+                log.exception("unforeseen error in request %s %r", request_id, scope["path"])
+                raise
+            await internal_problem(request_id, error)(scope, receive, send_with_id)
+        finally:
+            TRACEPARENT.reset(trace)
+
+
+class PlainStart:
+    """Tells in one line why the application cannot start, where the error is meant for the operator."""
+
+    def __init__(self, app: ASGIApp, errors: tuple[type[Exception], ...]) -> None:
+        self._app = app
+        self._errors = errors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request, or the start and stop of the application."""
+
+        async def plainly(message: Message) -> None:
+            error = sys.exc_info()[1]  # Starlette sends its traceback while it handles the error
+            if message["type"] == "lifespan.startup.failed" and isinstance(error, self._errors):
+                message = {**message, "message": f"Cannot start: {' '.join(str(error).split())}"}
+            await send(message)
+
+        await self._app(scope, receive, plainly if scope["type"] == "lifespan" else send)
+
+
+class BodyLimit:
+    """Refuses bodies over a size, and large bodies while those in memory already fill the room that there is.
+
+    A body is measured by its Content-Length or while it comes; uploads have a bound of their own. `max_held`
+    bounds the bytes of all bodies under way; the first 64 kB of each are free, so that many large ones shut
+    no small one out. A form is spooled to disk and not counted.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, max_held: int = 128 << 20) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+        self._max_held = max_held
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        upload = scope["path"] in UPLOAD_PATHS
+        if not upload and self._declared_too_large(scope):
+            response = error_response(self._too_large(), scope.get("eigencal.request_id"))
+            await response(scope, receive, send)
+            return
+        free = sys.maxsize if _header(scope, b"content-type").startswith(b"multipart/") else FREE_BYTES
+        seen = held = 0
+
+        async def counted() -> Message:
+            nonlocal seen, held
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._max_bytes and not upload:
+                raise self._too_large()
+            more = max(0, seen - free) - held
+            held += more
+            self._hold(more)
+            return message
+
+        try:
+            await self._app(scope, counted, send)
+        finally:
+            self._held -= held
+
+    def _hold(self, more: int) -> None:
+        self._held += more
+        if more and self._held > self._max_held:
+            raise Overloaded("Too many large bodies are under way.")
+
+    def _declared_too_large(self, scope: Scope) -> bool:
+        declared = _header(scope, b"content-length")
+        # Longer numbers are not parsed: the time that takes grows with the square of their length.
+        return declared.isdigit() and (len(declared) > 18 or int(declared) > self._max_bytes)
+
+    def _too_large(self) -> BodyTooLarge:
+        return BodyTooLarge(f"The body is larger than {self._max_bytes} bytes.")
+
+
+def _header(scope: Scope, wanted: bytes) -> bytes:
+    return next((value for name, value in scope["headers"] if name == wanted), b"")

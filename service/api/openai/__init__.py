@@ -1,1 +1,0 @@
-"""The drop-in: OpenAI's routes, their shapes and errors."""

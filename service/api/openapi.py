@@ -1,0 +1,186 @@
+"""The OpenAPI document: what FastAPI derives, the bodies that the routes read themselves, and every error."""
+
+import json
+from collections.abc import Sequence
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from service.api.auth import SECURITY_SCHEMES
+from service.api.errors import MEDIA_TYPE, STATUS, problem_body
+
+REF = "#/components/schemas/{model}"
+
+
+class ProblemItem(BaseModel):
+    """One thing that is wrong with the request."""
+
+    model_config = ConfigDict(extra="allow")
+
+    loc: list[str | int] = Field(description="Where: body, query or path, then the field.")
+    msg: str = Field(description="What is wrong there.")
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="Names the kind of error; the same for every error of one code.")
+    title: str = Field(description="The HTTP status in words.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What went wrong, for a person.")
+    code: str = Field(description="What went wrong, for a program: stable.")
+    retryable: bool = Field(description="Whether the same request may succeed later.")
+    request_id: str | None = Field(None, description="The request's id, also in X-Request-ID.")
+    errors: list[ProblemItem] | None = Field(None, description="For invalid requests: each thing wrong.")
+
+
+def recorded(file: str) -> dict[str, dict[str, Any]]:
+    """Return real requests and responses by name, as recorded from a running service."""
+    examples: dict[str, dict[str, Any]] = json.loads(files("service.api").joinpath(file).read_text("utf-8"))
+    return examples
+
+
+def ok(model: type[BaseModel], examples: dict[str, Any]) -> dict[str, Any]:
+    """Return the OpenAPI entry of a successful response, with examples."""
+    shown = {name: {"value": value} for name, value in examples.items()}
+    return {"model": model, "content": {"application/json": {"examples": shown}}}
+
+
+def json_or_page(model: dict[str, Any], description: str) -> dict[str, Any]:
+    """Return the OpenAPI entry of a response of which there is a page, too; `model`: as of the JSON alone."""
+    content = {**model.get("content", {}), "text/html": {"schema": {"type": "string"}}}
+    return {**model, "description": description, "content": content}
+
+
+def json_body(model: str, examples: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the OpenAPI entry of a JSON body that the route reads by `read_json`."""
+    content: dict[str, Any] = {"schema": {"$ref": REF.format(model=model)}}
+    if examples:
+        content["examples"] = {name: {"value": value} for name, value in examples.items()}
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+
+
+class Described(FastAPI):
+    """An application whose document holds `body_models`, too: the bodies that routes read by `read_json`."""
+
+    body_models: Sequence[type[BaseModel]] = ()
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document; made once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = document(self, self.body_models)
+        return self.openapi_schema
+
+
+def document(app: FastAPI, models: Sequence[type[BaseModel]]) -> dict[str, Any]:
+    """Return the document of an application, with the schemas of `models` among its components."""
+    openapi = get_openapi(
+        title=app.title,
+        version=app.version,
+        description=app.description,
+        routes=app.routes,
+        tags=app.openapi_tags,
+    )
+    pairs: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "validation") for model in models]
+    _, definitions = models_json_schema(pairs, ref_template=REF)
+    schemas = openapi.setdefault("components", {}).setdefault("schemas", {})
+    schemas.update(definitions["$defs"])
+    # FastAPI's own form of a validation error is never sent.
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    for path in openapi["paths"].values():
+        for operation in path.values():
+            if "security" in operation:
+                openapi["components"]["securitySchemes"] = SECURITY_SCHEMES
+            # FastAPI gives each route with parameters a 422 of its own form; ours, where there is one, stays.
+            if "422" in operation["responses"] and _is_fastapi_error(operation["responses"]["422"]):
+                del operation["responses"]["422"]
+    openapi["components"]["schemas"] = dict(sorted(schemas.items()))
+    return openapi
+
+
+def _is_fastapi_error(response: dict[str, Any]) -> bool:
+    schema = response.get("content", {}).get("application/json", {}).get("schema", {})
+    return bool(schema.get("$ref", "").endswith("/HTTPValidationError"))
+
+
+def responses(*codes: str) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries for error codes, one per status, each with an example of every code."""
+    entries: dict[int | str, dict[str, Any]] = {}
+    for code in codes:
+        status = STATUS[code]
+        entry = entries.setdefault(
+            status, {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"examples": {}}}}
+        )
+        entry["content"][MEDIA_TYPE]["schema"] = {"$ref": "#/components/schemas/Problem"}
+        entry["content"][MEDIA_TYPE]["examples"][code] = {"value": EXAMPLES[code]}
+    return entries
+
+
+def _example(code: str, detail: str, *, retryable: bool = False, **extra: object) -> dict[str, Any]:
+    return problem_body(code, detail, retryable=retryable, request_id="req_01K9ZD3QW4", **extra)
+
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    example["code"]: example
+    for example in (
+        _example(
+            "invalid_request",
+            "num_samples: Input should be greater than or equal to 2",
+            errors=[
+                {"loc": ["body", "num_samples"], "msg": "Input should be greater than or equal to 2"},
+            ],
+        ),
+        _example("bad_request", "There was an error parsing the body"),
+        _example("too_few_samples", "At least two samples are needed."),
+        _example(
+            "invalid_dev_data",
+            "2 of 60 rows cannot be used.",
+            errors=[
+                {"loc": ["line", 7], "line": 7, "field": "reference", "reason": "missing", "msg": "missing"},
+            ],
+            total_bad=2,
+        ),
+        _example("missing_key", "This route needs a bearer key."),
+        _example("bad_key", "The bearer key is not valid."),
+        _example("scope_required", "With no admin key set, this route answers on loopback only."),
+        _example("not_found", "No calibration has the id given in `calibration`."),
+        _example("model_not_found", "The LLM server does not serve the model asked for."),
+        _example("method_not_allowed", "Method Not Allowed"),
+        _example("conflict", "This Idempotency-Key was used with another file or other options."),
+        _example("body_too_large", "The body is larger than 8388608 bytes."),
+        _example("unsupported_media_type", "Send JSON or multipart/form-data."),
+        _example("request_timeout", "The request did not come in time."),
+        _example("header_too_large", "Path and headers are larger than 65536 bytes."),
+        _example("internal", "Something went wrong in the service.", retryable=True),
+        _example(
+            "llm_error",
+            "The LLM server answered with status 400.",
+            llm_status=400,
+            llm_message="max_tokens is too large",
+        ),
+        _example("llm_bad_response", "The LLM server's answer is no completion.", retryable=True),
+        _example(
+            "no_usable_answers",
+            "20 of 20 answers drawn hold no text (only reasoning, a tool call, or nothing); a score takes "
+            "two. Each may have 256 tokens: allow a model that reasons more (EIGENCAL_MAX_TOKENS, or "
+            "`sampling.max_tokens`). Where an empty answer means something, set EIGENCAL_EMPTY_ANSWERS.",
+        ),
+        _example("overloaded", "Too many requests are waiting.", retryable=True),
+        _example("llm_unavailable", "The LLM server cannot be reached.", retryable=True),
+        _example("embedder_unavailable", "The embedder cannot embed now.", retryable=True),
+        _example("store_unavailable", "The store cannot be reached.", retryable=True),
+        _example(
+            "no_probability",
+            "Nothing tells how likely an answer is right: no calibration is applied.",
+        ),
+        _example("deadline_exceeded", "Only 1 of 20 answers came before the deadline.", retryable=True),
+    )
+}

@@ -1,1 +1,0 @@
-"""The routes, each beside its schemas."""

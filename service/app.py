@@ -1,0 +1,793 @@
+"""The drop-in that the settings ask for: the LLM server's API, with scores beside its answers."""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol, cast, runtime_checkable
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from service import __version__
+from service.api import docs, health
+from service.api import key_routes as keys
+from service.api.auth import Keys
+from service.api.deps import Metrics, Pages, Services
+from service.api.errors import ErrorLog, install
+from service.api.key_routes import KeyRequest
+from service.api.keys import KeyRing, KeyStore
+from service.api.middleware import BodyLimit, PlainStart, RequestContext
+from service.api.openapi import Described, Problem
+from service.calibration import routes as calibrations
+from service.calibration.calibration import Calibration
+from service.calibration.calibrator import Calibrator
+from service.calibration.files import UploadLimits
+from service.calibration.material import Embedding
+from service.calibration.routes import CorrectionsRequest
+from service.errors import EigencalError, EmbedderUnavailable
+from service.evaluation.evaluator import ByKind, Evaluator
+from service.gateways import guardrail_routes as guardrail
+from service.gateways import scores, verify
+from service.gateways.guardrail import Guardrail
+from service.gateways.guardrail_routes import GuardrailCall
+from service.gateways.shared import Gateways
+from service.gateways.verdicts import Verifier
+from service.gateways.verify import VerifyRequest
+from service.heap import Heap
+from service.jobs import evaluations
+from service.jobs import routes as jobs
+from service.jobs.drawing import Drawer, LiveFirst, Patience
+from service.jobs.durable import DurableJobs
+from service.jobs.engine import DbosEngine, JobEngine
+from service.jobs.intake import Alike
+from service.jobs.model import CalibrationStore, JobQueue, Setup
+from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, EvaluateRequest
+from service.llm.port import (
+    CALLER,
+    Embedder,
+    Fingerprint,
+    KeptDocuments,
+    LanguageModel,
+    Message,
+    Peers,
+    Sampling,
+    service_fingerprint,
+    shape_hash,
+)
+from service.llm.prompting import FEW_SHOT, PromptShape
+from service.llm.weights import WeightsError
+from service.llm.wire import draw_of
+from service.proxy import routes as openai
+from service.proxy.chat_score import ChatScorer
+from service.proxy.routes import Chat, Keep, telling
+from service.proxy.upstream import Upstream
+from service.report.model import Report
+from service.scoring import routes as score
+from service.scoring.schemas import BatchRequest, ScoreRequest
+from service.scoring.score import NoEvents, ScoreEvents
+from service.scoring.score_cache import KeptScores
+from service.scoring.scorer import Scorer
+from service.scoring.serving import Efforts, LiveLoad, Serving
+from service.settings import Settings
+from service.store.active import ActiveCalibrations
+from service.store.calibrations import SqlCalibrations
+from service.store.database import Database
+from service.store.documents import SqlKept
+from service.store.jobs import SqlJobs
+from service.store.keys import SqlKeys
+from service.store.location import jobs_url
+from service.store.replicas import Replicas
+
+
+def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> Upstream:
+    """Return what takes the calls of /v1 as they are: the LLM server, or the model in this process."""
+    if settings.llm_backend == "embedded":
+        from service.proxy.embedded import ModelUpstream
+
+        return ModelUpstream(
+            llm, lambda api: serving.messages_sampling if api == "chat" else serving.sampling
+        )
+    from service.proxy.upstream import HttpUpstream
+
+    return HttpUpstream(
+        settings.llm_url,
+        api_key=settings.llm_api_key.get_secret_value(),
+        proxies_from_env=settings.proxies_from_env,
+    )
+
+
+def build_chat(
+    settings: Settings,
+    upstream: Upstream,
+    scorer: Scorer,
+    serving: Serving,
+    *,
+    metrics: Metrics,
+    errors: ErrorLog,
+    keep: Keep,
+) -> Chat:
+    """Return the drop-in. `keep` is handed every score, to be fetched by its id."""
+    draws_as = partial(draw_of, prompt_shape(settings))
+    return Chat(
+        upstream=upstream,
+        scorer=ChatScorer(scorer, draws_as, telling(metrics, errors, keep)),
+        serving=serving,
+        mode=settings.chat_mode,
+        deadline_s=settings.chat_deadline_s,
+        effort=settings.chat_effort or None,
+        abstain=settings.abstain,
+        abstain_text=settings.abstain_text,
+        abstain_fail_open=settings.abstain_fail_open,
+        abstain_streams=settings.abstain_streams,
+    )
+
+
+# The components that the settings ask for, each built in one place.
+
+log = logging.getLogger(__name__)
+EMBEDDER_PARTS = frozenset(
+    ("embedder", "embedder_revision", "embedder_precision", "embedder_dimension", "empty_answers")
+)
+OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+class Component(Protocol):
+    """A component with start and stop."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+    async def stop(self) -> None:
+        """End; idempotent."""
+
+
+class Store(Component, Protocol):
+    """Calibrations, the jobs that make them, keys, and documents kept for a while."""
+
+    @property
+    def calibrations(self) -> CalibrationStore:
+        """Return the stored calibrations."""
+
+    @property
+    def jobs(self) -> JobQueue:
+        """Return the queue of jobs."""
+
+    @property
+    def kept(self) -> KeptDocuments:
+        """Return the documents that replicas share for a while."""
+
+    @property
+    def keys(self) -> KeyStore:
+        """Return the keys that were made."""
+
+    @property
+    def peers(self) -> Peers:
+        """Return the replicas of this store."""
+
+    async def check(self) -> None:
+        """Return when the store answers; raise StoreUnavailable when it does not."""
+
+
+def prompt_shape(settings: Settings) -> PromptShape:
+    """Return what is put around a prompt. Raises ValueError for a bad template or regex."""
+    embedded = settings.llm_backend == "embedded"
+    return PromptShape(
+        settings.system_prompt,
+        settings.few_shot or (FEW_SHOT if embedded else ""),
+        settings.prompt_template,
+        settings.answer_regex,
+    )
+
+
+def build_llm(settings: Settings) -> LanguageModel:
+    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex.
+
+    Either tells the log-probability of each answer, a server where it can.
+    """
+    shape = prompt_shape(settings)
+    if settings.llm_backend == "embedded":
+        # Imported only where needed, as the others below: torch and transformers take seconds.
+        from service.llm.embedded import EmbeddedLanguageModel
+
+        return EmbeddedLanguageModel(
+            settings.data_dir / "weights",
+            shape=shape,
+            threads=settings.llm_threads,
+            max_waiting=settings.resolved_llm_queue(),
+        )
+    from service.llm.openai_server import HttpLanguageModel
+
+    return HttpLanguageModel(
+        settings.llm_url,
+        model=settings.llm_model,
+        api=settings.llm_api,
+        api_key=settings.llm_api_key.get_secret_value(),
+        shape=shape,
+        timeout_s=settings.llm_timeout_s,
+        max_concurrency=settings.llm_slots,
+        max_waiting=settings.resolved_llm_queue(),
+        use_priority=settings.llm_priority,
+        logprobs=True,
+        stream_to_listeners=settings.embed_early,
+        proxies_from_env=settings.proxies_from_env,
+    )
+
+
+def build_embedder(settings: Settings) -> Embedder:
+    """Return the embedder that the settings ask for."""
+    if settings.embedder_url:
+        from service.embedding.http import HttpEmbedder
+
+        return HttpEmbedder(
+            settings.embedder_url,
+            settings.embedder,
+            api_key=settings.embedder_api_key.get_secret_value(),
+            cache_size=settings.embedder_cache,
+            max_queue=settings.embedder_queue,
+            empty_answers=settings.empty_answers,
+            proxies_from_env=settings.proxies_from_env,
+        )
+    from service.embedding.local import SentenceTransformerEmbedder
+
+    return SentenceTransformerEmbedder(
+        settings.embedder,
+        cache_dir=settings.data_dir / "weights",
+        device=settings.embedder_device or None,
+        cache_size=settings.embedder_cache,
+        max_queue=settings.embedder_queue,
+        threads=settings.embedder_threads or None,
+        empty_answers=settings.empty_answers,
+    )
+
+
+def build_events(settings: Settings) -> ScoreEvents:
+    """Return what tells a collector of scores. Raises ValueError where it is asked for and not installed."""
+    standard = any(os.environ.get(name) for name in OTEL_VARIABLES)
+    if not (settings.otel_endpoint or standard):
+        return NoEvents()
+    from service.scoring.telemetry import OtelEvents
+
+    try:
+        return OtelEvents(settings.otel_endpoint)
+    except ImportError:
+        said = 'OpenTelemetry is not installed: pip install "eigencal-service[otel]"'
+        if settings.otel_endpoint:
+            raise ValueError(said) from None
+        # The variables may be meant for others in the same environment.
+        log.warning("%s. No events are sent, though an OTEL_ variable names a collector.", said)
+        return NoEvents()
+
+
+def serving_of(settings: Settings) -> Serving:
+    """Return what a request that says nothing gets."""
+    sampling = Sampling(
+        temperature=settings.sampling_temperature,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        max_tokens=settings.default_max_tokens(messages=False),
+        stop=settings.default_stop(messages=False),
+    )
+    messages_sampling = replace(
+        sampling,
+        max_tokens=settings.default_max_tokens(messages=True),
+        stop=settings.default_stop(messages=True),
+    )
+    efforts = Efforts(settings.effort_low, settings.effort_medium, settings.effort_high)
+    return Serving(
+        settings.num_samples,
+        sampling,
+        messages_sampling,
+        efforts,
+        target_error=settings.target_error,
+        confidence=settings.confidence,
+    )
+
+
+def upload_limits(settings: Settings) -> UploadLimits:
+    """Return what an upload may hold."""
+    return UploadLimits(
+        max_bytes=settings.max_upload_bytes,
+        max_texts=settings.max_calibration_texts,
+        num_samples=settings.num_samples,
+    )
+
+
+def build_store(
+    settings: Settings, llm: LanguageModel, embedder: Embedder, serving: Serving, live: LiveLoad
+) -> Store:
+    """Return the store and the queue of jobs that the settings ask for."""
+    pass
+
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    return build_replica(
+        settings.resolved_database_url(),
+        replica_id=settings.resolved_replica_id(),
+        llm=llm,
+        embedder=embedder,
+        serving=serving,
+        setup=job_setup(settings, llm, serving),
+        slots=min(settings.calibration_max_concurrency, llm_slots(settings)),
+        live=live,
+        kept_documents=settings.score_cache_size,
+        own_keys=lambda: own_keys(serving, llm, embedder),
+        version=__version__,
+    )
+
+
+def job_setup(settings: Settings, llm: LanguageModel, serving: Serving) -> Setup:
+    """Return what jobs posted here are bound to, before anything is learnt from the LLM server.
+
+    Where no model is configured, the server decides which it is: then its address stands for it.
+    """
+    asked = llm.identity(serving.request(prompt="?"))
+    server = "" if asked.model else shape_hash(url=settings.llm_url)
+    return Setup(
+        {"embedder": settings.embedder, "empty_answers": settings.empty_answers},
+        {
+            **asked.parts(),
+            "llm_url": server,
+            "num_samples": serving.num_samples,
+            **_parts_of("sampling", serving.sampling),
+            **_parts_of("messages_sampling", serving.messages_sampling),
+        },
+    )
+
+
+def _parts_of(name: str, sampling: Sampling) -> dict[str, Any]:
+    parts = asdict(sampling) | {"stop": list(sampling.stop)}
+    return {f"{name}.{part}": value for part, value in parts.items()}
+
+
+def llm_slots(settings: Settings) -> int:
+    """Return how many requests the LLM takes at once; the embedded one works on one at a time."""
+    return settings.llm_slots if settings.llm_backend == "vllm" else 1
+
+
+def own_fingerprints(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[Fingerprint, ...]:
+    """Return the fingerprints of prompts, of conversations, and of those with a system message of their own.
+
+    None until the embedder has told its identity.
+    """
+    user = Message("user", "?")
+    asked = (
+        serving.request(prompt="?"),
+        serving.request(messages=(user,)),
+        serving.request(messages=(Message("system", "?"), user)),
+    )
+    try:
+        made_by = embedder.identity
+    except EmbedderUnavailable:
+        return ()
+    return tuple(service_fingerprint(llm.identity(one), one.sampling, made_by) for one in asked)
+
+
+def own_keys(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[str, ...]:
+    """Return the fingerprint keys of prompts, and of conversations without a system message of their own."""
+    return tuple(one.key() for one in own_fingerprints(serving, llm, embedder)[:2])
+
+
+def applies_now(fingerprint: Fingerprint, own: tuple[Fingerprint, ...]) -> bool:
+    """Tell whether it is that of a present set-up; of answers that callers drew, whether the embedder is."""
+    if fingerprint.source == CALLER:
+        return any(EMBEDDER_PARTS.isdisjoint(fingerprint.differs(one)) for one in own)
+    return fingerprint.key() in {one.key() for one in own}
+
+
+# The store of one replica and its jobs: every object that they are made of, and what it is given.
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """How often a replica looks at the store.
+
+    active_poll_s: for calibrations that others activated. beat_s: between the beats of a replica. lease_s:
+    one whose beat stood still for so long is dead, and peers take its jobs over. watch_s: for the progress of
+    jobs that callers watch.
+    """
+
+    active_poll_s: float = 0.5
+    beat_s: float = 1.0
+    lease_s: float = 10.0
+    watch_s: float = 0.3
+
+
+DEFAULT_INTERVALS = Intervals()
+
+
+@dataclass(slots=True)
+class Replica:
+    """The store of one replica and its share of the jobs, started in the order in which they need each other.
+
+    database, active, store are what the ports of the application, `calibrations`, `jobs`, `kept` and `keys`,
+    are made of.
+    """
+
+    database: Database
+    active: ActiveCalibrations
+    store: SqlJobs
+    calibrations: SqlCalibrations
+    jobs: DurableJobs
+    kept: SqlKept
+    keys: SqlKeys
+    peers: Replicas
+    _started: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
+
+    async def start(self) -> None:
+        """Bring the schema up to date, learn what is active, take up the jobs that were left."""
+        for component in (self.database, self.active, self.kept, self.jobs):
+            self._started.push_async_callback(component.stop)
+            await component.start()
+
+    async def stop(self) -> None:
+        """Stop the jobs, which go on at the next start, and close the store; idempotent."""
+        await self._started.aclose()
+
+    async def check(self) -> None:
+        """Return when the store takes jobs; raise StoreUnavailable when it does not."""
+        await self.jobs.check()
+
+
+def build_replica(
+    database_url: str,
+    *,
+    replica_id: str,
+    llm: LanguageModel,
+    embedder: Embedder,
+    serving: Serving,
+    setup: Setup,
+    slots: int,
+    live: LiveLoad,
+    kept_documents: int = 10_000,
+    own_keys: Callable[[], tuple[str, ...]] = lambda: (),
+    version: str = "",
+    engine: JobEngine | None = None,
+    patience: Patience | None = None,
+    intervals: Intervals = DEFAULT_INTERVALS,
+) -> Replica:
+    """Return the store and the jobs of one replica, not started.
+
+    Jobs draw with `slots` requests at once and give way to the `live` scores. `own_keys` returns the keys of
+    the fingerprints of the present set-up, whose settings are `setup`; `version` is the service's, for
+    results. At most `kept_documents` of a kind are kept. `engine` None: DBOS, beside the store. Raises
+    ValueError for a URL that is neither SQLite nor Postgres.
+    """
+    database = Database(database_url)
+    active = ActiveCalibrations(database, poll_s=intervals.active_poll_s)
+    store = SqlJobs(database, active, setup=setup)
+    calibrations = SqlCalibrations(database, active, own_keys=own_keys)
+
+    # Each has turns of its own: a draw takes the LLM, which embedding need not wait for.
+    drawer = Drawer(llm, store, serving, slots=slots, live_first=LiveFirst(live), patience=patience)
+    embedding = Embedding(embedder, live_first=LiveFirst(live), patience=patience)
+    calibrator = Calibrator(store, calibrations, drawer, embedding)
+    evaluator = Evaluator(store, embedder, embedding, version=version)
+
+    lanes = setup.keys()
+    peers = Replicas(database, replica_id, lanes, beat_s=intervals.beat_s, lease_s=intervals.lease_s)
+    jobs = DurableJobs(
+        store,
+        peers,
+        ByKind(calibrator, evaluator),
+        engine or DbosEngine(jobs_url(database.url), executor_id=replica_id, lanes=lanes),
+        owner=replica_id,
+        alike=Alike(drawer.way),
+        beat_s=intervals.beat_s,
+        poll_s=intervals.watch_s,
+    )
+    kept = SqlKept(database, max_documents=kept_documents)
+    return Replica(database, active, store, calibrations, jobs, kept, SqlKeys(database), peers)
+
+
+# What the log says when the service starts: how it is set up, and whether the LLM answers.
+#
+# No line holds a key, a password or a name of a user.
+
+CHECK_TIMEOUT_S = 10.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0
+KINDS = ("prompts", "conversations")
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """An embedder that knows where it computes."""
+
+    @property
+    def device(self) -> str:
+        """Return the device, such as cpu or cuda:0."""
+
+
+class StartLog:
+    """Logs the set-up at the start, and asks the LLM in the background until it answers.
+
+    `lines`: what is known before. `model` returns the LLM's model, "" while unknown; `own_keys` the
+    fingerprint keys of prompts and of conversations, none while unknown; `active` the calibration in force
+    for a key.
+    """
+
+    def __init__(
+        self,
+        *lines: str,
+        llm: LanguageModel,
+        model: Callable[[], str],
+        embedder: Embedder,
+        embedder_place: str,
+        own_keys: Callable[[], tuple[str, ...]],
+        active: Callable[[str], Calibration | None],
+        first_wait_s: float = FIRST_WAIT_S,
+    ) -> None:
+        self._lines = lines
+        self._llm, self._model = llm, model
+        self._embedder, self._embedder_place = embedder, embedder_place
+        self._own_keys, self._active = own_keys, active
+        self._first_wait_s = first_wait_s
+        self._asking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Log the set-up, and begin to ask the LLM in the background."""
+        for line in (*self._lines, self._about_embedder()):
+            log.info("%s", line)
+        self._asking = asyncio.create_task(self._ask(), name="start-log")
+
+    async def stop(self) -> None:
+        """Ask no more; idempotent."""
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asking
+
+    def _about_embedder(self) -> str:
+        try:
+            found = self._embedder.identity
+        except EmbedderUnavailable:
+            return f"embedder: {self._embedder_place} does not answer yet"
+        where = f", on {self._embedder.device}" if isinstance(self._embedder, OnDevice) else ""
+        return (
+            f"embedder: {found.name}, revision {found.revision or 'unknown'}, {found.dimension} dimensions, "
+            f"{found.precision}{where}"
+        )
+
+    async def _ask(self) -> None:
+        wait_s, told = self._first_wait_s, ""
+        while (why := await self._why_not()) is not None:
+            if why != told:
+                log.warning("the LLM does not answer: %s It is asked again until it does.", why)
+            told = why
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+        log.info("the LLM answers: model %s", self._model() or "unknown")
+        log.info("calibrations in force: %s", self._in_force())
+
+    async def _why_not(self) -> str | None:
+        """Return why the LLM does not answer, None when it does."""
+        try:
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
+                await self._llm.check()
+        except EigencalError as error:
+            return error.detail
+        except TimeoutError:
+            return f"nothing within {CHECK_TIMEOUT_S:g} s."
+        except Exception:
+            log.exception("the check of the LLM failed")
+            return "its check failed."
+        return None
+
+    def _in_force(self) -> str:
+        keys = self._own_keys()
+        if not keys:
+            return "unknown until the embedder has answered"
+        found = {kind: self._active(key) for kind, key in zip(KINDS, keys, strict=True)}
+        if not any(found.values()):
+            return "none for this set-up, raw values are served"
+        return ", ".join(f"{kind} {one.id if one else 'none'}" for kind, one in found.items())
+
+
+def build_start_log(
+    settings: Settings,
+    llm: LanguageModel,
+    embedder: Embedder,
+    serving: Serving,
+    calibrations: CalibrationStore,
+) -> StartLog:
+    """Return what tells the log, at start, how the service is set up."""
+    from service.store.location import shown, store_url
+
+    embedded = settings.llm_backend == "embedded"
+    server = f"{shown_url(settings.llm_url)} (API for prompts: {settings.llm_api})"
+    place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""
+    limits = serving.sampling.max_tokens, serving.messages_sampling.max_tokens
+    return StartLog(
+        f"Eigencal {__version__}, replica {settings.resolved_replica_id()}",
+        f"store: {shown(store_url(settings.resolved_database_url()))}",
+        f"LLM: {'embedded' if embedded else server}",
+        f"answers: {serving.num_samples}, of at most {limits[0]} tokens to a prompt, {limits[1]} to a "
+        "conversation",
+        llm=llm,
+        model=lambda: llm.identity(serving.request(prompt="?")).model,
+        embedder=embedder,
+        embedder_place=f"{settings.embedder}{place}",
+        own_keys=lambda: own_keys(serving, llm, embedder),
+        active=calibrations.active,
+    )
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without user, password, query and fragment. Raises ValueError for what is no URL."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+# The application: the parts that the settings ask for, started in order, under the routes.
+
+# Bodies that routes read themselves, and the error that all of them send: FastAPI cannot know of them.
+BODIES: list[type[BaseModel]] = [
+    ScoreRequest,
+    BatchRequest,
+    CalibrateRequest,
+    CalibrateForm,
+    EvaluateRequest,
+    EvaluateForm,
+    VerifyRequest,
+    GuardrailCall,
+    KeyRequest,
+    CorrectionsRequest,
+    Problem,
+]
+
+DESCRIPTION = """\
+Scores how uncertain an LLM is about a prompt: draws answers, embeds them, and returns the calibrated largest
+eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix. The
+confidence is how much of their meaning the answers share, not the probability that the answer is right.
+"""
+
+
+def create_app(
+    settings: Settings,
+    *,
+    llm: LanguageModel | None = None,
+    embedder: Embedder | None = None,
+    store: Store | None = None,
+    upstream: Upstream | None = None,
+    events: ScoreEvents | None = None,
+) -> FastAPI:
+    """Return the application. Components given here stand in for those that the settings ask for.
+
+    Nothing is loaded before the lifespan starts. Raises ValueError for settings that contradict themselves.
+    """
+    llm = llm or build_llm(settings)
+    embedder = embedder or build_embedder(settings)
+    serving, live = serving_of(settings), LiveLoad()
+    store = store or build_store(settings, llm, embedder, serving, live)
+    kept = KeptScores(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
+    made_keys = KeyRing(store.keys)
+    events = events or build_events(settings)
+    errors = ErrorLog()
+
+    def in_force() -> list[Calibration]:
+        own = {one.key() for one in own_fingerprints(serving, llm, embedder)}
+        return [one for one in store.calibrations.any_active() if one.fingerprint.key() in own]
+
+    metrics = Metrics(events, in_force=in_force, activations=store.calibrations.num_activations)
+    scorer = Scorer(llm, embedder, store.calibrations, live=live, ood_abstain=settings.ood_abstain)
+    gateways = Gateways(
+        Verifier(scorer, serving, settings.verify_effort or None),
+        Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),
+    )
+    chat = build_chat(
+        settings,
+        upstream or build_upstream(settings, llm, serving),
+        scorer,
+        serving,
+        metrics=metrics,
+        errors=errors,
+        keep=kept.keep,
+    )
+    started = build_start_log(settings, llm, embedder, serving, store.calibrations)
+    app = Described(
+        title="Eigencal",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=_lifespan(
+            errors,
+            Heap(),
+            events,
+            embedder,
+            llm,
+            chat.upstream,
+            store,
+            made_keys,
+            kept,
+            gateways.guardrail,
+            chat.scorer,
+            started,
+        ),
+        docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
+        redoc_url=None,
+    )
+    app.body_models = BODIES
+    app.state.services = Services(
+        scorer=scorer,
+        serving=serving,
+        jobs=store.jobs,
+        calibrations=store.calibrations,
+        kept=kept,
+        checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
+        batch_concurrency=settings.batch_concurrency,
+        errors=errors,
+        metrics=metrics,
+        limits=upload_limits(settings),
+        pages=Pages(render_home, render_report, render_calibrations),
+        applies_now=lambda one: applies_now(one, own_fingerprints(serving, llm, embedder)),
+    )
+    app.state.gateways, app.state.chat = gateways, chat
+    app.state.keys = Keys(
+        settings.admin_key.get_secret_value(), settings.score_key.get_secret_value(), made_keys
+    )
+    for routes in (
+        score,
+        scores,
+        openai,
+        verify,
+        guardrail,
+        jobs,
+        calibrations,
+        evaluations,
+        keys,
+        health,
+        docs,
+    ):
+        app.include_router(routes.router)
+    install(app, errors)
+    # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_held=settings.max_bodies_bytes)
+    app.add_middleware(RequestContext)
+    app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
+    return app
+
+
+def render_report(report: Mapping[str, Any]) -> str:
+    """Return the HTML page of a report. The drawing library is loaded on the first."""
+    from service.report import render
+
+    return render(cast("Report", report))
+
+
+def render_home(root: Mapping[str, Any]) -> str:
+    """Return the HTML page of the root path. The template library is loaded on the first."""
+    from service.report.pages import home
+
+    return home(root)
+
+
+def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the HTML page of all calibrations."""
+    from service.report.pages import calibrations
+
+    return calibrations(found)
+
+
+def _lifespan(*components: Component) -> Callable[[FastAPI], Any]:
+    """Start the components in the order given, stop them in reverse.
+
+    The store comes after what it needs: with it begin the jobs that were left, which need the embedder and
+    the LLM. What writes to it comes later still, and so can write to the last. The port opens once all are
+    started. An LLM server that is not up yet is no reason to wait; a component that cannot be had at all ends
+    the process.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for component in components:
+                # Before its start: one that fails half way through is stopped, too.
+                stack.push_async_callback(component.stop)
+                await component.start()
+            yield
+
+    return lifespan

@@ -1,0 +1,1 @@
+"""Calibrations: labelled rows, the fit of a map, promotion, history, their routes."""

@@ -1,0 +1,178 @@
+"""Whether an answer is right, and whether to let it through, by number of answers (method, section 8)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol, Self
+
+from numpy.typing import ArrayLike
+
+from service.llm.port import Fingerprint
+from service.spectral.conformal import ConformalReference
+from service.spectral.correctness_model import LEAST_OF_A_KIND, CorrectnessModel, logit_probability
+from service.spectral.evidence import EvidenceMap, logit_missing_mass
+from service.spectral.maps import DepolarizedMap, TemperatureMap
+from service.spectral.selective import SelectiveCounts
+
+_MAPS: dict[str, type[DepolarizedMap | TemperatureMap | EvidenceMap]] = {
+    "depolarized": DepolarizedMap,
+    "temperature": TemperatureMap,
+    "evidence": EvidenceMap,
+}
+# Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, or either by row.
+JudgedTexts = Literal["given", "dominant", "mixed"]
+# Right answers, and wrong ones, that a file should have: half of its rows fit the model, half are counted.
+NEEDED_OF_A_KIND = 2 * LEAST_OF_A_KIND
+# What a promise is about (method, section 9); it stands wherever one is shown.
+PROMISE_MEANING = (
+    "A promise holds on average over the calibrations that might have been made. Of targets barely within "
+    "reach, those shown as reachable are often broken: choose yours before you look at what is reachable."
+)
+WITHOUT_EVIDENCE = frozenset({"logit_probability", "entropy"})
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """P(correct), and what thresholds on it let through. Numbers only.
+
+    The rows of a fit were split in two. On one part `map` was fitted, and on what it says of those rows
+    `model`. `counts` are of the other part, which nothing here has seen: so what they promise holds for new
+    questions like them, and texts like those judged. Of those, texts that no answer drawn supports
+    (`born.supported`) are never let through, here as in a score. What serves a score was fitted on all rows,
+    hence a map of its own here.
+    """
+
+    map: DepolarizedMap | TemperatureMap | EvidenceMap
+    model: CorrectnessModel
+    counts: SelectiveCounts
+    judged: JudgedTexts
+
+    def map_for(self, missing_mass: float | None) -> DepolarizedMap | TemperatureMap | None:
+        """Return the map that makes the features of one prompt.
+
+        missing_mass: u of its answers; None: no log-probabilities. None where map or model takes them.
+        """
+        if isinstance(self.map, EvidenceMap):
+            return None if missing_mass is None else self.map.at(missing_mass)
+        takes_them = not WITHOUT_EVIDENCE.issuperset(self.model.features)
+        return None if takes_them and missing_mass is None else self.map
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the decider from what `stored` returned, also by way of JSON."""
+        map_ = dict(stored["map"])
+        kind = _MAPS[map_.pop("method")]
+        model, counts = CorrectnessModel.of(stored["model"]), SelectiveCounts.of(stored["counts"])
+        return cls(kind(**map_), model, counts, stored["judged"])
+
+    def stored(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        [method] = (name for name, kind in _MAPS.items() if isinstance(self.map, kind))
+        map_ = {"method": method, **asdict(self.map)}
+        numbers = {"map": map_, "model": asdict(self.model), "counts": asdict(self.counts)}
+        return {**numbers, "judged": self.judged}
+
+
+def features(
+    probability: ArrayLike,
+    entropy: ArrayLike,
+    missing_mass: ArrayLike | None = None,
+    mean_log_probability: ArrayLike | None = None,
+) -> dict[str, ArrayLike]:
+    """Return the columns that a correctness model knows, (n,) each or one number each.
+
+    probability: p(y) of the judged text under `Decider.map`, in [0, 1]; entropy: of the spectrum that it
+    serves, in nats; missing_mass, mean_log_probability: of the prompt's answers, None where they have none.
+    """
+    columns: dict[str, ArrayLike] = {"logit_probability": logit_probability(probability), "entropy": entropy}
+    if missing_mass is not None and mean_log_probability is not None:
+        columns["logit_missing_mass"] = logit_missing_mass(missing_mass)
+        columns["mean_log_probability"] = mean_log_probability
+    return columns
+
+
+# A calibration: immutable numbers, what they were fitted with, and whether they fit a request.
+
+Method = Literal["depolarized", "temperature", "evidence"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Of one map: the spectrum's temperature T > 0, the depolarisation 0 <= g < 1 (0 for `temperature`)."""
+
+    temperature: float
+    depolarization: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A fitted calibration; never changed once stored.
+
+    `parameters` holds an entry for every number of answers from 2 to `num_samples`, the number drawn when
+    fitting; the entry of `num_samples` is the headline. `eps` is the null eigenvalue that the `temperature`
+    map was fitted with (it does not act when serving, but T means nothing without it).
+
+    `evidence`, for the method "evidence" alone, holds a map for every number of answers from 1 to
+    `num_samples`; `parameters` are then those of `depolarized`, for answers without log-probabilities.
+
+    `deciders`: by number of answers, where the rows' verdicts allow a model of being right.
+
+    `reference`: what the rows' prompts are like; None in those of earlier releases, and in lists, which leave
+    it in the store.
+    """
+
+    id: str
+    method: Method
+    fingerprint: Fingerprint
+    num_samples: int
+    parameters: Mapping[int, Parameters]
+    created_at: datetime
+    eps: float = 1e-10
+    name: str = ""
+    evidence: Mapping[int, EvidenceMap] = field(default_factory=dict)
+    deciders: Mapping[int, Decider] = field(default_factory=dict)
+    reference: ConformalReference | None = field(default=None, compare=False, repr=False)
+
+    def headline(self) -> Parameters:
+        """Return the parameters of the full number of answers."""
+        return self.parameters[self.num_samples]
+
+    def map_for(self, num_samples: int, missing_mass: float | None = None) -> DepolarizedMap | TemperatureMap:
+        """Return the map for this many answers; KeyError for more than were drawn for the fit.
+
+        missing_mass: u of the answers, in [0, 1]; None where there are no log-probabilities: then a single
+        answer is a KeyError, too.
+        """
+        if self.evidence and missing_mass is not None:
+            return self.evidence[num_samples].at(missing_mass)
+        chosen = self.parameters[num_samples]
+        if self.method == "temperature":
+            return TemperatureMap(chosen.temperature, self.eps)
+        return DepolarizedMap(chosen.temperature, chosen.depolarization)
+
+
+class CalibrationSource(Protocol):
+    """Where scoring finds calibrations. `active*` answer from memory: they are on the path of every score."""
+
+    def active(self, fingerprint_key: str) -> Calibration | None:
+        """Return the active calibration of a fingerprint."""
+
+    def any_active(self) -> list[Calibration]:
+        """Return all active calibrations, latest activated first."""
+
+    async def get(self, calibration_id: str) -> Calibration | None:
+        """Return a calibration by id, active or not."""
+
+
+class NoCalibrations:
+    """An empty source: every score is served raw."""
+
+    def active(self, fingerprint_key: str) -> Calibration | None:
+        """Return nothing."""
+
+    def any_active(self) -> list[Calibration]:
+        """Return nothing."""
+        return []
+
+    async def get(self, calibration_id: str) -> Calibration | None:
+        """Return nothing."""

@@ -1,0 +1,239 @@
+"""The embedding stage, and what the fit is given: answers as vectors, and who was right."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.embedding.outcomes import distinct, log_probabilities, outcome_vectors, texts_to_embed, usable
+from service.errors import Conflict, InvalidDevData
+from service.jobs.drawing import LiveFirst, Patience
+from service.jobs.model import MIN_USABLE_ROWS
+from service.jobs.store import Progress, StoredRow
+from service.llm.port import Embedded, Embedder, EmbedderIdentity, EmptyAnswers
+from service.spectral.conformal import ConformalReference
+from service.spectral.dev_set import Answers
+from service.spectral.text_scores import words
+
+CHUNK = 16  # texts embedded at once: live scoring gets its turn in between
+FULL_SHARE = 0.9
+MAX_REFERENCE = 1000  # rows; every score is compared with all of them
+StartProgress = Callable[[int], Progress]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Material:
+    """The usable rows, at most `num_samples` answers each, as vectors.
+
+    answers: one per row; full: positions of the rows that have `num_samples` answers; texts: the distinct
+    answers of each row, in the order of its vectors; rows: as stored, answers cut to `num_samples`.
+    dimension: d of the embedder; vectors have one more coordinate where any answer is empty. made_by: the
+    embedder of every vector, where it is known. totals: by row, the log-probability of each whole answer in
+    nats, None for a row in which one has none. judged: by row, the vector (d,) of the `answer` that its
+    verdict is about, None where it gives none. questions: by row, the vector (d,) of what is asked, None
+    where it has no text; empty where they were not embedded.
+    """
+
+    rows: Sequence[StoredRow]
+    answers: Sequence[Answers]
+    texts: Sequence[Sequence[str]]
+    full: NDArray[np.int_]
+    num_samples: int
+    dimension: int
+    made_by: EmbedderIdentity | None = None
+    totals: Sequence[NDArray[np.float64] | None] = ()
+    judged: Sequence[NDArray[np.floating] | None] = ()
+    questions: Sequence[NDArray[np.float32] | None] = ()
+
+
+def full_number(sizes: Sequence[int], asked: int | None) -> int:
+    """Return the number m of answers to fit with: as asked, or else the largest that nine rows in ten reach.
+
+    Rows with more than m answers give their first m; rows with fewer serve the fits of smaller numbers only.
+    """
+    if asked is not None:
+        return asked
+    descending = sorted(sizes, reverse=True)
+    return descending[int(np.ceil(FULL_SHARE * len(descending))) - 1]
+
+
+def answered(stored: Sequence[StoredRow], empty_answers: EmptyAnswers) -> list[StoredRow]:
+    """Return the rows with those of their draws that are answers."""
+    return [replace(one, draws=usable(one.draws, empty_answers)) for one in stored]
+
+
+def usable_rows(
+    stored: Sequence[StoredRow], asked: int | None, rng: np.random.Generator
+) -> tuple[list[StoredRow], int, int]:
+    """Return the usable rows, answers cut to m; m; and how many copies of questions are left out.
+
+    One row stands for each question. Raises InvalidDevData when fewer than 30 have m.
+    """
+    every = [one for one in stored if one.row.references and len(one.draws) >= 2]
+    found = _one_for_each_question(every, rng)
+    num_samples = full_number([len(one.draws) for one in found], asked) if found else 2
+    reach = sum(len(one.draws) >= num_samples for one in found)
+    if reach < MIN_USABLE_ROWS:
+        refused = [one.refused for one in stored if one.refused is not None]
+        told = f" The LLM server refused {len(refused)} of the others: {refused[0]}" if refused else ""
+        raise InvalidDevData(
+            f"{reach} of {len(stored)} rows have a reference and {num_samples} answers; a fit needs at least "
+            f"{MIN_USABLE_ROWS}. Copies of a question count once, answers without text not at all "
+            f"(EIGENCAL_EMPTY_ANSWERS).{told}"
+        )
+    cut = [replace(one, draws=one.draws[:num_samples]) for one in found]
+    return cut, num_samples, len(every) - len(found)
+
+
+def _one_for_each_question(rows: Sequence[StoredRow], rng: np.random.Generator) -> list[StoredRow]:
+    """Return one row of each question, in order: the one with most answers, of several such a random one.
+
+    Folds, bootstrap and bounds take rows for independent: ten copies of one question are no ten questions.
+    Where no verdict is given, what any copy calls right is right.
+    """
+    asked: dict[Hashable, list[StoredRow]] = {}
+    for one in rows:
+        asked.setdefault(one.row.wording, []).append(one)
+    return [copies[0] if len(copies) == 1 else _of_copies(copies, rng) for copies in asked.values()]
+
+
+def _of_copies(copies: Sequence[StoredRow], rng: np.random.Generator) -> StoredRow:
+    most = max(len(one.draws) for one in copies)
+    full = [one for one in copies if len(one.draws) == most]
+    # At random: others may judge otherwise.
+    chosen = full[rng.integers(len(full))]
+    if chosen.row.correct is not None:
+        return chosen
+    known = (text for one in copies if one.row.correct is None for text in one.row.references)
+    return replace(chosen, row=replace(chosen.row, references=tuple(dict.fromkeys(known))))
+
+
+class Embedding:
+    """Embeds the distinct texts of a job in small chunks, live scoring first."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        *,
+        live_first: LiveFirst | None = None,
+        patience: Patience | None = None,
+        chunk: int = CHUNK,
+    ) -> None:
+        self._embedder = embedder
+        self._live_first = live_first or LiveFirst()
+        self._patience = patience or Patience()
+        self._chunk = chunk
+
+    async def identity(self, progress: Progress) -> EmbedderIdentity:
+        """Return what decides the vectors, once the embedder is there to tell."""
+
+        async def ask() -> EmbedderIdentity:
+            await self._embedder.check()
+            return self._embedder.identity
+
+        return await self._patience.keep_trying(ask, progress.note)
+
+    async def material(self, rows: Sequence[StoredRow], num_samples: int, start: StartProgress) -> Material:
+        """Return the rows as vectors, all of one embedder.
+
+        Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, LeaseLostError.
+        """
+        # Questions come last, so that the answers of a row still follow one another.
+        asked = [one.row.question for one in rows]
+        texts = list(dict.fromkeys([*all_texts(rows), *(text for text in asked if text)]))
+        progress = start(len(texts))
+        await progress.begin()
+        embedded = texts_to_embed(texts, self._embedder.empty_answers)
+        identity = await self.identity(progress)
+        vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress))
+        place = {text: i for i, text in enumerate(texts)}
+        questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
+        made = assemble(rows, num_samples, vectors, place, identity.dimension)
+        return replace(made, made_by=identity, questions=questions)
+
+    async def _embed(
+        self, texts: Sequence[str], identity: EmbedderIdentity, progress: Progress
+    ) -> NDArray[np.float32]:
+        vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
+        for begin in range(0, len(texts), self._chunk):
+            chunk = texts[begin : begin + self._chunk]
+            got = await self._patience.keep_trying(partial(self._in_turn, chunk), progress.note)
+            check_made_by(identity, got.made_by)
+            vectors[begin : begin + len(chunk)] = got.vectors
+            await progress.advance(len(chunk))
+        return vectors
+
+    async def _in_turn(self, texts: Sequence[str]) -> Embedded:
+        async with self._live_first.turn():
+            return await self._embedder.embed(texts)
+
+
+def check_made_by(*identities: EmbedderIdentity | None) -> None:
+    """Raise Conflict unless all are one embedder: vectors of two do not compare."""
+    names = [field.name for field in fields(EmbedderIdentity)]
+    differs = [name for name in names if len({getattr(one, name, None) for one in identities}) > 1]
+    if differs:
+        parts = ", ".join(f"embedder_{name}" for name in differs)
+        raise Conflict(f"The embedder changed while texts were embedded ({parts}); run it again.")
+
+
+def all_texts(rows: Sequence[StoredRow]) -> list[str]:
+    """Return the distinct texts of answers, references and judged answers, in order of appearance."""
+    every = (
+        text for one in rows for text in (*(d.text for d in one.draws), *one.row.references, *_said(one))
+    )
+    return distinct(list(every))[0]
+
+
+def _said(one: StoredRow) -> tuple[str, ...]:
+    """Return the answer that the row gives for judgement, stripped as answers drawn are; nothing for none."""
+    return () if one.row.answer is None else (one.row.answer.strip(),)
+
+
+def assemble(
+    rows: Sequence[StoredRow],
+    num_samples: int,
+    vectors: NDArray[np.float32],
+    place: dict[str, int],
+    dimension: int,
+) -> Material:
+    """Return the rows as vectors; place: the row of each text in `vectors`, made by `outcome_vectors`."""
+    answers, texts = [], []
+    judged: list[NDArray[np.floating] | None] = []
+    for one in rows:
+        found, index = distinct([d.text for d in one.draws])
+        references = _rows_at(vectors, [place[text] for text in one.row.references])
+        answers.append(Answers(_rows_at(vectors, [place[text] for text in found]), index, references))
+        texts.append(found)
+        judged.append(next((vectors[place[text]] for text in _said(one)), None))
+    full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
+    totals = [log_probabilities(one.draws) for one in rows]
+    return Material(rows, answers, texts, full, num_samples, dimension, totals=totals, judged=judged)
+
+
+def conformal_reference(material: Material, rng: np.random.Generator) -> ConformalReference:
+    """Return what the full rows' prompts are like: of many, `MAX_REFERENCE` drawn at random."""
+    chosen = material.full
+    if chosen.size > MAX_REFERENCE:
+        chosen = np.sort(rng.choice(chosen, MAX_REFERENCE, replace=False))
+    known = {
+        material.rows[i].row.question: vector
+        for i in chosen.tolist()
+        if material.questions and (vector := material.questions[i]) is not None
+    }
+    questions = np.array(list(known.values()), dtype=np.float32).reshape(-1, material.dimension)
+    lengths = [[len(words(draw.text)) for draw in material.rows[i].draws] for i in chosen.tolist()]
+    return ConformalReference(questions, np.array(lengths, dtype=np.int32))
+
+
+def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.float32]:
+    """Return the rows, (n, d): a view where they follow one another, as texts seen first in one prompt do.
+
+    Where all answers differ, copies would double the memory of a job.
+    """
+    first = places[0]
+    if places == list(range(first, first + len(places))):
+        return vectors[first : first + len(places)]
+    return vectors[places]

@@ -1,0 +1,542 @@
+"""The wire form of a calibration."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, Literal, Self, cast
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from service.api.auth import BEARER, admin_scope
+from service.api.bodies import BAD_BODY, RequestModel, read_json
+from service.api.deps import CalibrationId, Services, ServicesDep, no_calibration
+from service.api.headers import VARY, prefers_html
+from service.api.openapi import json_body, json_or_page, responses
+from service.calibration.calibration import Calibration
+from service.calibration.rows import MAX_ID_CHARS, write_row
+from service.errors import Conflict, EigencalError, NotFound
+from service.jobs.model import CalibrationRecord, Correction
+from service.jobs.routes import CODES, accepted, example, queued
+from service.jobs.schemas import JOB, JobOut
+from service.report.model import VerdictRow, VerdictsPart
+from service.scoring.judging import lowest_named, promise
+from service.scoring.score import Target
+
+MAX_CORRECTIONS = 10_000
+# No rows promise so little: what is promised instead is the lowest that can be.
+LOWEST = 1e-9
+ACTIVATION: dict[str, Any] = {
+    "calibration_id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+    "activated_at": "2026-11-21T07:08:00Z",
+    "by": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+    "reason": "Activated: none was active for this set-up, and on held-out prompts it is better than raw.",
+    "replaced": None,
+    "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
+}
+
+CALIBRATION: dict[str, Any] = {
+    "id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+    "name": "TriviaQA, November",
+    "method": "evidence",
+    "temperature": 0.92,
+    "depolarization": 0.56,
+    "num_samples": 20,
+    "parameters": [
+        {"num_samples": 2, "temperature": 0.55, "depolarization": 0.7},
+        {"num_samples": 20, "temperature": 0.92, "depolarization": 0.56},
+    ],
+    "evidence": [
+        {"num_samples": 1, "temperature": 1.0, "evidence_intercept": -0.09, "evidence_slope": 0.35},
+        {"num_samples": 20, "temperature": 0.92, "evidence_intercept": -0.62, "evidence_slope": 0.41},
+    ],
+    "correctness_sample_counts": [1, 2, 20],
+    "eps": 1e-10,
+    "fingerprint": {
+        "source": "service",
+        "embedder": "all-mpnet-base-v2",
+        "embedder_revision": "78c0197b6159d926",
+        "embedder_precision": "float32",
+        "embedder_dimension": 768,
+        "source_label": "",
+        "model": "SmolLM2-135M-Instruct",
+        "api": "completions",
+        "prompt_shape": "5f0a3c1d9be24786",
+        "answer_regex": "",
+        "sampling.temperature": 0.5,
+        "sampling.top_p": 1.0,
+        "sampling.top_k": 0,
+        "sampling.max_tokens": 64,
+        "sampling.stop": ["\n"],
+        "evidence": "token_sums",
+    },
+    "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
+    "created_at": "2026-11-21T07:08:00Z",
+    "active": True,
+    "activated_at": "2026-11-21T07:08:00Z",
+    "job_id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+    "rows": 300,
+    "projection_ece": 0.043,
+    "promise": {"target_error": 0.1, "confidence": 0.9, "threshold": 0.71, "coverage": 0.42},
+    "applies_now": True,
+    "data_kept": True,
+    "links": {
+        "self": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
+        "report": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/report",
+        "activate": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/activate",
+        "data": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/data",
+    },
+}
+ROW = '{"id": "0", "prompt": "Who wrote Emma?", "reference": "Jane Austen", "samples": ["Austen", "Eliot"]}\n'
+
+
+class ParametersOut(BaseModel):
+    """The parameters served with this number of answers."""
+
+    num_samples: int = Field(description="Number of answers.")
+    temperature: float = Field(description="Matrix temperature T.")
+    depolarization: float = Field(description="Depolarisation g, 0 for `temperature`.")
+
+
+class EvidenceParametersOut(BaseModel):
+    """The evidence map served with this number of answers: g = sigmoid(a + b logit u), u the missing mass."""
+
+    num_samples: int = Field(description="Number of answers.")
+    temperature: float = Field(description="Matrix temperature T.")
+    evidence_intercept: float = Field(description="Intercept a.")
+    evidence_slope: float = Field(description="Slope b, 0 or more; 0: the evidence says nothing.")
+
+
+class PromiseOut(BaseModel):
+    """An error among the answers let through that is kept with this confidence."""
+
+    target_error: float = Field(description="Share of wrong ones among the answers let through, at most.")
+    confidence: float = Field(description="Confidence with which it is kept.")
+    threshold: float = Field(description="The least P(correct) that is let through.")
+    coverage: float = Field(description="Share of the questions that it lets through.")
+
+
+class ActivationOut(BaseModel):
+    """That a calibration came into force."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    calibration_id: str = Field(description="Id of the calibration.")
+    activated_at: datetime = Field(description="When it came into force.")
+    by: str = Field(
+        description="Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where "
+        "none was needed; empty for those of before 0.3.0."
+    )
+    reason: str = Field(description="Why; empty for those of before 0.3.0.")
+    replaced: str | None = Field(description="The calibration that was in force until then.")
+    fingerprint_key: str = Field(description="The set-up: one calibration is in force for each.")
+
+
+class CorrectionIn(RequestModel):
+    """A row by its `line` or its `id`, and whether the answer that was judged is right."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"type": "object", "required": [name]} for name in ("line", "id")]}
+    )
+
+    line: int | None = Field(None, ge=1, description="Line of the row in the file.")
+    id: str | None = Field(None, max_length=MAX_ID_CHARS, description="Or its id.")
+    correct: bool = Field(description="Whether the answer that was judged is right.")
+
+    @model_validator(mode="after")
+    def named_one_way(self) -> Self:
+        """Refuse both of `line` and `id`, and neither."""
+        if (self.line is None) == (self.id is None):
+            raise ValueError("send `line` or `id`")
+        return self
+
+
+class CorrectionsRequest(RequestModel):
+    """Corrected verdicts, and options of the calibration that is fitted with them."""
+
+    rows: list[CorrectionIn] = Field(
+        min_length=1, max_length=MAX_CORRECTIONS, description="What is corrected."
+    )
+    activate: Literal["if_better", "always", "never"] | None = Field(
+        None,
+        description="When to serve it. Left out: at once where the calibration corrected is the active one, "
+        "else never.",
+    )
+    method: Literal["depolarized", "temperature", "evidence", "both", "auto"] | None = Field(
+        None, description="Map to serve; left out: as for the calibration corrected."
+    )
+    name: str | None = Field(None, max_length=200, description="A name for people; left out: the same.")
+
+    @model_validator(mode="after")
+    def one_verdict_each(self) -> Self:
+        """Refuse two verdicts that differ on one row."""
+        said: dict[int | str | None, bool] = {}
+        for one in self.rows:
+            key = one.id if one.line is None else one.line
+            if said.setdefault(key, one.correct) != one.correct:
+                raise ValueError(f"two verdicts on {'id' if one.line is None else 'line'} {key!r}")
+        return self
+
+
+class CalibrationOut(BaseModel):
+    """A calibration: immutable but for `active`, `activated_at` and `data_kept`."""
+
+    id: str = Field(description="Id of the calibration.")
+    name: str = Field(description="The name given to it.")
+    method: Literal["depolarized", "temperature", "evidence"] = Field(description="Its map.")
+    temperature: float = Field(
+        description="Matrix temperature T at the full number of answers; for `evidence`, without "
+        "log-probabilities."
+    )
+    depolarization: float = Field(description="Depolarisation g there, 0 for `temperature`.")
+    num_samples: int = Field(description="The full number of answers: those drawn per prompt.")
+    parameters: list[ParametersOut] = Field(
+        description="For every number of answers from 2 on; for `evidence`, those of answers without "
+        "log-probabilities."
+    )
+    evidence: list[EvidenceParametersOut] | None = Field(
+        description="For `evidence`, of every number of answers from 1 on; null for the others."
+    )
+    correctness_sample_counts: list[int] = Field(
+        description="Numbers of answers for which it has P(correct) and thresholds; empty where the verdicts "
+        "on its rows allow none. Its report says why."
+    )
+    eps: float = Field(description="Null eigenvalue with which `temperature` was fitted.")
+    fingerprint: dict[str, Any] = Field(description="What it is bound to, part by part.")
+    fingerprint_key: str = Field(description="Short hash of the fingerprint; one is active per key.")
+    created_at: datetime = Field(description="When it was fitted.")
+    active: bool = Field(description="Whether requests of its fingerprint are served with it.")
+    activated_at: datetime | None = Field(description="Since when.")
+    job_id: str | None = Field(description="The job that made it.")
+    rows: int = Field(description="Rows it was fitted on.")
+    projection_ece: float | None = Field(
+        description="Gap between lambda_max and what is found, on held-out rows; null where it was fitted by "
+        "an earlier release."
+    )
+    promise: PromiseOut | None = Field(
+        description="What a decision with all its answers promises: at the configured target error, or where "
+        "that cannot be promised or none is set, at the lowest that can be; null where none can."
+    )
+    applies_now: bool = Field(
+        description="Whether it fits the set-up as it is now: the LLM, its sampling and the embedder; of a "
+        "caller's own answers, the embedder."
+    )
+    data_kept: bool = Field(description="Whether those rows are still there.")
+    links: dict[str, str] = Field(
+        description="Paths: `self`, `report`, `activate`; `data` while its rows are kept."
+    )
+
+
+def calibration_links(record: CalibrationRecord) -> dict[str, str]:
+    """Return the paths of a calibration."""
+    path = f"/calibrations/{record.calibration.id}"
+    links = {"self": path, "report": f"{path}/report", "activate": f"{path}/activate"}
+    return {**links, "data": f"{path}/data"} if record.data_kept else links
+
+
+def state_now(record: CalibrationRecord) -> dict[str, Any]:
+    """Return whether a calibration is active, as its report says it (`report_model.Now`)."""
+    since = record.activated_at
+    return {"active": record.active, "activated_at": since.isoformat() if since else None}
+
+
+def _evidence(calibration: Calibration) -> list[EvidenceParametersOut] | None:
+    return [
+        EvidenceParametersOut(
+            num_samples=m,
+            temperature=found.temperature,
+            evidence_intercept=found.intercept,
+            evidence_slope=found.slope,
+        )
+        for m, found in sorted(calibration.evidence.items())
+    ] or None
+
+
+def promise_of(calibration: Calibration, target: Target) -> PromiseOut | None:
+    """Return what it promises at this target, or at the lowest that it can keep."""
+    decider = calibration.deciders.get(calibration.num_samples)
+    if decider is None:
+        return None
+    found = promise(decider.counts, target)
+    if found.threshold is None and (lowest := lowest_named(decider.counts, found)) is not None:
+        found = promise(decider.counts, Target(lowest, target.confidence))
+    if found.threshold is None:
+        return None
+    return PromiseOut(
+        target_error=found.target_error,
+        confidence=found.confidence,
+        threshold=found.threshold,
+        coverage=found.coverage,
+    )
+
+
+def calibration_view(record: CalibrationRecord, *, target: Target, applies_now: bool) -> CalibrationOut:
+    """Return a calibration as it is sent."""
+    calibration = record.calibration
+    parameters = [
+        ParametersOut(num_samples=m, temperature=p.temperature, depolarization=p.depolarization)
+        for m, p in sorted(calibration.parameters.items())
+    ]
+    headline = calibration.headline()
+    return CalibrationOut(
+        id=calibration.id,
+        name=calibration.name,
+        method=calibration.method,
+        temperature=headline.temperature,
+        depolarization=headline.depolarization,
+        num_samples=calibration.num_samples,
+        parameters=parameters,
+        evidence=_evidence(calibration),
+        correctness_sample_counts=sorted(calibration.deciders),
+        eps=calibration.eps,
+        fingerprint=calibration.fingerprint.shown(),
+        fingerprint_key=calibration.fingerprint.key(),
+        created_at=calibration.created_at,
+        active=record.active,
+        activated_at=record.activated_at,
+        job_id=record.job_id,
+        rows=record.num_rows,
+        projection_ece=record.projection_ece,
+        promise=promise_of(calibration, target),
+        applies_now=applies_now,
+        data_kept=record.data_kept,
+        links=calibration_links(record),
+    )
+
+
+# Calibrations: list, activate, export, report.
+
+log = logging.getLogger(__name__)
+router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
+NDJSON = "application/x-ndjson"
+MAX_VERDICTS = 1000  # of a report; the export has all
+CORRECTIONS = {"two rows": {"rows": [{"line": 12, "correct": False}, {"id": "q31", "correct": True}]}}
+
+
+def report_entry(description: str) -> dict[str, Any]:
+    """Return the OpenAPI entry of a report: JSON, or a page."""
+    model = {"content": {"application/json": {"schema": {"type": "object"}}}}
+    return json_or_page(model, description)
+
+
+async def report_response(request: Request, app: Services, report: Mapping[str, Any]) -> Response:
+    """Return a report in the form that is accepted: JSON unless HTML is preferred."""
+    if not prefers_html(request.headers.get("accept", "*/*")):
+        return JSONResponse(report, headers=VARY)
+    page = await asyncio.to_thread(app.pages.report, report)
+    return Response(page, headers=VARY, media_type="text/html")
+
+
+class Export(StreamingResponse):
+    """A stream that an error of ours breaks off: no last chunk, so that nobody takes it for whole."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream; the server closes the connection of one that does not end."""
+        try:
+            await super().__call__(scope, receive, send)
+        except EigencalError as error:
+            log.warning("request %s was broken off: %s", scope.get("eigencal.request_id"), error.detail)
+
+
+@router.get(
+    "",
+    summary="All calibrations",
+    response_model=list[CalibrationOut],
+    responses={
+        200: json_or_page(example([CALIBRATION]), "Latest first: JSON, or a page for people."),
+        **responses(*CODES),
+    },
+    openapi_extra=BEARER,
+)
+async def get_calibrations(
+    request: Request, response: Response, app: ServicesDep
+) -> list[CalibrationOut] | Response:
+    """Return calibrations, latest first: JSON unless HTML is preferred."""
+    found = [_view(app, record) for record in await app.calibrations.list_all()]
+    if prefers_html(request.headers.get("accept", "*/*")):
+        told = [one.model_dump(mode="json") for one in found]
+        page = await asyncio.to_thread(app.pages.calibrations, told)
+        return Response(page, headers=VARY, media_type="text/html")
+    response.headers.update(VARY)
+    return found
+
+
+@router.get(
+    "/active",
+    summary="The calibrations in force",
+    responses={200: example([CALIBRATION]), **responses(*CODES)},
+    openapi_extra=BEARER,
+)
+async def get_active(app: ServicesDep) -> list[CalibrationOut]:
+    """Return one calibration per fingerprint, the service's own set-up first."""
+    return [_view(app, record) for record in await app.calibrations.list_active()]
+
+
+@router.get(
+    "/activations",
+    summary="What was in force when",
+    responses={200: example([ACTIVATION]), **responses(*CODES)},
+    openapi_extra=BEARER,
+)
+async def get_activations(app: ServicesDep) -> list[ActivationOut]:
+    """Return every activation, newest first: each was in force until the next of its `fingerprint_key`."""
+    return [ActivationOut.model_validate(one) for one in await app.calibrations.history()]
+
+
+@router.get(
+    "/{calibration_id}",
+    summary="A calibration",
+    responses={200: example(CALIBRATION), **responses(*CODES, "not_found")},
+    openapi_extra=BEARER,
+)
+async def get_calibration(app: ServicesDep, calibration_id: CalibrationId) -> CalibrationOut:
+    """Return a calibration with its parameters for every number of answers."""
+    return _view(app, await _record(app, calibration_id))
+
+
+@router.post(
+    "/{calibration_id}/activate",
+    summary="Serve with this calibration",
+    responses={200: example(CALIBRATION), **responses(*CODES, "not_found")},
+    openapi_extra=BEARER,
+)
+async def post_activate(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> CalibrationOut:
+    """Serve requests of its fingerprint with this calibration, on every replica; also the way back."""
+    record = await app.calibrations.activate(calibration_id, by=request.state.by)
+    if record is None:
+        raise no_calibration()
+    return _view(app, record)
+
+
+@router.patch(
+    "/{calibration_id}/rows",
+    summary="Correct verdicts on its rows",
+    status_code=202,
+    response_model=JobOut,
+    responses=queued({**JOB, "state": "queued"}, *BAD_BODY, "not_found", "conflict"),
+    openapi_extra={**json_body("CorrectionsRequest", CORRECTIONS), **BEARER},
+)
+async def patch_rows(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> Response:
+    """Start a job that fits another calibration on the same rows and answers, with corrected verdicts.
+
+    Nothing is drawn, and this calibration stays as it is. A verdict on a row without `answer` is about its
+    dominant answer, which the report and the export name. A row that is not there is a 422; rows that were
+    forgotten are a conflict.
+    """
+    body = await read_json(request, CorrectionsRequest)
+    record = await _record(app, calibration_id)
+    if record.job_id is None or not record.data_kept:
+        raise Conflict("The rows of this calibration are not kept: post them again to /calibrate.")
+    # The corrected calibration was fitted on these rows: held out, they cannot compare another with it.
+    by_default = {"activate": "always" if record.active else "never"}
+    options = by_default | body.model_dump(exclude={"rows"}, exclude_none=True)
+    corrections = [Correction(one.correct, one.line, one.id) for one in body.rows]
+    job = await app.jobs.correct(record.job_id, corrections, options)
+    if job is None:
+        raise no_calibration()
+    return accepted(job)
+
+
+@router.get(
+    "/{calibration_id}/data",
+    summary="Its rows with the answers drawn",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "JSONL that may be posted to /calibrate again.",
+            "content": {NDJSON: {"schema": {"type": "string"}, "example": ROW}},
+        },
+        **responses(*CODES, "not_found"),
+    },
+    openapi_extra=BEARER,
+)
+async def get_data(app: ServicesDep, calibration_id: CalibrationId) -> StreamingResponse:
+    """Export the rows that the calibration was fitted on."""
+    record = await _record(app, calibration_id)
+    if not record.data_kept:
+        raise NotFound("The data of this calibration are not kept.")
+    attachment = f'attachment; filename="{calibration_id}.jsonl"'
+    lines = _lines(app, calibration_id, record.num_rows)
+    return Export(lines, media_type=NDJSON, headers={"Content-Disposition": attachment})
+
+
+@router.delete(
+    "/{calibration_id}/data",
+    summary="Forget its rows",
+    status_code=204,
+    responses=responses(*CODES, "not_found"),
+    openapi_extra=BEARER,
+)
+async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
+    """Delete the prompts, references and answers for good. The calibration and its report stay."""
+    if not await app.calibrations.forget_data(calibration_id):
+        raise no_calibration()
+
+
+@router.get(
+    "/{calibration_id}/report",
+    summary="Its report: JSON, or a page with the plots",
+    response_class=Response,
+    responses={
+        200: report_entry(
+            "What was fitted on what, before and after on held-out folds, the curves, the warnings."
+        ),
+        **responses(*CODES, "not_found"),
+    },
+    openapi_extra=BEARER,
+)
+async def get_report(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> Response:
+    """Return the report in the form that is accepted: JSON unless HTML is preferred.
+
+    All of it is as it was when the calibration was made, but for `now`, whether it is active, and `verdicts`,
+    its rows with what was judged, null once they are forgotten.
+    """
+    report = await app.calibrations.report(calibration_id)
+    if report is None:
+        raise no_calibration()
+    record = await _record(app, calibration_id)
+    verdicts = await _verdicts(app, calibration_id) if record.data_kept else None
+    return await report_response(request, app, {**report, "now": state_now(record), "verdicts": verdicts})
+
+
+def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
+    error = app.serving.target_error
+    target = Target(LOWEST if error is None else error, app.serving.confidence)
+    applies = app.applies_now(record.calibration.fingerprint)
+    return calibration_view(record, target=target, applies_now=applies)
+
+
+async def _verdicts(app: Services, calibration_id: str) -> VerdictsPart:
+    """Return the rows with their verdicts: how many there are, and the first of them."""
+    rows: list[VerdictRow] = []
+    count = 0
+    async for row in app.calibrations.rows(calibration_id):
+        if row.verdict is None:
+            continue
+        count += 1
+        if len(rows) < MAX_VERDICTS:
+            told = {"line": row.line, "id": row.id, "references": list(row.references)}
+            rows.append(cast("VerdictRow", told | asdict(row.verdict)))
+    return {"count": count, "rows": rows}
+
+
+async def _record(app: Services, calibration_id: str) -> CalibrationRecord:
+    record = await app.calibrations.record(calibration_id)
+    if record is None:
+        raise no_calibration()
+    return record
+
+
+async def _lines(app: Services, calibration_id: str, expected: int) -> AsyncIterator[bytes]:
+    sent = 0
+    async for row in app.calibrations.rows(calibration_id):
+        if row.usable():
+            yield write_row(row)
+            sent += 1
+    if sent < expected:  # deleted meanwhile: a body broken off is no whole export
+        raise NotFound("The data of this calibration were deleted while they were exported.")

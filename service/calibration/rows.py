@@ -1,0 +1,364 @@
+"""What a row of dev data may hold, said once: for files, for JSON bodies and for the contract."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from service.jobs.model import DevRow
+from service.llm.port import Message
+from service.spectral.evidence import POSITIVE_ROUNDING
+
+# Recorded beside the answers, one number for each: the command `evaluate` reads it, a calibration does not.
+# What a calibration has judged is written beside a row, and not read again: `correct` corrects it.
+IGNORED_FIELDS = ("tokens", "verdict")
+LOGPROB_FIELDS = ("logprobs", "logprob")
+MIN_SAMPLES, MAX_SAMPLES = 2, 256
+MAX_REFERENCES = 64
+MAX_MESSAGES = 1024
+MAX_ID_CHARS = 200
+ANSWERED = "answered"  # kind of the error of a conversation that ends with the assistant's turn
+ROLES = ("system", "user", "assistant")
+
+# A character other than white space. The classes of Python (str.strip), Rust (pydantic) and JavaScript (the
+# contract's readers) differ in five characters, which are therefore named.
+NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"
+
+
+def _whole(value: object) -> object:
+    """Return 14 for 14.0: JSON Schema counts both as integers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# pydantic looks for lone surrogates, which no UTF-8 can hold, only where a string has a bound.
+Text = Annotated[str, Field(min_length=0)]
+FilledText = Annotated[str, Field(pattern=NOT_BLANK)]
+Name = Annotated[str, Field(pattern=NOT_BLANK, max_length=MAX_ID_CHARS)]
+LogProbability = Annotated[float, Field(le=POSITIVE_ROUNDING)]
+LogProbabilities = Annotated[list[LogProbability], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)]
+WholeNumber = Annotated[int, Field(ge=-(2**63), lt=2**63), BeforeValidator(_whole)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, frozen=True, hide_input_in_errors=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def has_no_more_than_its_fields(cls, value: object) -> object:
+        """Refuse a great many unknown fields as one: pydantic would make an error of each."""
+        if isinstance(value, dict) and len(value) > len(cls.model_fields):
+            raise PydanticCustomError("too_many_fields", "has fields that are not known")
+        return value
+
+
+class ExampleMessage(_Strict):
+    """One turn of a row's conversation."""
+
+    role: Literal["system", "user", "assistant"] = Field(description="Who speaks.")
+    content: Text = Field(description="What is said.")
+
+
+def _with(name: str, kind: str) -> dict[str, Any]:
+    """Return the schema of an object that has this field, and not as null."""
+    return {
+        "title": f"with {name}",
+        "type": "object",
+        "required": [name],
+        "properties": {name: {"type": kind}},
+    }
+
+
+def _row_schema(schema: dict[str, Any]) -> None:
+    """Say that a row is asked one way, and its log-probabilities go with samples, under one name.
+
+    Leaves out defaults, which would tell clients to send nulls. That there are as many as samples is beyond
+    JSON Schema.
+    """
+    schema["oneOf"] = [_with("prompt", "string"), _with("messages", "array")]
+    own, samples = [_with(name, "array") for name in LOGPROB_FIELDS], _with("samples", "array")
+    one_name = {"type": "object", "not": {"type": "object", "allOf": own}}
+    schema["allOf"] = [one_name, *({"type": "object", "if": each, "then": samples} for each in own)]
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+class ExampleRow(_Strict):
+    """A labelled row: `prompt` or `messages`, and what a right answer is. A null counts as left out."""
+
+    model_config = ConfigDict(json_schema_extra=_row_schema)
+
+    prompt: FilledText | None = Field(None, description="A question, as for POST /score.")
+    messages: Annotated[list[ExampleMessage], Field(min_length=1, max_length=MAX_MESSAGES)] | None = Field(
+        None, description="A conversation, as for POST /score."
+    )
+    reference: FilledText | Annotated[list[FilledText], Field(min_length=1, max_length=MAX_REFERENCES)] = (
+        Field(description="The right answer, or several that are.")
+    )
+    id: Name | WholeNumber | None = Field(None, description="Your name for the row, unique in the file.")
+    samples: Annotated[list[Text], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)] | None = Field(
+        None, description="Answers already drawn."
+    )
+    logprobs: LogProbabilities | None = Field(
+        None, description="The natural-log probability of each whole sample, its last token included."
+    )
+    answer: Text | None = Field(None, description="The one answer that `correct` is about.")
+    correct: bool | None = Field(
+        None, description="Whether `answer`, or else the dominant answer, is right; left out: by its words."
+    )
+    logprob: LogProbabilities | None = Field(None, description="Another name of `logprobs`.")
+    tokens: Any = Field(None, description="Recorded token counts; only the command `evaluate` reads them.")
+    verdict: Any = Field(
+        None, description="Of an export: what was judged, and why; not read. To correct it, add `correct`."
+    )
+
+    @model_validator(mode="after")
+    def is_asked_one_way(self) -> Self:
+        """Refuse both of `prompt` and `messages`, and neither."""
+        if problem := asked_twice_or_not_at_all(self.prompt, self.messages):
+            raise PydanticCustomError("prompt_or_messages", "{problem}", {"problem": problem})
+        return self
+
+    @field_validator("messages")
+    @classmethod
+    def is_not_answered(cls, turns: list[ExampleMessage] | None) -> list[ExampleMessage] | None:
+        """Refuse a conversation that the assistant has answered: none such is scored."""
+        if turns and turns[-1].role == "assistant":
+            raise PydanticCustomError(ANSWERED, "must not end with the assistant's turn: that is an `answer`")
+        return turns
+
+    @model_validator(mode="after")
+    def has_a_log_probability_per_sample(self) -> Self:
+        """Refuse log-probabilities without samples, another number of them, or under both names."""
+        if problem := misfit_logprobs(self.samples, self.logprobs, self.logprob):
+            raise PydanticCustomError("misfit_logprobs", "{problem}", {"problem": problem[1]})
+        return self
+
+
+def misfit_logprobs(samples: object, logprobs: object, logprob: object) -> tuple[str, str] | None:
+    """Return the field, and what is wrong unless there is one number for each sample, under one name."""
+    if logprobs is not None and logprob is not None:
+        return "logprob", "is another name of logprobs; give one of the two"
+    name, told = ("logprobs", logprobs) if logprob is None else ("logprob", logprob)
+    if not isinstance(told, list):
+        return None
+    if not isinstance(samples, list):
+        return name, "goes with samples, which the row lacks"
+    if len(told) == len(samples):
+        return None
+    return name, f"must hold one number for each of the {len(samples)} samples, not {len(told)}"
+
+
+def asked_twice_or_not_at_all(prompt: object, messages: object) -> str | None:
+    """Return what is wrong unless exactly one of the two is there."""
+    if (prompt is None) != (messages is None):
+        return None
+    found = "neither is given" if prompt is None else "both are given"
+    return f"exactly one of prompt and messages is needed; {found}"
+
+
+ROW_FIELDS = tuple(ExampleRow.model_fields)
+KNOWN_FIELDS = tuple(name for name in ROW_FIELDS if name not in IGNORED_FIELDS)
+
+
+# One row of dev data: from parsed JSON to a checked `DevRow`, or every reason why not; and back to JSON.
+
+MAX_UNKNOWN_LISTED = 3
+# What other data sets call them.
+OFTEN_MEANT = {
+    "question": "prompt",
+    "query": "prompt",
+    "input": "prompt",
+    "target": "reference",
+    "expected": "reference",
+    "ground_truth": "reference",
+    "gold": "reference",
+    "answers": "reference",
+    "generations": "samples",
+    "responses": "samples",
+    "label": "correct",
+}
+_EXPECTED = {
+    "prompt": "a string",
+    "reference": "a string or a list of strings",
+    "id": "a string or a whole number",
+    "samples": "a list of strings",
+    "answer": "a string",
+    "correct": "true or false",
+}
+_ITEMS = {"reference": (1, MAX_REFERENCES), "samples": (MIN_SAMPLES, MAX_SAMPLES)}
+_REASONS = {
+    "missing": "is missing",
+    "string_unicode": "holds half of a surrogate pair, which is no Unicode text",
+    "string_too_long": f"must have at most {MAX_ID_CHARS} characters",
+    "greater_than_equal": "must be a whole number of 64 bits, or a string",
+    "less_than": "must be a whole number of 64 bits, or a string",
+}
+_OTHER_KIND = {"string_type", "list_type", "int_type", "bool_type"}
+
+Fault = tuple[str | None, str]
+
+
+class RowError(ValueError):
+    """A row cannot be used: `problems` holds pairs of the field (None: the row itself) and the reason."""
+
+    def __init__(self, *problems: Fault) -> None:
+        super().__init__("; ".join(reason for _, reason in problems))
+        self.problems = problems
+
+
+def check_row(line: int, raw: object) -> DevRow:
+    """Return the row; raise RowError with every field that does not fit. A null counts as absent."""
+    if not isinstance(raw, dict):
+        raise RowError((None, f"must be an object, not {_kind(raw)}"))
+    try:
+        row = ExampleRow.model_validate(raw)
+    except ValidationError as error:
+        raise RowError(*_problems(raw, error)) from None
+    return _dev_row(line, row)
+
+
+def _dev_row(line: int, row: ExampleRow) -> DevRow:
+    return DevRow(
+        line=line,
+        id=None if row.id is None else str(row.id),
+        prompt=row.prompt,
+        messages=None if row.messages is None else tuple(Message(m.role, m.content) for m in row.messages),
+        references=(row.reference,) if isinstance(row.reference, str) else tuple(row.reference),
+        samples=None if row.samples is None else tuple(row.samples),
+        logprobs=tuple(row.logprobs or row.logprob or ()) or None,
+        answer=row.answer,
+        correct=row.correct,
+    )
+
+
+def write_rows(rows: Iterable[DevRow]) -> Iterator[bytes]:
+    """Yield each usable row as a line of JSONL that may be uploaded again.
+
+    A row with fewer than two answers took part in no fit and would be refused.
+    """
+    return (write_row(row) for row in rows if row.usable())
+
+
+def write_row(row: DevRow) -> bytes:
+    """Return a row as a line of JSONL. Half a surrogate pair, which an LLM may answer, becomes "?"."""
+    return json.dumps(_exported(row), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _exported(row: DevRow) -> dict[str, Any]:
+    messages = row.messages and [{"role": m.role, "content": m.content} for m in row.messages]
+    reference = row.references[0] if len(row.references) == 1 else list(row.references)
+    exported = {
+        "id": row.id,
+        "prompt": row.prompt,
+        "messages": messages,
+        "reference": reference,
+        "samples": None if row.samples is None else list(row.samples),
+        "logprobs": None if row.logprobs is None else list(row.logprobs),
+        "answer": row.answer,
+        "correct": row.correct,
+        "verdict": None if row.verdict is None else asdict(row.verdict),
+    }
+    return {name: value for name, value in exported.items() if value is not None}
+
+
+def unknown_field(name: str) -> tuple[str, str]:
+    """Return the problem of a field or column that no row has."""
+    shown = printable(name)
+    return shown, f"unknown field {shown!r}{meant(name)}; known are {', '.join(ROW_FIELDS)}"
+
+
+def meant(name: str) -> str:
+    """Return which field was probably meant; "" where none is near."""
+    near = get_close_matches(name.strip().lower()[:40], [*ROW_FIELDS, *OFTEN_MEANT], n=1)
+    return f" (did you mean {OFTEN_MEANT.get(near[0], near[0])!r}?)" if near else ""
+
+
+def printable(name: str) -> str:
+    """Return a name of the caller's, short and without what cannot be shown."""
+    return name[:40].encode("utf-8", "replace").decode()
+
+
+def _problems(raw: Mapping[str, Any], error: ValidationError) -> list[Fault]:
+    """Return the unknown fields, then whether it is asked one way, then one reason for each field."""
+    unknown = [name for name in raw if name not in ROW_FIELDS][:MAX_UNKNOWN_LISTED]
+    problems: list[Fault] = [unknown_field(name) for name in unknown]
+    if asked := asked_twice_or_not_at_all(raw.get("prompt"), raw.get("messages")):
+        problems.append(("prompt", asked))
+    of_field: defaultdict[str | int, list[ErrorDetails]] = defaultdict(list)
+    for item in error.errors(include_url=False):
+        of_field[item["loc"][0] if item["loc"] else ""].append(item)
+    misfit = misfit_logprobs(raw.get("samples"), raw.get("logprobs"), raw.get("logprob"))
+    if misfit and misfit[0] not in of_field:
+        problems.append(misfit)
+    return problems + [(name, _reason(name, of_field[name])) for name in KNOWN_FIELDS if name in of_field]
+
+
+def _reason(name: str, errors: Sequence[ErrorDetails]) -> str:
+    if name == "messages":
+        return _message_reason(errors[0])
+    if name in LOGPROB_FIELDS:
+        return _logprob_reason(errors[0])
+    # A field of two kinds tells of both. What is wrong within the kind that was given says more.
+    within = [e for e in errors if e["type"] not in _OTHER_KIND or isinstance(e["loc"][-1], int)]
+    return _text_reason(name, (within or errors)[0])
+
+
+def _text_reason(name: str, error: ErrorDetails) -> str:
+    value, listed = error["input"], isinstance(error["loc"][-1], int)
+    if error["type"] == "string_pattern_mismatch":
+        return "must hold strings that are not empty" if listed else "must not be empty"
+    if error["type"] in ("too_short", "too_long"):
+        least, most = _ITEMS[name]
+        return f"must hold {least} to {most} strings, not {len(value)}"
+    return _REASONS.get(error["type"]) or _kind_reason(name, value, listed=listed)
+
+
+def _kind_reason(name: str, value: object, *, listed: bool) -> str:
+    if listed:
+        return f"must hold a string, not {_kind(value)}"
+    return "is missing" if value is None else f"must be {_EXPECTED[name]}, not {_kind(value)}"
+
+
+def _logprob_reason(error: ErrorDetails) -> str:
+    if error["type"] in ("too_short", "too_long"):
+        return f"must hold {MIN_SAMPLES} to {MAX_SAMPLES} numbers, not {len(error['input'])}"
+    if len(error["loc"]) == 1:
+        return f"must be a list of numbers, not {_kind(error['input'])}"
+    if error["type"] == "less_than_equal":
+        return "must hold natural logarithms of probabilities: none is above 0"
+    if error["type"] == "finite_number":
+        return "must hold finite numbers"
+    return f"must hold numbers, not {_kind(error['input'])}"
+
+
+def _message_reason(error: ErrorDetails) -> str:
+    place = error["loc"][-1]
+    if error["type"] == ANSWERED:
+        return error["msg"]
+    if len(error["loc"]) == 1:
+        return f"must be a list of 1 to {MAX_MESSAGES} messages"
+    if error["type"] in ("missing", "extra_forbidden") or isinstance(place, int):
+        return "each message must be an object of role and content"
+    if place == "role":
+        return f"role must be one of {', '.join(ROLES)}"
+    return _REASONS.get(error["type"]) or f"content must be a string, not {_kind(error['input'])}"
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")

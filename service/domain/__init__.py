@@ -1,1 +1,0 @@
-"""The domain: what a score is and what it needs. Imports `service.spectral` only."""

@@ -1,1 +1,0 @@
-"""The use case of POST /calibrate: embed, fit, decide, store."""

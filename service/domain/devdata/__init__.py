@@ -1,1 +1,0 @@
-"""Uploaded dev data: read, checked row by row, bounded."""

@@ -1,1 +1,0 @@
-"""What gateways and routers ask of scores, in the words of their own protocols."""

@@ -1,1 +1,0 @@
-"""Jobs: what they are, how they draw their answers, how they give way."""

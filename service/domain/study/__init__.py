@@ -1,1 +1,0 @@
-"""What is found out about scores on labelled questions: by a calibration's report and by an evaluation."""

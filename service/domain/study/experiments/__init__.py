@@ -1,1 +1,0 @@
-"""The experiments of a study, a file per question."""

@@ -1,0 +1,1 @@
+"""From texts to unit vectors: the embedders and the cache before them."""

@@ -1,0 +1,81 @@
+"""From answers to outcomes: equal answers are one outcome.
+
+An answer without text is none, and left out. An operator may have all of them form one outcome instead, or be
+embedded as the text "", as the paper's scripts do.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.llm.port import EMBEDDED, FAILED, Draw, EmptyAnswers, is_blank
+from service.spectral.evidence import checked_log_probabilities
+
+
+def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
+    """Return the distinct answers in order of appearance and, for each answer, the index of its text (m,).
+
+    Empty answers are one text, "".
+    """
+    order: dict[str, int] = {}
+    index = [order.setdefault(answer, len(order)) for answer in answers]
+    return list(order), np.asarray(index, dtype=np.int_)
+
+
+def supplied_draws(samples: Sequence[str], logprobs: Sequence[float] | None = None) -> tuple[Draw, ...]:
+    """Return answers that others drew as if drawn here: stripped as ours are, a blank one is empty.
+
+    logprobs: of each whole answer, in nats. Raises ValueError when there are not as many as answers.
+    """
+    totals = [None] * len(samples) if logprobs is None else logprobs
+    return tuple(Draw(text.strip(), total_logprob=one) for text, one in zip(samples, totals, strict=True))
+
+
+def usable(draws: Sequence[Draw], empty_answers: EmptyAnswers) -> tuple[Draw, ...]:
+    """Return the draws that are answers: those that show a text, or all where an empty one is one."""
+    return tuple(draw for draw in draws if empty_answers != FAILED or not is_blank(draw.text))
+
+
+def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:
+    """Return the log-probability of each whole answer in nats; None when one lacks its own, or for none."""
+    found = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
+    return found if draws and len(found) == len(draws) else None
+
+
+def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
+    """Return the log-probability of each whole answer (m,), in [-700, 0] nats.
+
+    None unless every answer has one: the LLM server does not tell, or told what is none (NaN, above 0).
+    """
+    found = totals(draws)
+    try:
+        return None if found is None else checked_log_probabilities(found)
+    except ValueError:
+        return None
+
+
+def counts(index: NDArray[np.int_]) -> NDArray[np.int_]:
+    """Return how often each distinct answer came, (k,), from the index that `distinct` returns."""
+    return np.bincount(index)
+
+
+def texts_to_embed(texts: Sequence[str], empty_answers: EmptyAnswers) -> list[str]:
+    """Return the texts that have a vector of the embedder's: all but the empty one, or all."""
+    return [text for text in texts if text or empty_answers == EMBEDDED]
+
+
+def outcome_vectors(texts: Sequence[str], embedded: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return one unit vector per distinct text, from the vectors (n, d) of `texts_to_embed(texts)`.
+
+    Shape (k, d) where every text was embedded. With an empty one that was not, (k, d + 1): the extra
+    coordinate belongs to the empty answer alone, which makes it orthogonal to every other. The space keeps
+    its dimension d all the same.
+    """
+    # No empty answer, or one that was embedded like any text.
+    if len(embedded) == len(texts):
+        return embedded
+    vectors = np.zeros((len(texts), embedded.shape[1] + 1), dtype=np.float32)
+    vectors[[i for i, text in enumerate(texts) if text], :-1] = embedded
+    vectors[texts.index(""), -1] = 1.0
+    return vectors

@@ -1,0 +1,1 @@
+"""Scores for gateways and routers: verdicts on a text, guardrails, kept scores."""

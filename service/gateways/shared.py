@@ -1,0 +1,91 @@
+"""What the routes of gateways share: the use cases, bodies that others define, what is told of a score."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args
+
+from fastapi import Depends, Request
+from pydantic import BaseModel, ConfigDict
+
+from service.api.deps import Services
+from service.gateways.guardrail import Guardrail
+from service.gateways.verdicts import Verifier
+from service.llm.port import Message
+from service.scoring.schemas import headers_of, view
+from service.scoring.score import Score
+
+
+class GatewayModel(BaseModel):
+    """Base of bodies that a gateway defines: what it adds with its next release must not fail its calls."""
+
+    model_config = ConfigDict(
+        extra="ignore", strict=True, allow_inf_nan=False, frozen=True, hide_input_in_errors=True
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Gateways:
+    """The use cases of gateways and routers."""
+
+    verifier: Verifier
+    guardrail: Guardrail
+
+
+async def gateways(request: Request) -> Gateways:
+    """Return the use cases of the application that got the request."""
+    found: Gateways = request.app.state.gateways
+    return found
+
+
+GatewaysDep = Annotated[Gateways, Depends(gateways)]
+
+
+def told(app: Services, score: Score, owner: str) -> dict[str, str]:
+    """Keep a score for `GET /scores/{id}`, and return its headers, with that id."""
+    app.kept.keep(score.id, owner, view(score, ["modes"]).model_dump_json(exclude_unset=True))
+    return {**headers_of(score), "X-Score-ID": score.id}
+
+
+# A gateway's messages as a conversation that can be scored, or why it cannot.
+
+ROLES: tuple[str, ...] = get_args(Message.__annotations__["role"])
+
+
+class UnscorableError(Exception):
+    """These messages cannot be scored; the message says why, without any of their text."""
+
+
+def conversation(rows: Sequence[Any]) -> tuple[Message, ...]:
+    """Return turns of plain text, system, user and assistant. Raises UnscorableError for anything else."""
+    if not rows:
+        raise UnscorableError("There are no messages to draw answers to.")
+    turns = tuple(map(_turn, rows))
+    if turns[-1].role == "assistant":
+        raise UnscorableError("The chat ends with an assistant's turn: none of the calibrated ones does.")
+    return turns
+
+
+def _turn(row: Any) -> Message:
+    if not isinstance(row, dict):
+        raise UnscorableError("A message is no object.")
+    role = row.get("role")
+    if role not in ROLES:
+        raise UnscorableError("A message is of another role than system, user and assistant.")
+    if row.get("tool_calls") or row.get("function_call"):
+        raise UnscorableError("A message calls a tool.")
+    text = _text(row.get("content"))
+    if not text:
+        raise UnscorableError("A message is empty.")
+    return Message(role, text)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise UnscorableError("A message has no text.")
+    parts = [part for part in content if isinstance(part, dict) and part.get("type") == "text"]
+    if len(parts) < len(content) or not all(isinstance(part.get("text"), str) for part in parts):
+        raise UnscorableError("A message has parts that are no text, such as images.")
+    # As vLLM joins them before its chat template.
+    return "\n".join(part["text"] for part in parts)

@@ -1,0 +1,74 @@
+"""POST /evaluate, and what came of it."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from service.api.auth import BEARER, admin_scope
+from service.api.deps import JobId, ServicesDep
+from service.api.openapi import responses
+from service.api.uploads import EVALUATE, UploadThreads, in_threads
+from service.calibration.files import DevData
+from service.calibration.routes import report_entry, report_response
+from service.errors import NotFound
+from service.jobs.model import DevRow
+from service.jobs.routes import CODES, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
+from service.jobs.schemas import JOB, JobOut
+
+router = APIRouter(tags=["evaluations"], dependencies=[Depends(admin_scope)])
+
+
+@router.post(
+    "/evaluate",
+    summary="Reproduce the experiments on labelled prompts",
+    status_code=202,
+    response_model=JobOut,
+    responses=queued({**JOB, "kind": "evaluate"}, *UPLOAD_CODES),
+    openapi_extra={**upload_body("Evaluate"), **BEARER},
+)
+async def post_evaluate(
+    request: Request, app: ServicesDep, idempotency_key: IdempotencyKey = None
+) -> JobOut | Response:
+    """Check every row of both files, store them, and start a job: fit on dev, test on test.
+
+    Either file's bad rows refuse both; nothing is stored. Nothing is calibrated or activated by it.
+    """
+    return await submitted(
+        request,
+        app,
+        EVALUATE,
+        idempotency_key,
+        lambda upload, parts: (
+            _numbered(parts, app.threads),
+            replace(upload.options, dev_rows=parts[0].num_rows),
+        ),
+    )
+
+
+async def _numbered(files: Sequence[DevData], threads: UploadThreads) -> AsyncIterator[DevRow]:
+    """Yield the rows of both files under one count, which tells them apart."""
+    number = 0
+    for data in files:
+        async for row in in_threads(data, threads):
+            number += 1
+            yield replace(row, line=number)
+
+
+@router.get(
+    "/evaluations/{job_id}/report",
+    summary="The report of an evaluation: JSON, or a page with the figures",
+    response_class=Response,
+    responses={
+        200: report_entry("Every experiment with its figures, and what could not be run."),
+        **responses(*CODES, "not_found"),
+    },
+    openapi_extra=BEARER,
+)
+async def get_evaluation(request: Request, app: ServicesDep, job_id: JobId) -> Response:
+    """Return the report in the form that is accepted: JSON unless HTML is preferred."""
+    results = await app.jobs.evaluation(job_id)
+    if results is None:
+        raise NotFound("No finished evaluation has this id.")
+    return await report_response(request, app, results)

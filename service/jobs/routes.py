@@ -1,0 +1,201 @@
+"""What POST /calibrate and POST /evaluate share: an upload becomes a job, and the answer says where it is."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from service.api.auth import ADMIN_CODES, BEARER, admin_scope
+from service.api.deps import JobId, Services, ServicesDep, no_job
+from service.api.openapi import responses
+from service.api.uploads import CALIBRATE, Shape, Upload, in_threads, received
+from service.calibration.files import DevData
+from service.errors import InvalidRequest
+from service.jobs.model import CalibrateOptions, DevRow, Job
+from service.jobs.schemas import JOB, JobOut, job_view
+
+CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
+CODES = (*ADMIN_CODES, "store_unavailable", "internal")
+BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
+UPLOAD_CODES = (*BAD_UPLOAD, "conflict", "overloaded")
+LOCATION: dict[str, Any] = {
+    "headers": {"Location": {"description": "Path of the job.", "schema": {"type": "string"}}}
+}
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        pattern=r"^[\x21-\x7e]{1,200}$",
+        description="The same file and options under the same key give the same job.",
+    ),
+]
+# From an upload and its checked parts to the rows of the job, and the options that go with them.
+Taken = Callable[[Upload, list[DevData]], tuple[AsyncIterator[DevRow], CalibrateOptions]]
+
+
+def example(value: object) -> dict[str, Any]:
+    """Return the OpenAPI entry of an example response."""
+    return {"content": {"application/json": {"example": value}}}
+
+
+def queued(job: dict[str, Any], *codes: str) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries of a route that answers with a job that will run; `job`: as an example."""
+    return {202: {**example(job), **LOCATION}, **responses(*CODES, *codes)}
+
+
+def upload_body(name: str) -> dict[str, Any]:
+    """Return the OpenAPI entry of a body that its route reads itself: a form, or JSON."""
+    forms = {"multipart/form-data": f"{name}Form", "application/json": f"{name}Request"}
+    content = {kind: {"schema": {"$ref": f"#/components/schemas/{form}"}} for kind, form in forms.items()}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+async def submitted(request: Request, app: Services, shape: Shape, key: str | None, taken: Taken) -> Response:
+    """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing."""
+    _one_key(request)
+    try:
+        async with received(request, app.limits, app.threads, shape) as upload:
+            parts = await app.threads.run(lambda: upload.check(app.limits))
+            rows, options = taken(upload, parts)
+            job, _ = await app.jobs.submit(rows, options, idempotency_key=key)
+    except ClientDisconnect:
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    return accepted(job)
+
+
+def _one_key(request: Request) -> None:
+    """Refuse several keys, of which FastAPI would take one in silence. Raises InvalidRequest."""
+    if len(request.headers.getlist("idempotency-key")) > 1:
+        told = "is given more than once"
+        raise InvalidRequest(
+            f"Idempotency-Key: {told}", [{"loc": ["header", "Idempotency-Key"], "msg": told}]
+        )
+
+
+def accepted(job: Job) -> Response:
+    """Return a job that will run as a response that says where to look for it."""
+    content = job_view(job).model_dump_json()
+    return Response(content, 202, {"Location": f"/jobs/{job.id}"}, "application/json")
+
+
+# POST /calibrate, and the jobs that it starts.
+
+router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])
+PING_S = 15
+
+
+@router.post(
+    "/calibrate",
+    summary="Fit a calibration on labelled prompts",
+    status_code=202,
+    response_model=JobOut,
+    responses=queued(JOB, *UPLOAD_CODES),
+    openapi_extra={**upload_body("Calibrate"), **BEARER},
+)
+async def post_calibrate(
+    request: Request, app: ServicesDep, idempotency_key: IdempotencyKey = None
+) -> JobOut | Response:
+    """Check every row of the dev data, store them, and start a job that draws, fits and reports.
+
+    A bad row refuses the whole file: the first 20 are listed by line, field and reason; nothing is stored.
+    """
+    return await submitted(
+        request,
+        app,
+        CALIBRATE,
+        idempotency_key,
+        lambda upload, parts: (in_threads(parts[0], app.threads), upload.options),
+    )
+
+
+@router.get(
+    "/jobs",
+    summary="The latest jobs",
+    responses={200: example([JOB]), **responses(*CODES, "invalid_request")},
+    openapi_extra=BEARER,
+)
+async def get_jobs(
+    app: ServicesDep, limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100
+) -> list[JobOut]:
+    """Return jobs, latest first."""
+    return [job_view(job) for job in await app.jobs.latest(limit=limit)]
+
+
+@router.get(
+    "/jobs/{job_id}",
+    summary="A job",
+    responses={200: example(JOB), **responses(*CODES, "not_found")},
+    openapi_extra=BEARER,
+)
+async def get_job(app: ServicesDep, job_id: JobId) -> JobOut:
+    """Return the state of a job, how far it is, and what came of it."""
+    return job_view(_found(await app.jobs.get(job_id)))
+
+
+@router.delete(
+    "/jobs/{job_id}",
+    summary="Cancel a job",
+    responses={200: example({**JOB, "state": "cancelled"}), **responses(*CODES, "not_found", "conflict")},
+    openapi_extra=BEARER,
+)
+async def delete_job(app: ServicesDep, job_id: JobId) -> JobOut:
+    """Cancel a job, or give up one that has failed, and forget its rows.
+
+    One that has succeeded is a conflict.
+    """
+    return job_view(_found(await app.jobs.cancel(job_id)))
+
+
+@router.post(
+    "/jobs/{job_id}/retry",
+    summary="Ask again for what a job lacks",
+    status_code=202,
+    response_model=JobOut,
+    responses=queued(JOB, "not_found", "conflict"),
+    openapi_extra=BEARER,
+)
+async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
+    """Queue a job that has failed again; it goes on with the answers it has, and draws none of them twice.
+
+    Of one that has succeeded without rows that the LLM server refused, another job asks for these, and makes
+    a calibration of its own. A conflict where nothing is missing, or where its answers were drawn under other
+    settings.
+    """
+    return accepted(_found(await app.jobs.retry(job_id)))
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    summary="A job as it goes on",
+    response_class=EventSourceResponse,
+    responses={
+        200: {
+            "description": "Events named `job`, each with the whole job; the last has its final state.",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+        **responses(*CODES, "not_found"),
+    },
+    openapi_extra=BEARER,
+)
+async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
+    """Send the job now and whenever it changes, as server-sent events, until it ends."""
+    _found(await app.jobs.get(job_id))
+    return EventSourceResponse(_events(app.jobs.events(job_id)), ping=PING_S)
+
+
+async def _events(jobs: AsyncIterator[Job]) -> AsyncIterator[ServerSentEvent]:
+    try:
+        async for job in jobs:
+            yield ServerSentEvent(job_view(job).model_dump_json(), event="job")
+    finally:
+        if isinstance(jobs, AsyncGenerator):  # the caller has gone: stop watching now, not when collected
+            await jobs.aclose()
+
+
+def _found(job: Job | None) -> Job:
+    if job is None:
+        raise no_job()
+    return job

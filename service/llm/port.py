@@ -1,0 +1,403 @@
+"""What the domain talks about: prompts, sampling, draws, identities, fingerprints."""
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+CALLER = "caller"
+SERVICE = "service"
+
+# What an answer without text is: none, one outcome orthogonal to the rest, or the model's vector for "".
+EmptyAnswers = Literal["failed", "outcome", "embedded"]
+FAILED: EmptyAnswers = "failed"
+OUTCOME: EmptyAnswers = "outcome"
+EMBEDDED: EmptyAnswers = "embedded"
+
+# Of a question's text, from its beginning, when it is embedded: more than most embedders read, and less than
+# embedding servers refuse.
+MAX_QUESTION_CHARS = 2000
+
+# Blank to the eye, or in place of what could not be decoded, though Unicode has them as letters and signs.
+_UNSEEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp", "Mn", "Mc", "Me"})
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0\ufffd")
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether a text shows nothing: white space, zero-width and control characters, marks alone."""
+    return all(one in _BLANK or unicodedata.category(one) in _UNSEEN for one in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How answers are drawn. `temperature` here is the LLM's; a calibration's is the spectrum's."""
+
+    temperature: float = 0.5
+    top_p: float = 1.0
+    top_k: int = 0  # 0: no limit
+    max_tokens: int = 64
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WirePrompt:
+    """A prompt in the words of a call to an OpenAI-compatible server, to be sent as it is.
+
+    `parts`: members of the JSON body. `marks`: what of them changes the answers beside plain turns of text
+    (tools, a response format, images); they make a prompt shape of their own, none that of plain text.
+    """
+
+    api: Literal["chat", "completions"]
+    parts: Mapping[str, Any]
+    marks: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One prompt to be answered `num_samples` times.
+
+    Exactly one of `prompt` (shaped by the adapter's settings), `messages` (sent as they are, after a system
+    prompt of the settings) and `wire` (nothing is put around it) is set.
+    `deadline_s` is the time left, from the call on; None: the adapter's own timeout.
+    `priority`: 0 for live scoring, greater for work that may wait.
+    `on_answer` is told the text of each answer that is finished before the last, in the event loop; also of
+    some that do not count in the end. An adapter that learns of all answers at once never calls it.
+    """
+
+    num_samples: int
+    sampling: Sampling
+    prompt: str | None = None
+    messages: tuple[Message, ...] | None = None
+    wire: WirePrompt | None = None
+    model: str | None = None
+    deadline_s: float | None = None
+    priority: int = 0
+    on_answer: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def question(self) -> str | None:
+        """Return the text of what is asked, as `question_text` has it."""
+        if self.wire is None:
+            return question_text(self.prompt, self.messages)
+        turns = self.wire.parts.get("messages") or ()
+        told = (
+            Message(turn["role"], _text_of(turn.get("content")))
+            for turn in turns
+            if isinstance(turn, Mapping) and turn.get("role") == "user"
+        )
+        prompt = self.wire.parts.get("prompt")
+        return question_text(prompt if isinstance(prompt, str) else None, tuple(told))
+
+
+def question_text(prompt: str | None, messages: Sequence[Message] | None) -> str | None:
+    """Return the beginning of the prompt, or of the user's last turn; None where there is no text."""
+    said = [turn.content for turn in messages or () if turn.role == "user"]
+    text = (said[-1] if said else "") if prompt is None else prompt
+    return text.strip()[:MAX_QUESTION_CHARS] or None
+
+
+def _text_of(content: object) -> str:
+    """Return the text of a turn as callers of an OpenAI-compatible server write it: whole, or in parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One answer. `text` is stripped and has passed the answer regex; it may be empty.
+
+    `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, where the server tells.
+    `total_logprob`: the log-probability of the whole answer in nats, the token that ended it included; None
+    where the server does not tell, or where the answer is only a part of what was drawn. `num_tokens`: of all
+    that was drawn, where told.
+    """
+
+    text: str
+    truncated: bool = False
+    logprob: float | None = None
+    total_logprob: float | None = None
+    num_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the LLM server counts them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What came back: at least one draw; `requested - len(draws) - num_empty` are missing (failed, too late).
+
+    `model`: the one that drew all of them, as it names itself; "" for answers that were supplied.
+    `missing_reason`: "deadline" or "error" when draws are missing, else None.
+    `queued_s`: how long the request waited for a slot before it went to the model.
+    `omitted`: see `LLMIdentity`. `num_empty`: draws without text that were left out of `draws` as failed.
+    """
+
+    draws: tuple[Draw, ...]
+    requested: int
+    model: str
+    usage: Usage = Usage()
+    missing_reason: Literal["deadline", "error"] | None = None
+    queued_s: float = 0.0
+    omitted: tuple[str, ...] = ()
+    num_empty: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LLMIdentity:
+    """What decides the distribution of the answers, other than the prompt and the sampling.
+
+    `model`: as the server that answers names it, which may be another name than the one asked for.
+    `prompt_shape` names or hashes everything put around the prompt; `answer_regex` is "" when none is set.
+    `omitted`: sampling parameters that were not sent since the server refuses them; it uses its own values.
+    `answered`: False while `model` is only the one asked for, since no answer has told it yet.
+    """
+
+    model: str
+    api: str
+    prompt_shape: str
+    answer_regex: str = ""
+    omitted: tuple[str, ...] = ()
+    answered: bool = field(default=True, compare=False)
+
+    def parts(self) -> dict[str, Any]:
+        """Return what names the model and the text around a prompt."""
+        parts = asdict(self)
+        del parts["omitted"], parts["answered"]
+        return parts
+
+    def of(self, generation: Generation) -> "LLMIdentity":
+        """Return the identity of these answers: they name the model that drew them, whatever was expected."""
+        return replace(self, model=generation.model or self.model, omitted=generation.omitted)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderIdentity:
+    """What decides the vectors: `revision` is a weights hash or hub revision, `precision` e.g. "float32".
+
+    `empty_answers`: what an answer without text is.
+    """
+
+    name: str
+    revision: str
+    dimension: int
+    precision: str
+    empty_answers: EmptyAnswers = FAILED
+
+
+def shape_hash(**parts: Any) -> str:
+    """Return a short stable hash of the parts of a prompt shape (16 hex digits)."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a calibration is bound to. Two set-ups with equal fingerprints share calibrations.
+
+    For answers supplied by a caller the LLM parts are unknown and empty; `source_label` stands for them.
+    The number of answers is no part: a calibration holds parameters for each number up to its own.
+    `evidence`: whose log-probabilities a calibration by evidence was fitted with: "token_sums" (of the LLM
+    server) or "supplied" (by the caller); "" where it uses none.
+    """
+
+    source: str
+    embedder: str
+    embedder_revision: str
+    embedder_precision: str
+    embedder_dimension: int
+    source_label: str = ""
+    model: str = ""
+    api: str = ""
+    prompt_shape: str = ""
+    answer_regex: str = ""
+    empty_answers: EmptyAnswers = OUTCOME
+    sampling: dict[str, Any] = field(default_factory=dict)
+    evidence: Literal["", "token_sums", "supplied"] = ""
+
+    def parts(self) -> dict[str, Any]:
+        """Return the parts by name, sampling parameters flattened to `sampling.temperature` etc."""
+        flat = asdict(self)
+        sampling = flat.pop("sampling")
+        # No part: else a server that tells log-probabilities no more would lose its plain parameters, too.
+        del flat["evidence"]
+        if self.empty_answers == OUTCOME:
+            # left out, so that calibrations older than this part keep their keys
+            del flat["empty_answers"]
+        return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
+
+    def shown(self) -> dict[str, Any]:
+        """Return the parts, and `evidence` where it was used: what people are told."""
+        return self.parts() | ({"evidence": self.evidence} if self.evidence else {})
+
+    def differs(self, other: "Fingerprint") -> list[str]:
+        """Return the sorted names of the parts in which the two differ; empty when they fit."""
+        mine, theirs = self.parts(), other.parts()
+        return sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
+
+    def drawn_as(self, other: "Fingerprint") -> "Fingerprint":
+        """Return this set-up with what only answers tell taken from the other: model, parameters not sent."""
+        pairs = ((name, value, other.sampling.get(name)) for name, value in self.sampling.items())
+        told = {name: theirs for name, mine, theirs in pairs if mine is None or theirs is None}
+        return replace(self, model=other.model, sampling=self.sampling | told)
+
+    def key(self) -> str:
+        """Return a stable hash (32 hex digits): the database keeps one active calibration per key."""
+        return hashlib.sha256(json.dumps(self.parts(), sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
+    return {
+        "embedder": embedder.name,
+        "embedder_revision": embedder.revision,
+        "embedder_precision": embedder.precision,
+        "embedder_dimension": embedder.dimension,
+        "empty_answers": embedder.empty_answers,
+    }
+
+
+def with_embedder(fingerprint: Fingerprint, embedder: EmbedderIdentity) -> Fingerprint:
+    """Return the fingerprint of the same answers under this embedder."""
+    return replace(fingerprint, **_embedder_parts(embedder))
+
+
+def service_fingerprint(llm: LLMIdentity, sampling: Sampling, embedder: EmbedderIdentity) -> Fingerprint:
+    """Return the fingerprint of answers drawn by this service; the seed is no part of it."""
+    parameters = asdict(sampling)
+    del parameters["seed"]
+    parameters["stop"] = list(sampling.stop)
+    parameters |= dict.fromkeys(llm.omitted)  # None: the server's own value
+    return Fingerprint(SERVICE, sampling=parameters, **llm.parts(), **_embedder_parts(embedder))
+
+
+def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerprint:
+    """Return the fingerprint of answers supplied by a caller under a label."""
+    return Fingerprint(CALLER, source_label=source_label, **_embedder_parts(embedder))
+
+
+# Ports: what the domain asks of the outside world. Real adapters and fakes pass the same tests.
+
+
+class LanguageModel(Protocol):
+    """Draws answers. Cancelling the task that awaits `generate` frees the model."""
+
+    async def start(self) -> None:
+        """Acquire what is needed to serve. A server that is not up yet is no error here."""
+
+    async def stop(self) -> None:
+        """Release everything; idempotent."""
+
+    def identity(self, request: GenerationRequest) -> LLMIdentity:
+        """Return what decides the distribution of answers to this request."""
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Draw `request.num_samples` answers; fewer (at least one) when some failed or the deadline struck.
+
+        Raises LLMUnavailable, LLMError, LLMBadResponse, ModelNotFound, DeadlineExceeded, Overloaded.
+        """
+
+    async def check(self) -> None:
+        """Return when the model can serve; raise LLMUnavailable when it cannot."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedded:
+    """Unit vectors, shape (n, dimension), one per text, all of the one embedder that `made_by` names."""
+
+    vectors: NDArray[np.float32]
+    made_by: EmbedderIdentity
+
+
+class Embedder(Protocol):
+    """Maps texts to unit vectors."""
+
+    @property
+    def empty_answers(self) -> EmptyAnswers:
+        """Return what an answer without text is."""
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Return what decides the vectors; known once started; another once a server changes its model."""
+
+    async def start(self) -> None:
+        """Load the model."""
+
+    async def stop(self) -> None:
+        """Release everything; idempotent."""
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """Return the vectors of distinct texts, never those of two embedders.
+
+        The empty text is among them only if `empty_answers` are embedded.
+        Raises EmbedderUnavailable, Overloaded.
+        """
+
+    async def embed_ahead(self, texts: Sequence[str]) -> None:
+        """Make vectors that `embed` will soon be asked for, while nobody else waits for any; return then.
+
+        One that keeps no vectors does nothing. Raises EmbedderUnavailable.
+        """
+
+    async def check(self) -> None:
+        """Return when texts can be embedded; raise EmbedderUnavailable when not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """JSON text to be kept under three names, for `ttl_s` seconds from when it is put."""
+
+    kind: str
+    id: str
+    owner: str
+    text: str = field(repr=False)  # it may hold prompts and answers, which no log may
+    ttl_s: float
+
+
+class KeptDocuments(Protocol):
+    """JSON documents kept for a while, for whichever replica is asked for them next.
+
+    `kind` and `id_` name one; `owner` is the mark of the key that it was made under, and no other finds it.
+    How many of a kind are kept is bounded: the oldest go first. All of them raise StoreUnavailable.
+    """
+
+    async def put(
+        self, kind: str, id_: str, owner: str, document: Mapping[str, Any], *, ttl_s: float
+    ) -> None:
+        """Keep a document for `ttl_s` seconds, in place of the one that was kept under these names."""
+
+    async def put_all(self, documents: Sequence[Document]) -> None:
+        """Keep many at once, no two of the same names: all of them, or none when it raises."""
+
+    async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
+        """Return the document; None where there is none, its time is over, or it is another owner's."""
+
+
+class Peers(Protocol):
+    """The replicas that share one store, by their names."""
+
+    @property
+    def own_id(self) -> str:
+        """Return the name of this one."""
+
+    async def lives(self, replica_id: str) -> bool:
+        """Tell whether a replica lives; of a dead one this takes seconds to be known. StoreUnavailable."""

@@ -1,0 +1,1 @@
+"""The drop-in: calls in OpenAI's format, passed on and scored."""

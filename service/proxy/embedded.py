@@ -1,0 +1,163 @@
+"""The embedded LLM behind the API that its callers would use of a server: enough of it to try the drop-in."""
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from service.errors import InvalidRequest, NotFound
+from service.ids import new_id
+from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
+from service.proxy.prompt import Api, Unscorable, wire_prompt
+from service.proxy.upstream import Call
+
+APIS: dict[str, Api] = {"/chat/completions": "chat", "/completions": "completions"}
+JSON, EVENTS = "application/json", "text/event-stream"
+MOST_CHOICES, MOST_TOKENS = 32, 1024
+Defaults = Callable[[Api], Sampling]
+
+
+class MadeReply:
+    """Implements `service.proxy.upstream.Reply` for an answer that is all there."""
+
+    status = 200
+
+    def __init__(self, content: bytes, media_type: str = JSON) -> None:
+        self._content = content
+        self.is_stream = media_type == EVENTS
+        self.headers: Mapping[str, str] = {"content-type": media_type}
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body."""
+        yield self._content
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class ModelUpstream:
+    """Implements `service.proxy.upstream.Upstream` by a model in this process.
+
+    It knows turns of text, and of the sampling temperature, top_p, top_k, max_tokens, stop, seed and n; the
+    rest is passed over, as small servers do. `sampling` returns what is drawn with where a call does not say.
+    A stream is one chunk.
+    """
+
+    def __init__(self, llm: LanguageModel, sampling: Defaults) -> None:
+        self._llm = llm
+        self._sampling = sampling
+
+    async def start(self) -> None:
+        """Nothing to acquire."""
+
+    async def stop(self) -> None:
+        """Nothing to release."""
+
+    async def open(self, call: Call) -> MadeReply:
+        """Answer the call. Raises InvalidRequest for one that it cannot read, and what the model raises."""
+        if call.body is None:
+            return MadeReply(_bytes(self._models()))
+        if call.path not in APIS:
+            raise NotFound("The embedded LLM has no such route.")
+        api, body = APIS[call.path], _object(call.body)
+        generation = await self._llm.generate(_request(body, api, self._sampling(api)))
+        if body.get("stream"):
+            return MadeReply(_events(generation, api, body), EVENTS)
+        return MadeReply(_bytes(_completion(generation, api, "")))
+
+    def _models(self) -> dict[str, Any]:
+        probe = GenerationRequest(num_samples=1, sampling=self._sampling("chat"), prompt="?")
+        name = self._llm.identity(probe).model
+        return {"object": "list", "data": [{"id": name, "object": "model", "owned_by": "eigencal"}]}
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        raise InvalidRequest("The body is not valid JSON.") from None
+    if not isinstance(found, dict):
+        raise InvalidRequest("The body is no JSON object.")
+    return found
+
+
+def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> GenerationRequest:
+    try:
+        wire = wire_prompt(body, api)
+    except Unscorable as reason:
+        raise InvalidRequest(reason.message) from None
+    if "turns" in wire.marks or "prompt" in wire.marks or (api == "chat" and not wire.parts["messages"]):
+        raise InvalidRequest("The embedded LLM takes turns of text by system, user and assistant alone.")
+    stop = body.get("stop") or ()
+    sampling = Sampling(
+        temperature=_number(body, "temperature", default.temperature, 0, 2),
+        top_p=_number(body, "top_p", default.top_p, 1e-6, 1),
+        top_k=int(_number(body, "top_k", default.top_k, 0, 1_000_000)),
+        max_tokens=int(_number(body, "max_tokens", _most(body, default), 1, MOST_TOKENS)),
+        stop=(stop,) if isinstance(stop, str) else _texts(stop),
+        seed=None if body.get("seed") is None else int(_number(body, "seed", 0, 0, 2**63 - 1)),
+    )
+    model = body.get("model")
+    return GenerationRequest(
+        num_samples=int(_number(body, "n", 1, 1, MOST_CHOICES)),
+        sampling=sampling,
+        wire=wire,
+        model=model if isinstance(model, str) and model else None,
+    )
+
+
+def _most(body: Mapping[str, Any], default: Sampling) -> float:
+    return _number(body, "max_completion_tokens", default.max_tokens, 1, MOST_TOKENS)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise InvalidRequest("stop: send a text, or a list of texts.")
+    return tuple(filter(None, value))
+
+
+def _number(body: Mapping[str, Any], name: str, default: float, least: float, most: float) -> float:
+    value = default if body.get(name) is None else body[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise InvalidRequest(f"{name}: send a number from {least:g} to {most:g}.")
+    return value
+
+
+def _completion(generation: Generation, api: Api, kind: str) -> dict[str, Any]:
+    choices = [_choice(draw, index, api, kind) for index, draw in enumerate(generation.draws)]
+    usage = generation.usage
+    return {
+        "id": new_id("chatcmpl" if api == "chat" else "cmpl"),
+        "object": ("chat.completion" if api == "chat" else "text_completion") + kind,
+        "created": int(time.time()),
+        "model": generation.model,
+        "choices": choices,
+        "usage": {
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        },
+    }
+
+
+def _choice(draw: Draw, index: int, api: Api, kind: str) -> dict[str, Any]:
+    said: dict[str, Any] = {"text": draw.text}
+    if api == "chat":
+        said = {"delta" if kind else "message": {"role": "assistant", "content": draw.text}}
+    reason = "length" if draw.truncated else "stop"
+    return {"index": index, **said, "logprobs": None, "finish_reason": reason}
+
+
+def _events(generation: Generation, api: Api, body: Mapping[str, Any]) -> bytes:
+    """Return a stream of one chunk, and one of the usage where it is asked for."""
+    chunk = _completion(generation, api, ".chunk" if api == "chat" else "")
+    usage = chunk.pop("usage")
+    told = [chunk]
+    options = body.get("stream_options")
+    if isinstance(options, dict) and options.get("include_usage"):
+        told.append({**chunk, "choices": [], "usage": usage})
+    return b"".join(b"data: %b\n\n" % one for one in [*map(_bytes, told), b"[DONE]"])
+
+
+def _bytes(payload: Mapping[str, Any]) -> bytes:
+    return json.dumps(payload, ensure_ascii=True).encode()

@@ -1,1 +1,0 @@
-"""The page, the figures and the tables of an evaluation."""

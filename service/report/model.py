@@ -1,0 +1,618 @@
+"""The report of a calibration: exactly what is stored as JSON, served as JSON, and drawn as a page.
+
+Numbers are floats; what cannot be computed (an AUROC of one class) is null, never NaN. Names of maps:
+"raw" (no calibration), "temperature" (the paper's), "depolarized" (ours), "evidence" (ours, by the
+log-probabilities of the answers; absent where rows have none), "active" (the calibration that was active for
+the same fingerprint when this one was fitted; absent without one).
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, NotRequired, TypedDict
+
+from service.llm.port import EmbedderIdentity
+from service.spectral.maps import DEFAULT_EPS
+
+
+class Estimate(TypedDict):
+    """A figure with its 95 % interval (bootstrap over prompts); bounds null where none was computed."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class Band(TypedDict):
+    """What a figure reads under perfect calibration: mean and 95 % band over repeated draws."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class NullPart(TypedDict):
+    """What a figure reads under calibration: mean and 95 % band over `draws` worlds.
+
+    p_value: share of worlds that read as much as was observed, (1 + those) / (1 + draws). Null where the
+    figure is. All null where too few rows cannot tell it.
+    """
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    draws: int
+
+
+class Bin(TypedDict):
+    """One bin of a reliability diagram: [lower, upper], count, mean predicted and mean observed.
+
+    band_low, band_high: where the observed mean lies under calibration (95 %), as the diagram's null has it.
+    In reports of earlier releases they are absent.
+    """
+
+    lower: float
+    upper: float
+    count: int
+    predicted: float
+    observed: float
+    band_low: NotRequired[float | None]
+    band_high: NotRequired[float | None]
+
+
+class EvidenceAt(TypedDict):
+    """The evidence map served with this number of answers: T, and a and b of g = sigmoid(a + b logit u)."""
+
+    num_samples: int
+    temperature: float
+    evidence_intercept: float
+    evidence_slope: float
+
+
+class CalibrationPart(TypedDict):
+    """The calibration itself. `depolarization` is null for the method "temperature".
+
+    For "evidence", `temperature` and `depolarization` are those of answers without log-probabilities, and
+    `evidence` those of answers with them; else it is absent.
+    """
+
+    id: str
+    name: str
+    created_at: str
+    method: Literal["temperature", "depolarized", "evidence"]
+    temperature: float
+    depolarization: float | None
+    eps: float
+    num_samples: int
+    fingerprint: dict[str, object]
+    evidence: NotRequired[EvidenceAt]
+
+
+class RefusedRow(TypedDict):
+    """A row that the LLM server refused for good, by its line in the file, and what it said."""
+
+    line: int
+    reason: str
+
+
+class RefusedPart(TypedDict):
+    """The rows that the LLM server refused while it answered others: how many, and the first of them."""
+
+    count: int
+    rows: list[RefusedRow]
+
+
+class VerdictRow(TypedDict):
+    """A row and what was made of it: `Verdict`; null for one with fewer answers than the calibration."""
+
+    line: int
+    id: str | None
+    references: list[str]
+    answer: str | None
+    correct: bool | None
+    why: Literal["given", "reference_contained", "rouge_l", "none"] | None
+    rouge_l: float | None
+
+
+class VerdictsPart(TypedDict):
+    """The rows with their verdicts: how many there are, and the first of them."""
+
+    count: int
+    rows: list[VerdictRow]
+
+
+class DataPart(TypedDict):
+    """What it was fitted on.
+
+    rows: in the file; usable: with a reference and two answers or more, one for each question; copies: those
+    left out since another row asks the same; rows_full: those with `num_samples` answers, on which headline
+    and evidence rest (the others serve smaller numbers of answers only).
+    truncated, empty: shares of all answers. correct_from: who says what is right: the data, or the words:
+    ROUGE-L above 0.3, or a reference in the answer.
+    """
+
+    rows: int
+    usable: int
+    copies: NotRequired[int]
+    rows_full: int
+    num_samples: int
+    drawn_by: Literal["service", "caller"]
+    answers: int
+    distinct_mean: float
+    truncated: float
+    empty: float
+    references_mean: float
+    correct_from: Literal["data", "rouge_l", "mixed"]
+    accuracy: float
+    refused: NotRequired[RefusedPart]
+
+
+class FitPart(TypedDict):
+    """One map fitted on all full rows. Risks and entropies in nats, lower risk is better.
+
+    cv_risk: mean out-of-fold risk; at_bound: parameters whose optimum sits on a bound; stationarity_gap: a
+    check of convergence (about 0), not of calibration. depolarization: null for "temperature", and for
+    "evidence", which has an intercept and a slope instead: g is each prompt's own.
+    """
+
+    temperature: Estimate
+    depolarization: Estimate | None
+    intercept: NotRequired[Estimate]
+    slope: NotRequired[Estimate]
+    risk: float
+    cv_risk: float
+    mean_entropy: float
+    at_bound: list[str]
+    stationarity_gap: float
+
+
+class ParametersAt(TypedDict):
+    """The parameters served with this number of answers, for "evidence" where they lack log-probabilities."""
+
+    num_samples: int
+    temperature: float
+    depolarization: float | None
+
+
+class ServedRow(TypedDict):
+    """One map on prompts it was not fitted on (5 folds). Lower is better but for the AUROCs and the area.
+
+    risk: nats; that of "raw" is charged with null eigenvalues of eps, since it gives them 0, which would make
+    it infinite. auroc_*: right against wrong answers. rejection_area: area under the accuracy-rejection
+    curve, higher is better.
+
+    An ECE is above 0 under calibration, too: it counts by its null alone. projection_null: residuals of like
+    prompts resampled. algorithm1_drawn: references drawn from the served spectrum (algorithm1_band is its
+    band); distance from it is mostly what no map of eigenvalues can mend. algorithm1_rescaled: real
+    references with squared coordinates rescaled to the served spectrum; distance from it is the map's.
+    cluster_sizes: of the clusters that Algorithm 1 used; singletons: prompts that it ignored. Reports of
+    earlier releases lack these.
+    """
+
+    map: str
+    risk: float
+    projection_ece: float
+    projection_brier: float
+    algorithm1_ece: float | None
+    algorithm1_band: Band
+    auroc_lambda_max: Estimate
+    auroc_entropy: Estimate
+    rejection_area: float | None
+    mean_lambda_max: float
+    mean_entropy: float
+    projection_null: NotRequired[NullPart]
+    algorithm1_drawn: NotRequired[NullPart]
+    algorithm1_rescaled: NotRequired[NullPart]
+    cluster_sizes: NotRequired[list[int]]
+    singletons: NotRequired[int]
+
+
+Asked = Literal["if_better", "always", "never"]
+
+
+class Decision(TypedDict):
+    """Whether the calibration was activated, and why.
+
+    against: id of the calibration that was active for the same fingerprint, null if none: then "raw".
+    brier_difference: projection Brier on held-out rows minus that of `against`, paired by prompt; below 0:
+    better. It needs no eps. Absent from reports of before it was kept.
+    difference: cross-validated risk minus that of `against` on the same rows, in nats; below 0: better.
+    loss_difference: the same of the log loss of P(correct), in nats; who tells none tells the base rate.
+    Absent from reports of before it was kept.
+    """
+
+    asked: Asked
+    activated: bool
+    against: str | None
+    brier_difference: NotRequired[Estimate]
+    difference: Estimate
+    loss_difference: NotRequired[Estimate]
+    reason: str
+
+
+class Now(TypedDict):
+    """Whether the calibration is active at the time of asking, and since when."""
+
+    active: bool
+    activated_at: str | None
+
+
+class TemperatureCurve(TypedDict):
+    """Mean risk and mean entropy (full space, paper's map) against T; they meet at the optimum."""
+
+    temperatures: list[float]
+    risk: list[float]
+    entropy: list[float]
+    optimum: float
+
+
+class RejectionCurve(TypedDict):
+    """Accuracy of the answers kept when a share of the least certain ones is rejected."""
+
+    map: str
+    rejected: list[float]
+    accuracy: list[float]
+
+
+class SamplesAt(TypedDict):
+    """The raw lambda_max of random subsets of this many answers: mean, and deviation within a prompt."""
+
+    num_samples: int
+    mean: float
+    deviation: float
+
+
+class Curves(TypedDict):
+    """Everything that is drawn. Reliability diagrams are by map."""
+
+    temperature: TemperatureCurve
+    projection: dict[str, list[Bin]]
+    algorithm1: dict[str, list[Bin]]
+    correctness: dict[str, list[Bin]]
+    rejection: list[RejectionCurve]
+    samples: list[SamplesAt]
+
+
+class AnswersRow(TypedDict):
+    """One score with the first `num_samples` answers, on prompts that its fits have not seen (5 folds).
+
+    score: "lambda_max" of a map, or "probability_correct", P(correct) with evidence ("evidence") or without
+    ("depolarized"). tokens: completion tokens per question, null where they were not recorded.
+    loss: nats, the matrix log risk or the log loss of the verdicts; brier: the projection's, or that of the
+    verdicts; auroc: right against wrong. *_low, *_high: 95 %, by resampling prompts. *_gap: minus the same
+    score with all answers, on the same resamples; null for all answers themselves.
+    """
+
+    num_samples: int
+    score: Literal["lambda_max", "probability_correct"]
+    map: str
+    tokens: float | None
+    loss: float
+    loss_low: float | None
+    loss_high: float | None
+    loss_gap: float | None
+    loss_gap_low: float | None
+    loss_gap_high: float | None
+    brier: float
+    brier_low: float | None
+    brier_high: float | None
+    brier_gap: float | None
+    brier_gap_low: float | None
+    brier_gap_high: float | None
+    auroc: float | None
+    auroc_low: float | None
+    auroc_high: float | None
+    auroc_gap: float | None
+    auroc_gap_low: float | None
+    auroc_gap_high: float | None
+
+
+class AnswersPart(TypedDict):
+    """What an answer more is worth.
+
+    recommended: the fewest answers within one standard error (paired) of the least loss, with the map
+    `recommended_map`, by the log loss of P(correct); null where nothing can be recommended. recommendation:
+    the same as a sentence, or why not. recommended_by: the score whose loss is drawn; "lambda_max" (its risk)
+    where there is no P(correct), and then nothing is recommended.
+    """
+
+    recommendation: str
+    recommended: int | None
+    recommended_map: str | None
+    recommended_by: Literal["probability_correct", "lambda_max"]
+    rows: list[AnswersRow]
+
+
+WhyNone = Literal["one_kind", "too_few_verdicts", "no_better_than_base_rate"]
+
+
+class CorrectnessAt(TypedDict):
+    """The model of P(correct) with this number of answers, judged in folds on the rows that it was fitted on.
+
+    fitted_right, fitted_wrong: verdicts on those rows; counted_right, counted_wrong: on the rows that
+    promises rest on. features: those that the model takes; empty where there is none: why_none says why.
+    log_loss (in nats), brier: lower is better, of the model and of the base rate, which says the same of
+    every row; null where too few verdicts were given to try. auroc: right against wrong answers. promises:
+    for each target error; lowest: for the lowest that can be promised, null where none can. Both empty where
+    there is no model; reports of earlier releases lack them.
+    """
+
+    num_samples: int
+    fitted_right: int
+    fitted_wrong: int
+    counted_right: int
+    counted_wrong: int
+    features: list[str]
+    log_loss: float | None
+    base_log_loss: float | None
+    brier: float | None
+    base_brier: float | None
+    auroc: Estimate
+    why_none: WhyNone | None
+    promises: NotRequired[list["PromiseAt"]]
+    lowest: NotRequired["PromiseAt | None"]
+
+
+class PromiseAt(TypedDict):
+    """What can be promised for this target error: the share of wrong ones among the answers let through.
+
+    threshold: on P(correct), null where the target cannot be promised; then lowest_error is the lowest that
+    can be, null where none can. answered, wrong, coverage: of the rows counted that it lets through. text:
+    the promise in words.
+    """
+
+    target_error: float
+    threshold: float | None
+    answered: int
+    wrong: int
+    coverage: float
+    lowest_error: float | None
+    text: str
+
+
+class RiskAt(TypedDict):
+    """One threshold: the share of the counted rows let through, of wrong ones among them, its upper bound."""
+
+    threshold: float
+    coverage: float
+    error: float
+    bound: float
+
+
+class CorrectnessPart(TypedDict):
+    """Whether an answer is right: P(correct) by number of answers, and what thresholds on it promise.
+
+    diagram, risk_coverage, promises: with `num_samples` answers; empty where there is no model for them.
+    confidence: of every promise and bound. diagram: of the rows that fitted, each predicted out of its fold.
+    meaning: what every promise is about, in words; absent from reports of earlier releases.
+    """
+
+    num_samples: int
+    confidence: float
+    by_num_samples: list[CorrectnessAt]
+    diagram: list[Bin]
+    risk_coverage: list[RiskAt]
+    promises: list[PromiseAt]
+    meaning: NotRequired[str]
+
+
+class Opening(TypedDict):
+    """What an operator wants to know first, in words, for the target error of the settings.
+
+    safe: whether it is safe to use, and for what; promise: what it promises; answers: how many answers to
+    draw for that. num_samples: that number, null where none is recommended.
+    """
+
+    safe: str
+    promise: str
+    answers: str
+    num_samples: int | None
+
+
+class PlainWarning(TypedDict):
+    """A stable code and a sentence in plain words."""
+
+    code: str
+    text: str
+
+
+class Report(TypedDict):
+    """The whole report. `fits` holds every map; `served` holds one row per map, raw first.
+
+    unfitted: why a map could not be fitted, by name; absent from reports of earlier releases.
+    evidence_parameters: of every number of answers from 1, for the method "evidence" alone.
+    answers: what an answer more is worth; absent from reports of earlier releases.
+    correctness: whether answers are right; absent from reports of earlier releases.
+    now, verdicts: added when it is sent; all else is as it was when the calibration was made. verdicts: null
+    once its rows are forgotten.
+    """
+
+    version: Literal[1]
+    opening: Opening
+    calibration: CalibrationPart
+    data: DataPart
+    fits: dict[str, FitPart]
+    unfitted: NotRequired[dict[str, str]]
+    parameters: list[ParametersAt]
+    evidence_parameters: NotRequired[list[EvidenceAt]]
+    served: list[ServedRow]
+    decision: Decision
+    curves: Curves
+    answers: NotRequired[AnswersPart]
+    correctness: NotRequired[CorrectnessPart]
+    warnings: list[PlainWarning]
+    job_id: NotRequired[str]
+    now: NotRequired[Now]
+    verdicts: NotRequired[VerdictsPart | None]
+
+
+# What an evaluation returns: exactly what is written as results.json, drawn, and written as CSV.
+#
+# Numbers are floats; what cannot be computed is null, never NaN. Names of maps: "raw" (no calibration),
+# "temperature" (the paper's), "depolarized" (ours), "evidence" (ours, by log-probabilities; absent where a
+# row
+# has none), all fitted on the dev file and applied to the test file.
+
+Value = float | int | str | bool | None
+TableRow = dict[str, Value]
+
+MAPS = ("raw", "temperature", "depolarized", "evidence")
+
+
+class Experiment(TypedDict):
+    """One experiment. `headline` is its row; `points` is the table behind its figure, written as CSV.
+
+    `ran` is false where the files do not hold what it needs, or where nothing could be computed from them;
+    `reason` then says so in words.
+    """
+
+    name: str
+    title: str
+    ran: bool
+    reason: str
+    headline: TableRow
+    points: list[TableRow]
+
+
+class SplitPart(TypedDict):
+    """One file: prompts used of those in it, answers per prompt, who says what is right, share of right."""
+
+    rows: int
+    used: int
+    answers_in_file: int
+    distinct_mean: float
+    correct_from: Literal["data", "rouge_l", "mixed"]
+    accuracy: float
+
+
+class FilePart(TypedDict):
+    """One file: its name and the SHA-256 of its bytes; null where a job does not keep them.
+
+    answers_from: "file" (it came with them) or "model" (drawn here).
+    """
+
+    name: str | None
+    sha256: str | None
+    answers_from: str
+
+
+class DrawnAnswers(TypedDict):
+    """What answers were drawn with. model: as asked for; answered_as: the name that the server gave itself.
+
+    setups: by kind of row ("prompt", "messages"), the parts of a fingerprint but for model and embedder.
+    """
+
+    model: str
+    answered_as: str
+    setups: dict[str, dict[str, Any]]
+
+
+class Provenance(TypedDict):
+    """Where results come from.
+
+    answers: null when every answer came with the files, which do not say who drew them.
+    """
+
+    version: str
+    created_at: str
+    eps: float
+    files: dict[str, FilePart]
+    answers: DrawnAnswers | None
+    embedders: list[dict[str, Any]]
+
+
+class Results(TypedDict):
+    """The whole evaluation. num_samples: answers per prompt that scores and fits use.
+
+    provenance: absent from results of before it was kept. verdict: sentences for the top of the page.
+    cautions: those of `warnings` that have a code. Results of earlier releases lack all three.
+    """
+
+    version: Literal[1]
+    num_samples: int
+    seed: int
+    embedders: list[str]
+    meanings: str
+    dev: SplitPart
+    test: SplitPart
+    experiments: list[Experiment]
+    warnings: list[str]
+    provenance: NotRequired[Provenance]
+    verdict: NotRequired[list[str]]
+    cautions: NotRequired[list[PlainWarning]]
+
+
+def finite(value: float) -> float | None:
+    """Return a number, None for NaN and infinities: JSON has neither."""
+    return float(value) if math.isfinite(value) else None
+
+
+def estimate(value: float, low: float = math.nan, high: float = math.nan) -> Estimate:
+    """Return a figure with its interval."""
+    return {"value": finite(value), "low": finite(low), "high": finite(high)}
+
+
+def ran(
+    name: str, title: str, headline: Mapping[str, Value], points: Sequence[Mapping[str, Value]]
+) -> Experiment:
+    """Return an experiment that ran."""
+    return {
+        "name": name,
+        "title": title,
+        "ran": True,
+        "reason": "",
+        "headline": dict(headline),
+        "points": [dict(row) for row in points],
+    }
+
+
+def unless_empty(experiment: Experiment, reason: str, *columns: str) -> Experiment:
+    """Return the experiment; as one that did not run where none of these columns of its table has a value.
+
+    Such a table has nothing to draw and nothing to say.
+    """
+    found = any(row[column] is not None for row in experiment["points"] for column in columns)
+    return experiment if found else not_run(experiment["name"], experiment["title"], reason)
+
+
+def not_run(name: str, title: str, reason: str) -> Experiment:
+    """Return an experiment that did not run, and why."""
+    return {"name": name, "title": title, "ran": False, "reason": reason, "headline": {}, "points": []}
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file as whoever read it knows it."""
+
+    supplied: bool
+    name: str | None = None
+    sha256: str | None = None
+
+
+def provenance(
+    files: Mapping[str, DataFile],
+    answers: DrawnAnswers | None,
+    embedders: Iterable[EmbedderIdentity],
+    *,
+    version: str,
+    now: datetime | None = None,
+) -> Provenance:
+    """Return the part of the results; files: "dev" and "test"."""
+    return {
+        "version": version,
+        "created_at": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "eps": DEFAULT_EPS,
+        "files": {split: _file(one) for split, one in files.items()},
+        "answers": answers,
+        "embedders": [asdict(one) for one in embedders],
+    }
+
+
+def _file(source: DataFile) -> FilePart:
+    return {
+        "name": source.name,
+        "sha256": source.sha256,
+        "answers_from": "file" if source.supplied else "model",
+    }

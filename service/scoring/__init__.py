@@ -1,0 +1,1 @@
+"""A score: drawn, embedded, served by a calibration, judged, kept, answered."""

@@ -1,0 +1,353 @@
+"""What the caller should know of the answers that a score rests on."""
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.calibration.calibration import PROMISE_MEANING, Decider, features
+from service.embedding.outcomes import outcome_vectors
+from service.llm.port import Generation
+from service.scoring.score import (
+    Decision,
+    Evidence,
+    JudgedCandidate,
+    Judgement,
+    Score,
+    ScoreCommand,
+    ScoreWarning,
+    Target,
+    shares_by_mode,
+)
+from service.spectral.born import BornProbability, born_probability_of
+from service.spectral.maps import DepolarizedMap, ServedSpectrum, TemperatureMap
+from service.spectral.reliability import rounded_ties
+from service.spectral.selective import Promise, SelectiveCounts, promises
+from service.spectral.spectrum import Spectrum
+
+TRUNCATED_SHARE = 0.5  # of the answers cut by max_tokens, from which on a score warns
+EQUAL_COSINE = 1 - 1e-6
+IGNORED = frozenset("PZMC")  # Unicode categories: punctuation, spaces, marks, control characters
+
+
+def partial(generation: Generation) -> list[ScoreWarning]:
+    """Return a warning when fewer answers count than were asked for."""
+    usable, empty, asked = len(generation.draws), generation.num_empty, generation.requested
+    if usable >= asked:
+        return []
+    came = usable + empty
+    why = "before the deadline" if generation.missing_reason == "deadline" else "without an error"
+    said = [f"{came} of {asked} answers came {why}"] if came < asked else []
+    if empty:
+        said.append(f"{empty} of {came} answers hold no text (only reasoning, a tool call, or nothing)")
+    rest = f"the {usable} others" if empty else "those"
+    return [ScoreWarning("partial_samples", f"{', and '.join(said)}; the score rests on {rest}.")]
+
+
+def truncated(generation: Generation, command: ScoreCommand) -> list[ScoreWarning]:
+    """Return a warning when half of the answers or more were cut: their meaning may not have come yet."""
+    cut, came = sum(draw.truncated for draw in generation.draws), len(generation.draws)
+    if command.generation is None or cut < TRUNCATED_SHARE * came:
+        return []
+    limit = command.generation.sampling.max_tokens
+    message = (
+        f"{cut} of {came} answers were cut by max_tokens ({limit}); the score rests on their beginnings. "
+        "Allow more tokens, or have the model answer more briefly."
+    )
+    return [ScoreWarning("truncated_samples", message)]
+
+
+def indistinct(alike: int, distinct_: int) -> list[ScoreWarning]:
+    """Return a warning when the embedder cannot tell `alike` distinct answers from others that differ."""
+    if not alike:
+        return []
+    message = (
+        f"The embedder cannot tell {alike} of the {distinct_} distinct answers from others that say other "
+        "things (characters unknown to it, or texts equal as far as it reads): they count as agreement."
+    )
+    return [ScoreWarning("indistinct_answers", message)]
+
+
+def num_indistinct(texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
+    """Return how many distinct texts have the vector of another that says something else, 0..len(texts).
+
+    vectors: unit rows (k, d). Texts that differ in case, accents, spaces and punctuation alone say the same.
+    """
+    # Above the diagonal alone: each pair once, and none with itself.
+    first, second = np.nonzero(np.triu(vectors @ vectors.T > EQUAL_COSINE, 1))
+    said = cache(essence)
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return len({i for pair in pairs if said(texts[pair[0]]) != said(texts[pair[1]]) for i in pair})
+
+
+def essence(text: str) -> str:
+    """Return the text without case, accents, spaces and punctuation."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    dropped = (ord(char) for char in set(plain) if unicodedata.category(char)[0] in IGNORED)
+    return plain.translate(dict.fromkeys(dropped))
+
+
+# Whether a text is let through: by the thresholds that a calibration's counts allow (method, section 8).
+
+# Callers choose targets freely; those of the settings, and of most callers, are few.
+KEPT_PROMISES = 256
+HELD_BACK = "Hold it back. "
+UNSUPPORTED = (
+    "None of the answers drawn says what it says, so nothing tells how likely it is right. More answers may."
+)
+UNLIKE = (
+    f"{HELD_BACK}The question, or the length of its answers, is unlike those that the calibration was made "
+    "of: what it says of questions like those need not hold here."
+)
+# Digits of the lowest error named, most readable first.
+NAMED_DIGITS = (3, 6, 9)
+
+
+def decide(
+    counts: SelectiveCounts, correct: float | None, target: Target
+) -> tuple[Decision, list[ScoreWarning]]:
+    """Return whether to let a text of this P(correct) through, and what to know about it.
+
+    `correct`: None for a text that no answer supports: it is let through by no threshold.
+    """
+    found = promise(counts, target)
+    if found.threshold is None:
+        reason = _unreachable(counts, found, target)
+        # Of a target that nobody named there is nothing to warn of.
+        about = (
+            [] if target.by_default else [ScoreWarning("target_unreachable", f"{reason} {PROMISE_MEANING}")]
+        )
+        return held_back(target, reason), about
+    if correct is None:
+        return held_back(target, UNSUPPORTED, found), []
+    # Rounded as the counts were: scores that differ in their last bits only are one.
+    passes = rounded_ties(correct) >= rounded_ties(found.threshold)
+    kept = f"at most {percent(target.error)} of the answers let through are wrong ({_sure(target)})"
+    told, needed = f"Right with a probability of {correct:.3f}", f"{found.threshold:.3f}"
+    if not passes:
+        return held_back(target, f"{told}, and {needed} is needed so that {kept}.", found), []
+    reason = f"Let it through. {told}; from {needed} on, {kept}."
+    return Decision("answer", target, reason, found.threshold, found.coverage), []
+
+
+def held_back(target: Target, why: str, found: Promise | None = None) -> Decision:
+    """Return the decision to abstain; found: the promise whose threshold the text misses."""
+    reason = f"{HELD_BACK}{why}"
+    if found is None:
+        return Decision("abstain", target, reason)
+    return Decision("abstain", target, reason, found.threshold, found.coverage)
+
+
+@lru_cache(KEPT_PROMISES)
+def promise(counts: SelectiveCounts, target: Target) -> Promise:
+    """Return the threshold that keeps the target, or the lowest error that can be kept instead.
+
+    Remembered: a bound for every threshold takes a millisecond for a thousand of them.
+    """
+    [found] = promises(counts, [target.error], target.confidence)
+    return found
+
+
+def _unreachable(counts: SelectiveCounts, found: Promise, target: Target) -> str:
+    lowest = lowest_named(counts, found)
+    instead = "no error can" if lowest is None else f"the lowest that can is {100 * lowest:g} %"
+    return (
+        f"That at most {percent(target.error)} of the answers let through are wrong cannot be promised "
+        f"({_sure(target)}): {instead}."
+    )
+
+
+def _sure(target: Target) -> str:
+    return f"kept by {100 * target.confidence:g} % of calibrations made like this one"
+
+
+def percent(share: float) -> str:
+    """Return a share in [0, 1] as percents, rounded up: a promise must not be rounded down."""
+    return f"{math.ceil(1000 * share - 1e-9) / 10:g} %"
+
+
+def lowest_named(counts: SelectiveCounts, found: Promise) -> float | None:
+    """Return the lowest error that can be promised, rounded up to a target that is kept when asked for."""
+    if found.lowest_error is None:
+        return None
+    for digits in NAMED_DIGITS:
+        # Not always kept: tests of a laxer target may begin at fewer answers, and fail there.
+        rounded: float = math.ceil(found.lowest_error * 10**digits) / 10**digits
+        if rounded < 1 and promise(counts, Target(rounded, found.confidence)).threshold is not None:
+            return rounded
+    return found.lowest_error
+
+
+# How single texts are judged by the answers drawn (method, sections 7 and 8).
+
+
+def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
+    """Return the distinct answers and, last, the candidate unless it is one of them."""
+    return [*texts] if candidate is None or candidate in texts else [*texts, candidate]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """The distinct answers, a candidate beside them, and what was made of both.
+
+    `embedded`: the vectors of `texts_to_embed(with_candidate(texts, candidate))`. `found`: the spectrum, of
+    the answers alone.
+    """
+
+    texts: Sequence[str]
+    candidate: str | None
+    embedded: NDArray[np.float32]
+    found: Spectrum
+
+    def located(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the vectors of the answers (k, d) and that of one of them, or of the candidate (d,).
+
+        d is one more than the embedder's where an empty text is an outcome of its own.
+        """
+        known = with_candidate(self.texts, self.candidate)
+        space = outcome_vectors(known, self.embedded)
+        return space[: len(self.texts)], space[known.index(text)]
+
+    def born(self, text: str, served: ServedSpectrum) -> BornProbability:
+        """Return p(y) of an answer, or of the candidate."""
+        return born_probability_of(self.found, served, *self.located(text))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Model:
+    """What tells P(correct) for one number of answers, with the map that makes its features."""
+
+    decider: Decider
+    map: DepolarizedMap | TemperatureMap
+    evidence: Evidence | None
+
+    def probability(self, text: str, outcomes: Outcomes) -> float:
+        """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
+        # By the decider's own map: what is served was fitted on rows that its counts must not have seen.
+        served = self.map.serve(outcomes.found.eigenvalues, outcomes.found.dimension)
+        told = self.evidence
+        columns = features(
+            outcomes.born(text, served).probability,
+            served.entropy,
+            None if told is None else told.missing_mass,
+            None if told is None else told.mean_log_probability,
+        )
+        return float(self.decider.model.predict(columns).item())
+
+
+def judge(
+    score: Score, outcomes: Outcomes, target: Target | None, *, unlike: bool = False
+) -> tuple[Judgement, list[ScoreWarning]]:
+    """Return what the score says of its candidate and of its answer, with the warnings on both.
+
+    unlike: the prompt is too unlike the calibration's rows for anything to be let through. Where nothing
+    tells P(correct), a warning says why only if a decision was asked for.
+    """
+    model = _model_of(score)
+    correct = None if isinstance(model, str) else model.probability(score.answer, outcomes)
+    judgement = Judgement(_candidate(score, outcomes, model), correct, unlike=unlike)
+    warnings = _mistaken(outcomes)
+    if target is None or (target.by_default and isinstance(model, str)):
+        return judgement, warnings
+    decision, about_decision = _decide(model, judgement, target)
+    if unlike:
+        decision = replace(decision, action="abstain", reason=UNLIKE)
+    warnings += _unsupported(model, judgement) + _elsewhere(model, score.answer, outcomes.candidate)
+    return replace(judgement, decision=decision), [*warnings, *about_decision]
+
+
+def _candidate(score: Score, outcomes: Outcomes, model: _Model | str) -> JudgedCandidate | None:
+    if outcomes.candidate is None:
+        return None
+    born = outcomes.born(outcomes.candidate, score.served)
+    # The rows' texts that no answer supports are the LLM's own, right as often as others of such a prompt:
+    # they tell nothing of nonsense, which looks the same from here.
+    told = None if isinstance(model, str) or born.mode is None else model
+    correct = None if told is None else told.probability(outcomes.candidate, outcomes)
+    share = 0.0 if born.mode is None else float(shares_by_mode(outcomes.found)[born.mode])
+    return JudgedCandidate(born.probability, born.mode, correct, share)
+
+
+def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
+    """Return a warning when the embedder cannot tell the candidate from an answer that says another thing."""
+    candidate, texts = outcomes.candidate, outcomes.texts
+    if candidate is None or candidate in texts:
+        return []
+    answers, vector = outcomes.located(candidate)
+    near = np.flatnonzero(answers @ vector > EQUAL_COSINE)
+    said = essence(candidate) if near.size else ""
+    if all(essence(texts[i]) == said for i in near.tolist()):
+        return []
+    message = (
+        "The embedder cannot tell the candidate from an answer that says another thing (characters unknown "
+        "to it, or texts equal as far as it reads): it is judged as if it were that answer."
+    )
+    return [ScoreWarning("indistinct_answers", message)]
+
+
+def _unsupported(model: _Model | str, judgement: Judgement) -> list[ScoreWarning]:
+    """Return a warning when no answer supports the text decided about, which is then not let through."""
+    # Where there is no model nothing is let through anyway, and a warning says so.
+    if isinstance(model, str) or judgement.supported:
+        return []
+    message = (
+        "The candidate says what none of the answers says (its `mode` is null): it is not let through, and "
+        "nothing tells how likely it is right. More answers may hold what it says."
+    )
+    return [ScoreWarning("unsupported_candidate", message)]
+
+
+def _elsewhere(model: _Model | str, answer: str, candidate: str | None) -> list[ScoreWarning]:
+    """Return a warning when the promise behind a decision is about texts of another kind."""
+    judged = None if isinstance(model, str) else model.decider.judged
+    if judged == "given" and candidate is None:
+        message = (
+            "The calibration's verdicts are on given answers, this decision is on one that was drawn: what "
+            "it promises may not hold. Send the text that you are about to use as `candidate`."
+        )
+    elif judged == "dominant" and candidate not in (None, answer):
+        message = (
+            "The calibration's verdicts are on answers drawn, this decision is on a candidate: what it "
+            "promises may not hold. Calibrate on rows with such texts as `answer`."
+        )
+    else:
+        return []
+    return [ScoreWarning("correctness_label_mismatch", message)]
+
+
+def why_no_probability(score: Score) -> str | None:
+    """Return why nothing tells P(correct) for this score, in words; None where something does."""
+    model = _model_of(score)
+    return model if isinstance(model, str) else None
+
+
+def _model_of(score: Score) -> _Model | str:
+    """Return what tells P(correct) for this score, or why nothing does."""
+    if score.applied is None:
+        return "no calibration is applied"
+    calibration, count = score.applied.calibration, len(score.samples)
+    if not calibration.deciders:
+        return f"calibration {calibration.id} holds no model of being right; {_why(calibration.id)}"
+    decider = calibration.deciders.get(count)
+    if decider is None:
+        lacks = f"calibration {calibration.id} holds no model of being right for {count} answers"
+        return f"{lacks}; {_why(calibration.id)}"
+    map_ = decider.map_for(score.evidence.missing_mass if score.evidence else None)
+    if map_ is None:
+        return f"the model of calibration {calibration.id} takes log-probabilities, which these answers lack"
+    return _Model(decider, map_, score.evidence)
+
+
+def _why(calibration_id: str) -> str:
+    return f"its report, /calibrations/{calibration_id}/report, says why"
+
+
+def _decide(model: _Model | str, judgement: Judgement, target: Target) -> tuple[Decision, list[ScoreWarning]]:
+    if isinstance(model, str):
+        why = f"Nothing tells how likely an answer is right: {model}."
+        return held_back(target, why), [ScoreWarning("no_correctness_model", why)]
+    return decide(model.decider.counts, judgement.decisive, target)

@@ -1,0 +1,196 @@
+"""POST /score and POST /score/batch."""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import StreamingResponse
+from starlette.responses import Response
+
+from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
+from service.api.bodies import parse, read_json
+from service.api.deps import Services, ServicesDep
+from service.api.errors import error_body, internal_body, request_id_of
+from service.api.openapi import json_body, ok, recorded, responses
+from service.errors import EigencalError, InvalidRequest, Overloaded
+from service.scoring.schemas import (
+    HEADERS,
+    BatchRequest,
+    ScoreRequest,
+    ScoreResponse,
+    headers_of,
+    to_command,
+    view,
+)
+from service.scoring.score import Score
+
+router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
+T = TypeVar("T")
+EXAMPLES = recorded("examples.json")
+BATCH_PATIENCE_S = 300.0
+CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
+LLM_CODES = (
+    "llm_error",
+    "llm_bad_response",
+    "no_usable_answers",
+    "llm_unavailable",
+    "deadline_exceeded",
+    "model_not_found",
+)
+PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "internal")
+BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of `work`, or None, `work` cancelled, once the caller has hung up.
+
+    A plain handler goes on after its caller has gone, and would keep the LLM busy for nobody.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        gone.cancel()
+        if not task.done():
+            task.cancel()
+            # Until it has let go of the LLM; whatever it ends with, nobody is left to be told.
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def score_one(app: Services, body: ScoreRequest, arrived: float | None) -> Score:
+    """Score one request and count it."""
+    with app.metrics.under_way():
+        score = await app.scorer.score(to_command(body, app.serving, arrived))
+    app.metrics.scored(score)
+    return score
+
+
+@router.post(
+    "/score",
+    summary="Score how uncertain the LLM is about a prompt",
+    responses={
+        200: {
+            **ok(ScoreResponse, {name: example["response"] for name, example in EXAMPLES.items()}),
+            "headers": HEADERS,
+        },
+        **responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES),
+    },
+    openapi_extra={
+        **json_body("ScoreRequest", {name: example["request"] for name, example in EXAMPLES.items()}),
+        **BEARER,
+    },
+)
+async def post_score(request: Request, app: ServicesDep) -> Response:
+    """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
+
+    The values are calibrated when a calibration fits this very set-up; otherwise they are raw,
+    `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a `target_error`
+    asks whether to let it, or without one the `answer`, through.
+    """
+    body = await read_json(request, ScoreRequest)
+    score = await while_connected(request, score_one(app, body, request.scope.get("eigencal.arrived")))
+    if score is None:
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    content = view(score, body.return_).model_dump_json(exclude_unset=True)
+    app.kept.keep(score.id, owner_of(request), content)
+    return Response(content, headers=headers_of(score), media_type="application/json")
+
+
+@router.post(
+    "/score/batch",
+    summary="Score up to 256 prompts",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "A line for each item as it is done: `{index, result}` or `{index, error}`.",
+            "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+        },
+        **responses(*BODY_CODES, *KEY_CODES, "internal"),
+    },
+    openapi_extra={**json_body("BatchRequest"), **BEARER},
+)
+async def post_batch(request: Request, app: ServicesDep) -> StreamingResponse:
+    """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""
+    body = await read_batch(request)
+    lines = batch_lines(app, body.items, request_id_of(request), owner_of(request))
+    return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+async def read_batch(request: Request) -> BatchRequest:
+    """Return the body, raises as `read_json`; half a surrogate pair within an item is the item's fault."""
+    try:
+        return await read_json(request, BatchRequest)
+    except InvalidRequest:
+        try:
+            return BatchRequest.model_validate(json.loads((await request.body()).decode()))
+        except (ValueError, RecursionError):
+            pass
+        raise
+
+
+async def batch_lines(
+    app: Services, items: list[Any], request_id: str | None, owner: str = ""
+) -> AsyncIterator[bytes]:
+    """Yield a line as each item is done, and keep it. Closing the iterator cancels what is under way."""
+    slots = asyncio.Semaphore(app.batch_concurrency)
+
+    async def line(index: int, item: object) -> bytes:
+        async with slots:
+            return await batch_line(app, index, item, request_id, owner)
+
+    tasks = [asyncio.ensure_future(line(index, item)) for index, item in enumerate(items)]
+    try:
+        for done in asyncio.as_completed(tasks):
+            yield await done
+    finally:
+        for task in tasks:
+            task.cancel()
+        # Shielded: a hang-up cancels this again and again, which must not disturb what the tasks clean up.
+        await asyncio.shield(asyncio.gather(*tasks, return_exceptions=True))
+
+
+async def score_in_turn(app: Services, body: ScoreRequest) -> Score:
+    """Score an item of a batch, which waits where a single request would be refused for want of room.
+
+    Raises Overloaded when there was none until the item's deadline, or for `BATCH_PATIENCE_S`.
+    """
+    patience_s = BATCH_PATIENCE_S if body.deadline_ms is None else body.deadline_ms / 1000
+    began = time.perf_counter()  # the wait counts in the item's deadline
+    while True:
+        try:
+            return await score_one(app, body, began)
+        except Overloaded as error:
+            wait_s = error.retry_after_s or 1.0
+            if time.perf_counter() - began + wait_s > patience_s:
+                raise
+        # Not all at the same moment, or they would keep each other out.
+        await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+
+
+async def batch_line(app: Services, index: int, item: object, request_id: str | None, owner: str) -> bytes:
+    """Return the line of one item; no error leaves it."""
+    try:
+        # Through bytes: an item is held to exactly the rules of a body of its own.
+        body = parse(json.dumps(item).encode(), ScoreRequest)
+        result = view(await score_in_turn(app, body), body.return_)
+        content = result.model_dump_json(exclude_unset=True)
+        app.kept.keep(result.id, owner, content)
+        return b'{"index":%d,"result":%s}\n' % (index, content.encode())
+    except EigencalError as error:
+        problem = error_body(error, request_id)
+        app.errors.note(problem, f"POST /score/batch, item {index}")
+    except Exception as error:
+        problem = internal_body(request_id)
+        app.errors.note(problem, f"POST /score/batch, item {index}", error)
+    return json.dumps({"index": index, "error": problem}).encode() + b"\n"

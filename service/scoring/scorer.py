@@ -1,0 +1,524 @@
+"""Answers enough for a score: how many it takes, the time they have to come, and the error for too few."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.calibration.calibration import Calibration, CalibrationSource, NoCalibrations
+from service.embedding.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed, usable
+from service.errors import (
+    DeadlineExceeded,
+    EigencalError,
+    InvalidRequest,
+    LLMBadResponse,
+    NotFound,
+    NoUsableAnswers,
+    TooFewSamples,
+)
+from service.llm.port import (
+    FAILED,
+    Embedded,
+    Embedder,
+    EmbedderIdentity,
+    EmptyAnswers,
+    Fingerprint,
+    Generation,
+    GenerationRequest,
+    LanguageModel,
+    caller_fingerprint,
+    is_blank,
+    service_fingerprint,
+)
+from service.scoring.judging import (
+    Outcomes,
+    indistinct,
+    judge,
+    num_indistinct,
+    partial,
+    truncated,
+    with_candidate,
+)
+from service.scoring.score import (
+    Applied,
+    Drawn,
+    Evidence,
+    Judgement,
+    Score,
+    ScoreCommand,
+    ScoreWarning,
+    Stopwatch,
+    assemble,
+    evidence_of,
+)
+from service.scoring.serving import LiveLoad
+from service.spectral.spectrum import Spectrum, spectrum
+from service.spectral.text_scores import words
+
+MIN_SAMPLES = 2
+TOO_FEW = (
+    "A score takes two answers. One is enough where it has a log-probability and a calibration by evidence "
+    "fits the request."
+)
+
+# Of a deadline, what is kept for embedding the answers that have come by then.
+EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
+
+
+def in_time(request: GenerationRequest, arrived: float | None) -> GenerationRequest:
+    """Return the request with the deadline that leaves time to embed what has come by then."""
+    if request.deadline_s is None:
+        return request
+    gone = 0.0 if arrived is None else time.perf_counter() - arrived
+    reserved = min(EMBED_SHARE * request.deadline_s, EMBED_RESERVE_S)
+    return replace(request, deadline_s=max(request.deadline_s - gone - reserved, 0.001))
+
+
+def with_text(generation: Generation, empty_answers: EmptyAnswers) -> Generation:
+    """Return the answers without those that hold no text, unless that means something; they are counted."""
+    draws = usable(generation.draws, empty_answers)
+    return replace(generation, draws=draws, num_empty=len(generation.draws) - len(draws))
+
+
+def too_few(generation: Generation, request: GenerationRequest | None) -> EigencalError:
+    """Return the error for no answer, or a single one that no calibration by evidence serves."""
+    came, empty, asked = len(generation.draws), generation.num_empty, generation.requested
+    if request is None and empty:
+        return TooFewSamples(f"{empty} of {asked} samples are empty, which are no answers. {TOO_FEW}")
+    if request is not None and empty and came + empty >= min(asked, MIN_SAMPLES):
+        return NoUsableAnswers(
+            f"{empty} of {came + empty} answers drawn hold no text (only reasoning, a tool call, or nothing)"
+            f"; a score takes two. Each may have {request.sampling.max_tokens} tokens: allow a model that "
+            "reasons more (EIGENCAL_MAX_TOKENS, or `sampling.max_tokens`). Where an empty answer means "
+            "something, set EIGENCAL_EMPTY_ANSWERS."
+        )
+    if came >= asked:
+        return TooFewSamples(TOO_FEW)
+    if generation.missing_reason == "deadline":
+        return DeadlineExceeded(
+            f"Only {came} of {asked} answers came before the deadline; a score takes two."
+        )
+    return LLMBadResponse(f"The LLM server gave only {came} of {asked} answers; a score takes two.")
+
+
+def supplied(samples: Sequence[str], logprobs: Sequence[float] | None) -> Generation:
+    """Return answers that the caller has drawn as if drawn here."""
+    draws = supplied_draws(samples, logprobs)
+    return Generation(draws, requested=len(draws), model="")
+
+
+# Which calibration fits a request, or why none does; and whether the prompt is like its rows.
+
+NO_EVIDENCE = ScoreWarning(
+    "evidence_missing",
+    "The calibration uses log-probabilities, and these answers came without: they are served by its plain "
+    "parameters.",
+)
+
+# Below it a prompt is called unlike the rows: at most that share of those that are like them, too.
+MAX_OOD_P_VALUE = 0.02
+
+
+def choose(
+    wanted: Fingerprint,
+    num_samples: int,
+    named: Calibration | None,
+    source: CalibrationSource,
+    evidence: Evidence | None = None,
+) -> tuple[Applied | None, list[ScoreWarning]]:
+    """Return the calibration that fits, or None with the warning that says why none does.
+
+    A named one is held to the same test as the active one: it is never applied where it does not fit. One by
+    evidence serves answers without log-probabilities by its plain parameters, and a warning says so.
+    """
+    candidate = named or source.active(wanted.key())
+    if candidate is None:
+        return None, [_no_fit(wanted, source.any_active())]
+    differs = candidate.fingerprint.differs(wanted)
+    told = evidence if candidate.evidence else None
+    # There are parameters for as many answers as were drawn for the fit, and fewer; one takes evidence.
+    if num_samples > candidate.num_samples or (num_samples == 1 and told is None):
+        differs.append("num_samples")
+    if differs:
+        return None, [_mismatch(candidate, differs)]
+    if told is not None:
+        served = candidate.map_for(num_samples, told.missing_mass)
+        return Applied(candidate, served, candidate.evidence[num_samples]), []
+    warnings = [NO_EVIDENCE] if candidate.evidence else []
+    return Applied(candidate, candidate.map_for(num_samples)), warnings
+
+
+def one_may_do(
+    wanted: Fingerprint, named: Calibration | None, source: CalibrationSource, *, answered: bool
+) -> bool:
+    """Tell whether a calibration by evidence may serve a single answer to a request.
+
+    answered: whether the LLM has told what `wanted` holds; else the parts that only answers tell are open,
+    for the first answer after a start could never be drawn.
+    """
+    every = [named] if named else source.any_active()
+    prints = [one.fingerprint for one in every if one.evidence]
+    return any(not one.differs(wanted if answered else wanted.drawn_as(one)) for one in prints)
+
+
+def ood_p_value(
+    applied: Applied | None, question: NDArray[np.float32] | None, generation: Generation
+) -> float | None:
+    """Return the p-value of a prompt that is like the rows of the calibration applied (method, section 10).
+
+    question: its vector (d,), by the embedder of the calibration; None for a prompt without text.
+    """
+    reference = None if applied is None else applied.calibration.reference
+    if reference is None:
+        return None
+    return reference.p_value(question, np.array([len(words(draw.text)) for draw in generation.draws]))
+
+
+def out_of_distribution(p_value: float | None) -> list[ScoreWarning]:
+    """Return a warning when a prompt is unlike the rows of the calibration."""
+    if p_value is None or p_value >= MAX_OOD_P_VALUE:
+        return []
+    message = (
+        f"The question, or the length of its answers, is unlike the calibration's rows (p = {p_value:.2g}): "
+        "what the calibration says is said of questions like those."
+    )
+    return [ScoreWarning("out_of_distribution", message)]
+
+
+def _no_fit(wanted: Fingerprint, active: list[Calibration]) -> ScoreWarning:
+    if not active:
+        return ScoreWarning("calibration_missing", "No calibration is active: raw values are served.")
+    nearest = min(active, key=lambda calibration: len(calibration.fingerprint.differs(wanted)))
+    return _mismatch(nearest, nearest.fingerprint.differs(wanted))
+
+
+def _mismatch(calibration: Calibration, differs: list[str]) -> ScoreWarning:
+    message = (
+        f"Calibration {calibration.id} was fitted with another {', '.join(differs)}: raw values are served."
+    )
+    return ScoreWarning("calibration_mismatch", message, tuple(differs))
+
+
+# Embedding the question and answers while others are drawn: after the last one little is left to embed.
+
+# What makes a call of the embedder worth it. A text alone costs a model two to three times as much processor
+# time as one of many; five short ones, or a long one, cost a quarter more than they would among twenty.
+ENOUGH_TEXTS = 5
+ENOUGH_CHARACTERS = 400
+
+
+@asynccontextmanager
+async def embedding_early(
+    embedder: Embedder, command: ScoreCommand, question: str | None = None
+) -> AsyncIterator[ScoreCommand]:
+    """Yield the command such that its answers are embedded as the LLM tells them, until the block ends.
+
+    A question is embedded before any answer. The vectors go to where the embedder keeps them. Which texts
+    count, and that their vectors are of one embedder, is decided as ever by the call for all of them after
+    the last answer.
+    """
+    if command.generation is None:
+        yield command
+        return
+    early = _Early(embedder)
+    if question is not None:
+        early.begin_with(question)
+    try:
+        yield replace(command, generation=replace(command.generation, on_answer=early.hear))
+    finally:
+        await early.stop()
+
+
+class _Early:
+    """The distinct answers heard, those not yet handed to the embedder, and the task that hands them on."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._heard: set[str] = set()
+        self._left: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+        self._failed = False
+
+    def begin_with(self, question: str) -> None:
+        """Have the question embedded, however short it is: the LLM takes longer."""
+        self._heard.add(question)
+        self._left.append(question)
+        self._task = asyncio.create_task(self._embed())
+
+    def hear(self, answer: str) -> None:
+        """Take an answer that has just been finished."""
+        if self._failed or answer in self._heard:
+            return
+        self._heard.add(answer)
+        self._left += texts_to_embed([answer], self._embedder.empty_answers)
+        if self._is_enough() and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._embed())
+
+    async def stop(self) -> None:
+        """End what is under way; nothing runs on after it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _is_enough(self) -> bool:
+        return len(self._left) >= ENOUGH_TEXTS or sum(map(len, self._left)) >= ENOUGH_CHARACTERS
+
+    async def _embed(self) -> None:
+        try:
+            more = True
+            while more:
+                texts, self._left = self._left, []
+                await self._embedder.embed_ahead(texts)
+                more = self._is_enough()
+        except EigencalError:
+            # Told to nobody: the call for all answers meets it again, unless it has passed by then.
+            self._failed = True
+
+
+# The main use case: draw answers, embed them, take the spectrum, serve it calibrated.
+
+Counts = NDArray[np.int_]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LATE_S = 1.0  # by which a score may miss its deadline: better a little late than not at all
+
+# An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
+INLINE_DISTINCT = 64
+
+# Taking as many accented characters apart, to compare what is said, takes milliseconds.
+INLINE_CHARACTERS = 20_000
+
+
+class Scorer:
+    """Scores prompts. `live` counts the scores under way: other work gives way to them.
+
+    `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration.
+    """
+
+    def __init__(
+        self,
+        llm: LanguageModel,
+        embedder: Embedder,
+        calibrations: CalibrationSource | None = None,
+        *,
+        live: LiveLoad | None = None,
+        ood_abstain: bool = True,
+    ) -> None:
+        self._llm = llm
+        self._embedder = embedder
+        self._calibrations = calibrations or NoCalibrations()
+        self._live = live or LiveLoad()
+        self._ood_abstain = ood_abstain
+
+    @property
+    def empty_answers(self) -> EmptyAnswers:
+        """Return what an answer without text is."""
+        return self._embedder.empty_answers
+
+    async def score(self, command: ScoreCommand) -> Score:
+        """Return the score of a prompt or of supplied samples.
+
+        One answer takes a calibration by evidence that fits: without, its spectrum is 1, whatever it says.
+        Raises TooFewSamples when fewer are asked for or supplied than that; DeadlineExceeded or
+        LLMBadResponse when fewer came, NoUsableAnswers when fewer held a text; InvalidRequest for a blank
+        candidate, unless that means something; NotFound for an unknown calibration; and what the LLM and the
+        embedder raise.
+        """
+        with self._live.one():
+            async with self._drawing(command) as drawn:
+                return await self._judged(drawn)
+
+    async def draw(self, command: ScoreCommand) -> Drawn:
+        """Return the answers that a score rests on, to be scored by `finish`; raises as `score` does.
+
+        For a caller whose candidate is still being written: drawing need not wait for it.
+        """
+        with self._live.one():
+            async with self._drawing(command) as drawn:
+                return drawn
+
+    async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
+        """Return the score of answers drawn before, with a text to judge by them; raises as `score` does."""
+        self._refuse_blank(candidate)
+        drawn.marks.resume()
+        with self._live.one():
+            return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
+
+    def takes_evidence(self, command: ScoreCommand) -> bool:
+        """Tell whether an active calibration by evidence may serve a request; raises EmbedderUnavailable."""
+        return self._one_may_do(command, None)
+
+    @asynccontextmanager
+    async def _drawing(self, command: ScoreCommand) -> AsyncIterator[Drawn]:
+        """Yield the answers; what is embedded ahead goes on until the block ends."""
+        self._refuse_blank(command.candidate)
+        marks = Stopwatch(command.arrived)
+        chosen = await self._named_calibration(command.calibration)
+        marks.lap("queue")
+        question = self._question(command, chosen)
+        async with embedding_early(self._embedder, command, question) as listening:
+            generation = await self._draw(listening, chosen)
+            marks.lap("generate")
+            marks.move("generate", "queue", generation.queued_s)
+            yield Drawn(command, chosen, generation, marks)
+
+    async def _judged(self, drawn: Drawn) -> Score:
+        command, chosen, generation, marks = drawn.command, drawn.chosen, drawn.generation, drawn.marks
+        texts, index = distinct([draw.text for draw in generation.draws])
+        candidate = None if command.candidate is None else command.candidate.strip()
+        to_embed = self._to_embed(with_candidate(texts, candidate))
+        question = self._question(command, chosen)
+        asked = [] if question is None or question in to_embed else [question]
+        embedded = await self._embed([*to_embed, *asked], command, marks)
+        # A candidate that is none of the answers comes after them, and stays out of their spectrum.
+        vectors = outcome_vectors(texts, embedded.vectors[: len(self._to_embed(texts))])
+        marks.lap("embed")
+        counts = np.bincount(index, minlength=len(texts))
+        spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
+        alike = await _apart(_much(texts), num_indistinct, texts, vectors)
+        evidence = evidence_of(generation.draws, index)
+        applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
+        score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
+        about = None if question is None else embedded.vectors[[*to_embed, *asked].index(question)]
+        score = replace(score, ood_p_value=ood_p_value(applied, about, generation))
+        unlike = out_of_distribution(score.ood_p_value)
+        outcomes = Outcomes(texts, candidate, embedded.vectors[: len(to_embed)], spectrum_)
+        # A decision's first bounds import scipy, which takes half a second.
+        decides = command.target is not None and applied is not None and applied.calibration.deciders
+        slow = decides or _much([candidate or ""])
+        judgement, about_texts = await _apart(
+            slow, judge, score, outcomes, command.target, unlike=bool(unlike) and self._ood_abstain
+        )
+        marks.lap("spectrum")
+        about_answers = [*partial(generation), *truncated(generation, command)]
+        about_answers += indistinct(alike, len(texts))
+        return _finish(score, judgement, [*about_answers, *warnings, *unlike, *about_texts], command, marks)
+
+    def _refuse_blank(self, candidate: str | None) -> None:
+        if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
+            said = "must not be blank: a text is judged by it (or set EIGENCAL_EMPTY_ANSWERS)"
+            raise InvalidRequest(f"candidate: {said}", [{"loc": ["body", "candidate"], "msg": said}])
+
+    async def _named_calibration(self, choice: str) -> Calibration | None:
+        """Look an explicitly named calibration up before the LLM is put to work."""
+        if choice in ("active", "none"):
+            return None
+        found = await self._calibrations.get(choice)
+        if found is None:
+            raise NotFound("No calibration has the id given in `calibration`.")
+        return found
+
+    async def _draw(self, command: ScoreCommand, chosen: Calibration | None) -> Generation:
+        if command.num_samples < MIN_SAMPLES and not self._one_may_do(command, chosen):
+            raise TooFewSamples(TOO_FEW)
+        if command.generation is None:
+            came = supplied(command.samples or (), command.logprobs)
+        else:
+            came = await self._llm.generate(in_time(command.generation, command.arrived))
+        generation = with_text(came, self.empty_answers)
+        count = len(generation.draws)
+        if count == 0 or (count < MIN_SAMPLES and not self._one_may_do(command, chosen)):
+            raise too_few(generation, command.generation)
+        return generation
+
+    def _one_may_do(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
+        if command.calibration == "none" or command.num_samples < 1:
+            return False
+        answered = command.generation is None or self._llm.identity(command.generation).answered
+        return one_may_do(self.fingerprint(command), chosen, self._calibrations, answered=answered)
+
+    def _question(self, command: ScoreCommand, chosen: Calibration | None) -> str | None:
+        """Return the text of what is asked, where a calibration that may be applied compares it with others.
+
+        Which one is applied is known only once the answers are.
+        """
+        if command.calibration == "none":
+            return None
+        every = [chosen] if chosen else self._calibrations.any_active()
+        compared = any(one.reference is not None and len(one.reference.questions) for one in every)
+        return command.question if compared else None
+
+    def _to_embed(self, texts: Sequence[str]) -> list[str]:
+        return texts_to_embed(texts, self.empty_answers)
+
+    async def _embed(self, texts: Sequence[str], command: ScoreCommand, marks: Stopwatch) -> Embedded:
+        """Embed in the time that the deadline leaves: under load the embedder may take minutes."""
+        deadline_s = command.generation.deadline_s if command.generation else None
+        left_s = None if deadline_s is None else max(deadline_s + LATE_S - marks.elapsed_s(), 0.0)
+        try:
+            async with asyncio.timeout(left_s):
+                return await self._embedder.embed(texts)
+        except TimeoutError:
+            raise DeadlineExceeded(
+                "The answers came before the deadline, but could not be embedded in time."
+            ) from None
+
+    async def _spectrum(self, vectors: NDArray[np.float32], counts: Counts, dimension: int) -> Spectrum:
+        return await _apart(len(counts) > INLINE_DISTINCT, spectrum, vectors, counts, dimension=dimension)
+
+    def fingerprint(
+        self,
+        command: ScoreCommand,
+        generation: Generation | None = None,
+        made_by: EmbedderIdentity | None = None,
+    ) -> Fingerprint:
+        """Return what a calibration must have been fitted with to fit this request.
+
+        Without the answers, the model is the one that answered such a request last; without `made_by`, who
+        made their vectors, the embedder is the present one.
+        """
+        embedder = made_by or self._embedder.identity
+        if command.generation is None:
+            return caller_fingerprint(command.source_label, embedder)
+        request = command.generation
+        identity = self._llm.identity(request)
+        drawn_by = identity.of(generation) if generation else identity
+        return service_fingerprint(drawn_by, request.sampling, embedder)
+
+    def _applied(
+        self,
+        command: ScoreCommand,
+        chosen: Calibration | None,
+        generation: Generation,
+        made_by: EmbedderIdentity,
+        evidence: Evidence | None,
+    ) -> tuple[Applied | None, list[ScoreWarning]]:
+        if command.calibration == "none":
+            return None, []
+        # Only now: which model answered is known only once it has.
+        wanted = self.fingerprint(command, generation, made_by)
+        count = len(generation.draws)
+        applied, warnings = choose(wanted, count, chosen, self._calibrations, evidence)
+        if count < MIN_SAMPLES and applied is None:
+            # Another model answered than expected, or it told no log-probability.
+            raise too_few(generation, command.generation)
+        return applied, warnings
+
+
+def _much(texts: Sequence[str]) -> bool:
+    """Tell whether comparing the texts would hold the event loop up."""
+    return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
+
+
+async def _apart(slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what the work makes: in a thread if it is slow, here if a thread would cost more."""
+    return await asyncio.to_thread(work, *args, **kwargs) if slow else work(*args, **kwargs)
+
+
+def _finish(
+    score: Score,
+    judgement: Judgement,
+    warnings: list[ScoreWarning],
+    command: ScoreCommand,
+    marks: Stopwatch,
+) -> Score:
+    laps = marks.total()
+    if command.generation is None:
+        del laps["generate"]
+    return replace(score, judgement=judgement, warnings=tuple(warnings), timings_s=laps)

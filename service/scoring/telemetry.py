@@ -1,0 +1,110 @@
+"""Scores as OpenTelemetry events `gen_ai.evaluation.result` (GenAI conventions, status Development).
+
+No text of a prompt or an answer is in them.
+"""
+
+import asyncio
+import logging
+import threading
+from typing import Any
+
+from service.scoring.score import TRACEPARENT, Score
+
+log = logging.getLogger(__name__)
+
+EVENT = "gen_ai.evaluation.result"
+PROBABILITY, CANDIDATE, LAMBDA_MAX = "probability_correct", "candidate_probability", "lambda_max"
+STOP_S = 5.0
+
+
+class OtelEvents:
+    """Sends an event per score, as a child of the span whose `traceparent` the caller sent.
+
+    `endpoint`: base URL of an OTLP collector by HTTP; "": that of the standard OTEL_* variables, which also
+    decide on headers, batches and resource. `exporter` stands in for both in tests. Raises ImportError
+    where the extra `otel` is not installed.
+    """
+
+    def __init__(self, endpoint: str = "", *, exporter: Any = None) -> None:
+        # Imported only where switched on: they take a fifth of a second.
+        from opentelemetry._logs import SeverityNumber
+        from opentelemetry.sdk._logs import LoggerProvider
+        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._severity = SeverityNumber.INFO
+        self._propagator = TraceContextTextMapPropagator()
+        resource = Resource.create()
+        if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
+            # Only then: a name given to `create` would go before that of OTEL_SERVICE_NAME.
+            resource = resource.merge(Resource({"service.name": "eigencal"}))
+        self._provider = LoggerProvider(resource, shutdown_on_exit=False)
+        self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter or _exporter(endpoint)))
+        self._logger = self._provider.get_logger("eigencal")
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Nothing to begin: the batch processor has a thread of its own."""
+
+    async def stop(self) -> None:
+        """Send what is left; a collector that does not answer is not waited for long. Idempotent."""
+        if self._stopped:
+            return
+        self._stopped = True
+        # A daemon: the exporter tries again for longer than a stop may take.
+        last = threading.Thread(target=self._provider.shutdown, daemon=True)
+        last.start()
+        await asyncio.to_thread(last.join, STOP_S)
+
+    def scored(self, score: Score) -> None:
+        """Tell of a score: P(correct), else the probability of a candidate, else lambda_max."""
+        self._emit(attributes_of(score))
+
+    def failed(self, code: str) -> None:
+        """Tell of an error instead of a score."""
+        self._emit({"gen_ai.evaluation.name": LAMBDA_MAX, "error.type": code})
+
+    def _emit(self, attributes: dict[str, Any]) -> None:
+        sent = TRACEPARENT.get()
+        context = self._propagator.extract({"traceparent": sent}) if sent else None
+        try:
+            self._logger.emit(
+                context=context, severity_number=self._severity, event_name=EVENT, attributes=attributes
+            )
+        except Exception:  # of a library, beside a score that is there
+            log.exception("an event of OpenTelemetry cannot be made")
+
+
+def attributes_of(score: Score) -> dict[str, Any]:
+    """Return the attributes of a score's event."""
+    candidate, decision = score.judgement.candidate, score.judgement.decision
+    name, value = LAMBDA_MAX, score.served.lambda_max
+    # Of the text that the caller shows, where it is known.
+    if score.judgement.decisive is not None:
+        name, value = PROBABILITY, score.judgement.decisive
+    elif candidate is not None:
+        name, value = CANDIDATE, candidate.probability
+    told: dict[str, Any] = {
+        "gen_ai.evaluation.name": name,
+        "gen_ai.evaluation.score.value": value,
+        "gen_ai.evaluation.score.label": None if decision is None else decision.action,
+        "gen_ai.evaluation.explanation": " ".join(
+            [*([decision.reason] if decision else []), *(warning.message for warning in score.warnings)]
+        )
+        or None,
+        "gen_ai.request.model": score.model,
+        "eigencal.score.id": score.id,
+        "eigencal.lambda_max": score.served.lambda_max,
+        "eigencal.entropy": score.served.entropy,
+        "eigencal.num_samples": len(score.samples),
+        "eigencal.calibration.id": score.applied.calibration.id if score.applied else None,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _exporter(endpoint: str) -> Any:
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+
+    # Given by us it is taken as it is; from its own variable it gets the path by itself.
+    return OTLPLogExporter(endpoint=f"{endpoint.rstrip('/')}/v1/logs" if endpoint else None)

@@ -1,0 +1,289 @@
+"""Matrix log risk of calibration maps on a dev set (method, section 3), vectorised over prompts."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.spectral.maps import CalibrationMap
+from service.spectral.spectrum import RANK_TOLERANCE, Spectrum
+
+Floats = NDArray[np.float64]
+
+# 1 - sum c of a reference inside the span is rounding, not mass: it must not meet log 0 where g = 0.
+NO_OVERLAP = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DevSet:
+    """Spectra of n prompts and where their references lie, zero padded to R columns.
+
+    eigenvalues: (n, R) descending, each row of sum 1.
+    alignment: (n, R), c_i = u_i^T Y u_i in [0, 1], 0 where padded.
+    outside: (n,), 1 - sum_i c_i in [0, 1].
+    rank: (n,), number of non-zero eigenvalues.
+    dimension: d of the embedding space.
+    log_eigenvalues: (n, R), -inf where padded; derived.
+    """
+
+    eigenvalues: Floats
+    alignment: Floats
+    outside: Floats
+    rank: NDArray[np.int_]
+    dimension: int
+    log_eigenvalues: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        with np.errstate(divide="ignore"):
+            object.__setattr__(self, "log_eigenvalues", np.log(self.eigenvalues))
+
+    def __len__(self) -> int:
+        return int(self.rank.size)
+
+    def take(self, rows: NDArray[np.int_] | NDArray[np.bool_]) -> "DevSet":
+        """Return the prompts selected by an index or mask."""
+        kept = self.eigenvalues[rows], self.alignment[rows], self.outside[rows], self.rank[rows]
+        return DevSet(*kept, self.dimension)
+
+
+def pack(spectra: Sequence[Spectrum], alignments: Sequence[tuple[Floats, float]], dimension: int) -> DevSet:
+    """Return the dev set of n spectra with their (c (r,), outside) from `gram.alignment`.
+
+    Raises ValueError for no spectra or lists of different length.
+    """
+    if not spectra or len(spectra) != len(alignments):
+        raise ValueError("spectra and alignments must be of the same length, at least one")
+    rank = np.array([s.rank for s in spectra])
+    values, c = np.zeros((2, len(spectra), rank.max()))
+    for row, (one, (aligned, _)) in enumerate(zip(spectra, alignments, strict=True)):
+        values[row, : one.rank], c[row, : one.rank] = one.eigenvalues, aligned
+    return DevSet(values, c, np.array([outside for _, outside in alignments]), rank, dimension)
+
+
+def _charge(mass: Floats, log_probability: Floats, least: float = 0.0) -> Floats:
+    """Return -mass * log p, 0 wherever there is no mass, whatever p."""
+    # `where` computes both branches: 0 times -inf is NaN, and thrown away.
+    with np.errstate(invalid="ignore"):
+        return np.where(mass > least, -mass * log_probability, 0.0)
+
+
+def risks(map_: CalibrationMap, dev: DevSet) -> Floats:
+    """Return the matrix log risk of the fitted operator per prompt, (n,), in nats. Lower = better.
+
+    -sum_i c_i log p_i - c_out log q (method, section 3). Infinite where a reference lies outside the span and
+    the map gives nothing to null directions.
+    """
+    log_p, log_q = map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension)
+    return np.asarray(_charge(dev.alignment, log_p).sum(axis=1) + _charge(dev.outside, log_q, NO_OVERLAP))
+
+
+def risk(map_: CalibrationMap, dev: DevSet) -> float:
+    """Return the mean matrix log risk in nats. Lower = better."""
+    return float(risks(map_, dev).mean())
+
+
+def mean_entropy(map_: CalibrationMap, dev: DevSet) -> float:
+    """Return the mean von Neumann entropy of the fitted operators on the full space, in nats."""
+    return float(_entropies(*map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension), dev).mean())
+
+
+def served_entropies(map_: CalibrationMap, dev: DevSet) -> Floats:
+    """Return the von Neumann entropy of each served spectrum, (n,), in nats. Higher = less certain."""
+    return _entropies(*map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension), dev)
+
+
+def _entropies(log_p: Floats, log_q: Floats, dev: DevSet) -> Floats:
+    # A depolarised map gives padded columns q, too: they are no eigenvalues of the prompt.
+    inside = np.arange(log_p.shape[1]) < dev.rank[:, None]
+    p = np.where(inside, np.exp(log_p), 0.0)
+    null = np.exp(log_q) * np.maximum(dev.dimension - dev.rank, 0)
+    return np.asarray(_charge(p, log_p).sum(axis=1) + _charge(null, log_q))
+
+
+def served_lambda_max(map_: CalibrationMap, dev: DevSet) -> Floats:
+    """Return the largest served eigenvalue per prompt, (n,), in (0, 1]. Higher = more certain."""
+    log_p, _ = map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension)
+    return np.asarray(np.exp(log_p[:, 0]))
+
+
+# Many prompts at once: overlaps of answers and references, and stacked spectra. Same numbers as `gram`.
+
+STACK_ENTRIES = 2_000_000  # of one stack of matrices: 16 MB
+SYMMETRIC_FROM = 32  # rows
+TIE = 1e-9  # of squared projections: equal ones differ in their last bits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """The answers to one prompt and its references.
+
+    vectors: (k, d) of the distinct answers; index: (m,) which of them each draw is; references: (t, d).
+    """
+
+    vectors: NDArray[np.floating]
+    index: NDArray[np.int_]
+    references: NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overlaps:
+    """What the spectra of any subset of one prompt's answers need; the vectors may be forgotten.
+
+    cosines: (k, k) of the distinct answers; targets: (t, k), <y_j, e_a> / sqrt(t); index: (m,) as in Answers.
+    """
+
+    cosines: Floats
+    targets: Floats
+    index: NDArray[np.int_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighted:
+    """One spectrum to be computed: some draws of a prompt, as the answers present (k,) and their shares (k,).
+
+    It only points into the overlaps: many subsets of one prompt cost little memory.
+    """
+
+    overlaps: Overlaps
+    present: NDArray[np.int_]
+    share: Floats
+
+    @property
+    def cosines(self) -> Floats:
+        """Cosines (k, k) of the answers present."""
+        if self.present.size == len(self.overlaps.cosines):
+            return self.overlaps.cosines
+        return self.overlaps.cosines[self.present[:, None], self.present]
+
+    @property
+    def targets(self) -> Floats:
+        """Scaled reference cosines (t, k)."""
+        return self.overlaps.targets[:, self.present]
+
+
+def _dots(rows: Floats, size: int) -> tuple[Floats, Floats]:
+    """Return the products of the first `size` rows with all, (size, n), and all squared lengths (n,)."""
+    if size > SYMMETRIC_FROM:  # a matrix by its own transpose costs half, but has overhead
+        dots = rows @ rows.T
+        return dots[:size], dots.diagonal().copy()
+    return rows[:size] @ rows.T, np.einsum("nd,nd->n", rows, rows)
+
+
+def overlaps(answers: Answers) -> Overlaps:
+    """Return the overlaps of one prompt in float64; rows need not be of length 1.
+
+    Raises ValueError for zero or non-finite rows, no rows, or an index out of range.
+    """
+    vectors, targets = np.asarray(answers.vectors), np.asarray(answers.references)
+    index = np.asarray(answers.index)
+    size, references = len(vectors), len(targets)
+    if size == 0 or references == 0 or index.size == 0:
+        raise ValueError("a prompt needs at least one answer and one reference")
+    if index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size:
+        raise ValueError("index points outside the distinct answers")
+    if vectors.ndim != 2 or targets.shape != (references, vectors.shape[1]):
+        raise ValueError("answers and references must be rows of one dimension")
+    # Assigned, not concatenated: float32 rows are widened while they are copied, once.
+    rows = np.empty((size + references, vectors.shape[1]))
+    rows[:size], rows[size:] = vectors, targets
+    # Infinities and NaN are refused just below; numpy need not warn of them first.
+    with np.errstate(invalid="ignore", over="ignore"):
+        cosines, squares = _dots(rows, size)
+    if not (squares.min() > 0 and squares.max() < np.inf):  # false for nan, too
+        raise ValueError("vectors hold a zero row or values that are not finite")
+    # Lengths are divided out of the few products, not of the long rows.
+    scale = 1 / np.sqrt(squares)
+    cosines *= scale
+    cosines *= scale[:size, None]
+    # 1 / sqrt(t) makes a sum of squares over the references the mean that Y is.
+    return Overlaps(cosines[:, :size], cosines[:, size:].T / math.sqrt(references), index)
+
+
+def weighted(one: Overlaps, draws: NDArray[np.int_] | None = None) -> Weighted:
+    """Return the problem of the given draws (positions in `index`; None: all), each distinct answer once."""
+    index = one.index if draws is None else one.index[draws]
+    counts = np.bincount(index, minlength=len(one.cosines))
+    present = np.flatnonzero(counts)
+    return Weighted(one, present, counts[present] / index.size)
+
+
+def _chunks(problems: Sequence[Weighted]) -> Iterable[list[int]]:
+    """Yield positions of problems of equal size, few enough for one stack."""
+    # By size: numpy's eigh takes a stack of matrices of one size only.
+    groups: dict[int, list[int]] = defaultdict(list)
+    for position, problem in enumerate(problems):
+        groups[problem.share.size].append(position)
+    for size, members in groups.items():
+        step = max(STACK_ENTRIES // size**2, 1)
+        yield from (members[i : i + step] for i in range(0, len(members), step))
+
+
+def _stack_targets(problems: Sequence[Weighted]) -> Floats:
+    """Return targets (n, t, k), zero rows where a problem has fewer: scaled targets add nothing then."""
+    targets = [problem.targets for problem in problems]
+    stack = np.zeros((len(problems), max(map(len, targets)), problems[0].share.size))
+    for row, rows in zip(stack, targets, strict=True):
+        row[: len(rows)] = rows
+    return stack
+
+
+def _solve(problems: Sequence[Weighted], tolerance: float) -> tuple[Floats, Floats]:
+    """Return eigenvalues (n, k) descending, 0 where null, and alignments c (n, k)."""
+    root = np.sqrt(np.stack([p.share for p in problems]))
+    kernel = np.stack([p.cosines for p in problems])
+    kernel *= root[:, :, None] * root[:, None, :]
+    values, columns = np.linalg.eigh(kernel)
+    along = (_stack_targets(problems) * root[:, None, :]) @ columns
+    positive = values > tolerance
+    kept = np.where(positive, values, 0.0)
+    # Divided by 1 where null: c is 0 there already, and 0 / 0 would warn.
+    c = np.where(positive, np.square(along).sum(axis=1), 0.0) / np.where(positive, values, 1.0)
+    # eigh ascends, a spectrum descends; the trace that the cut took is given back.
+    return (kept / kept.sum(axis=1, keepdims=True))[:, ::-1], c[:, ::-1]
+
+
+def solve(problems: Sequence[Weighted], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSet:
+    """Return the dev set of n problems, in their order. Raises ValueError for none."""
+    if not problems:
+        raise ValueError("no prompts")
+    width = max(p.share.size for p in problems)
+    values, c = np.zeros((2, len(problems), width))
+    for rows in _chunks(problems):
+        size = problems[rows[0]].share.size
+        values[rows, :size], c[rows, :size] = _solve([problems[i] for i in rows], tolerance)
+    rank = np.count_nonzero(values, axis=1)
+    used = int(rank.max())
+    outside = np.clip(1.0 - c.sum(axis=1), 0.0, 1.0)
+    # Copies: views would keep the wider tables alive.
+    return DevSet(values[:, :used].copy(), c[:, :used].copy(), outside, rank, dimension)
+
+
+def dev_set(answers: Iterable[Answers], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSet:
+    """Return the dev set of all draws of each prompt. An iterator is read once and its vectors forgotten."""
+    return solve([weighted(overlaps(one)) for one in answers], dimension, tolerance=tolerance)
+
+
+def dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:
+    """Return for each problem the distinct answer (n,) with the largest squared projection on u_1.
+
+    Of equal ones the most frequent, then the first: the answer that a score names.
+    """
+    found = np.empty(len(problems), dtype=np.int_)
+    for rows in _chunks(problems):
+        found[rows] = _dominant([problems[i] for i in rows])
+    return found
+
+
+def _dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:
+    share = np.stack([p.share for p in problems])
+    root, cosines = np.sqrt(share), np.stack([p.cosines for p in problems])
+    values, columns = np.linalg.eigh(root[:, :, None] * cosines * root[:, None, :])
+    # <u_1, e_a> = sum_b <e_a, e_b> root_b v_b / sqrt(lambda_1), as `gram.spectrum_from_gram` has it.
+    along = np.einsum("nab,nb->na", cosines, root * columns[:, :, -1])
+    squared = np.square(along) / values[:, -1:]
+    tied = squared >= squared.max(axis=1, keepdims=True) - TIE
+    best = np.where(tied, share, -1.0).argmax(axis=1)
+    return np.array([p.present[i] for p, i in zip(problems, best, strict=True)])

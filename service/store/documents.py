@@ -1,0 +1,113 @@
+"""Documents kept for a while in SQL, where every replica finds them."""
+
+import asyncio
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.errors import StoreUnavailable
+from service.llm.port import Document
+from service.store.database import Database
+from service.store.tables import kept
+
+logger = logging.getLogger(__name__)
+
+# The database's own clock: those of two replicas need not be in step. SQLite's counts whole seconds.
+_NOW = sa.extract("epoch", sa.func.now())
+
+
+class SqlKept:
+    """Implements `service.llm.port.KeptDocuments`.
+
+    `max_documents`: of each kind. What is over its time is found by nobody, and deleted every `sweep_s`.
+    """
+
+    def __init__(self, database: Database, *, max_documents: int, sweep_s: float = 60.0) -> None:
+        self._database = database
+        self._max_documents = max_documents
+        self._sweep_s = sweep_s
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to sweep."""
+        self._task = asyncio.create_task(self._sweeping(), name="kept-sweep")
+
+    async def stop(self) -> None:
+        """Sweep no more; idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def put(
+        self, kind: str, id_: str, owner: str, document: Mapping[str, Any], *, ttl_s: float
+    ) -> None:
+        """Keep a document; see `KeptDocuments`."""
+        await self.put_all([Document(kind, id_, owner, json.dumps(document), ttl_s)])
+
+    async def put_all(self, documents: Sequence[Document]) -> None:
+        """Keep many at once, in one transaction; see `KeptDocuments`."""
+        if not documents:
+            return
+        ids = defaultdict[tuple[str, str], list[str]](list)
+        for one in documents:
+            ids[one.kind, one.owner].append(one.id)
+        change = sa.insert(kept).values(expires=_NOW + sa.bindparam("ttl_s"))
+        async with self._database.write() as connection:
+            for (kind, owner), some in ids.items():
+                # Not all names as tuples in one statement: SQLite then reads the whole table.
+                same = (kept.c.kind == kind, kept.c.owner == owner, kept.c.id.in_(some))
+                await connection.execute(sa.delete(kept).where(*same))
+            await connection.execute(change, list(map(_row, documents)))
+            for kind in {kind for kind, _ in ids}:
+                await self._trim(connection, kind)
+
+    async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
+        """Return a document; see `KeptDocuments`. A database that does not answer is not waited for long."""
+        found = await self._database.soon((kind, owner, id_), lambda: self._get(kind, id_, owner))
+        return None if found is None else dict(json.loads(found))
+
+    async def _get(self, kind: str, id_: str, owner: str) -> str | None:
+        named = (kept.c.kind == kind, kept.c.owner == owner, kept.c.id == id_, kept.c.expires > _NOW)
+        query = sa.select(kept.c.content).where(*named).order_by(kept.c.number.desc()).limit(1)
+        async with self._database.read() as connection:
+            text: str | None = (await connection.execute(query)).scalar_one_or_none()
+        return text
+
+    async def _trim(self, connection: AsyncConnection, kind: str) -> None:
+        """Delete the oldest of a kind, past the number that is kept."""
+        ages = sa.select(kept.c.number).where(kept.c.kind == kind).order_by(kept.c.number.desc())
+        last = ages.offset(self._max_documents).limit(1).scalar_subquery()
+        await _delete(connection, kept.c.kind == kind, kept.c.number <= last)
+
+    async def _sweeping(self) -> None:
+        while True:
+            await asyncio.sleep(self._sweep_s)
+            try:
+                await self.sweep()
+            except StoreUnavailable:
+                continue  # it was logged
+            except Exception:
+                logger.exception("what was kept long enough cannot be deleted")
+
+    async def sweep(self) -> None:
+        """Delete what is over its time, from the log of changes beside the database, too."""
+        async with self._database.write() as connection:
+            deleted = await _delete(connection, kept.c.expires <= _NOW)
+        if deleted:
+            await self._database.forget()
+
+
+async def _delete(connection: AsyncConnection, *which: sa.ColumnElement[bool]) -> int:
+    # Rows that another replica is deleting are passed over: two that wait for each other's rows would fail.
+    found = sa.select(kept.c.number).where(*which).with_for_update(skip_locked=True)
+    return (await connection.execute(sa.delete(kept).where(kept.c.number.in_(found)))).rowcount
+
+
+def _row(one: Document) -> dict[str, Any]:
+    return {"kind": one.kind, "id": one.id, "owner": one.owner, "content": one.text, "ttl_s": one.ttl_s}

@@ -1,0 +1,70 @@
+"""Keys in SQL: of each its hash alone."""
+
+from dataclasses import asdict
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.api.keys import MOST_KEYS, Key
+from service.errors import Conflict
+from service.store.database import Database
+from service.store.tables import keys
+
+_LOCK = 0x65696767  # the number after the lock of activations
+
+
+class SqlKeys:
+    """Implements `service.api.keys.KeyStore`; `most`: keys of one scope."""
+
+    def __init__(self, database: Database, *, most: int = MOST_KEYS) -> None:
+        self._database = database
+        self._most = most
+
+    async def add(self, key: Key) -> None:
+        """Store a new key; see `KeyStore`."""
+        async with self._database.write() as connection:
+            await connection.execute(sa.insert(keys).values(asdict(key)))
+            await _one_at_a_time(connection)
+            await self._make_room(connection, key)
+
+    async def _make_room(self, connection: AsyncConnection, key: Key) -> None:
+        same = keys.c.scope == key.scope
+        number = sa.select(sa.func.count()).select_from(keys).where(same)
+        if (await connection.execute(number)).scalar_one() <= self._most:
+            return
+        ended = sa.or_(keys.c.revoked_at.is_not(None), keys.c.expires_at <= key.created_at)
+        oldest = sa.select(keys.c.id).where(same, ended, keys.c.id != key.id)
+        first = oldest.order_by(keys.c.created_at, keys.c.id).limit(1).scalar_subquery()
+        if not (await connection.execute(sa.delete(keys).where(keys.c.id == first))).rowcount:
+            raise Conflict(f"There are {self._most} keys of this scope: revoke one that is not needed.")
+
+    async def list_all(self) -> list[Key]:
+        """Return all keys; see `KeyStore`."""
+        query = sa.select(keys).order_by(keys.c.created_at.desc(), keys.c.id.desc())
+        async with self._database.read() as connection:
+            return [_decoded(found) for found in (await connection.execute(query)).mappings()]
+
+    async def revoke(self, key_id: str, at: datetime) -> Key | None:
+        """Revoke a key; see `KeyStore`."""
+        this = keys.c.id == key_id
+        change = sa.update(keys).where(this, keys.c.revoked_at.is_(None)).values(revoked_at=at)
+        async with self._database.write() as connection:
+            await connection.execute(change)
+            found = (await connection.execute(sa.select(keys).where(this))).mappings().first()
+        return None if found is None else _decoded(found)
+
+    async def read_soon(self) -> list[Key]:
+        """Return all keys. A database that does not answer is not waited for long."""
+        return await self._database.soon("keys", self.list_all)
+
+
+async def _one_at_a_time(connection: AsyncConnection) -> None:
+    # So that two that come at once cannot both find room. On SQLite the write lock sees to that.
+    if connection.dialect.name == "postgresql":
+        await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+def _decoded(found: RowMapping) -> Key:
+    return Key(**found)

@@ -1,0 +1,60 @@
+"""Bring the tables up to date. Safe when several replicas start at once."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+
+from service.store.location import sync_url
+
+_LOCK = 0x65696765  # one advisory lock for all replicas
+_ONE_AT_A_TIME = threading.Lock()  # Alembic keeps its context in globals
+_HERE = Path(__file__).parent
+
+
+def migrate(url: URL) -> None:
+    """Run all migrations that the database lacks; blocks while another replica runs them."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_HERE).replace("%", "%%"))
+    with _ONE_AT_A_TIME, _exclusive(sync_url(url)) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+@contextmanager
+def _exclusive(url: URL) -> Iterator[sa.Connection]:
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    try:
+        with engine.connect() as connection:
+            yield from _locked(connection)
+    finally:
+        engine.dispose()
+
+
+def _locked(connection: sa.Connection) -> Iterator[sa.Connection]:
+    if connection.dialect.name == "sqlite":
+        yield from _locked_sqlite(connection)
+        return
+    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    yield connection
+    connection.commit()
+
+
+def _locked_sqlite(connection: sa.Connection) -> Iterator[sa.Connection]:
+    """Lock a file beside the database: SQLite does not wait when two connections switch to WAL at once."""
+    import fcntl
+
+    with Path(f"{connection.engine.url.database}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        connection.exec_driver_sql("PRAGMA busy_timeout = 30000")
+        connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+        connection.rollback()
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        yield connection
+        connection.commit()
