@@ -65,7 +65,7 @@ from service.llm.weights import WeightsError
 from service.llm.wire import draw_of
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
-from service.proxy.routes import Chat, Keep, telling
+from service.proxy.routes import Chat, reporter
 from service.proxy.upstream import Upstream
 from service.report.model import Report
 from service.scoring import routes as score
@@ -110,13 +110,13 @@ def build_chat(
     *,
     metrics: Metrics,
     errors: ErrorLog,
-    keep: Keep,
+    keep: Callable[[str, str, str], None],
 ) -> Chat:
     """Return the drop-in. `keep` is handed every score, to be fetched by its id."""
     draws_as = partial(draw_of, prompt_shape(settings))
     return Chat(
         upstream=upstream,
-        scorer=ChatScorer(scorer, draws_as, telling(metrics, errors, keep)),
+        scorer=ChatScorer(scorer, draws_as, reporter(metrics, errors, keep)),
         serving=serving,
         mode=settings.chat_mode,
         deadline_s=settings.chat_deadline_s,

@@ -54,27 +54,43 @@ class Connections:
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
-    def number(self) -> tuple[int, int]:
-        """Return how many are lent, and how many are kept idle."""
-        return len(self._lent), len(self._idle)
+    def num_lent(self) -> int:
+        """Return how many are lent."""
+        return len(self._lent)
+
+    @property
+    def num_idle(self) -> int:
+        """Return how many are kept idle."""
+        return len(self._idle)
+
+    def take(self, *, fresh: bool = False) -> httpx.AsyncClient:
+        """Return a client for one call, to be given back. `fresh`: one that has made no connection yet."""
+        if fresh or not self._idle:
+            client = self._make()
+        else:
+            client, timer = self._idle.popitem()  # the last one used: the others may expire
+            timer.cancel()
+        self._lent.add(client)
+        return client
+
+    async def give_back(self, client: httpx.AsyncClient, *, reusable: bool) -> None:
+        """Keep the client for another call, or close it: half an answer in a connection serves no other."""
+        self._lent.discard(client)
+        if reusable:
+            loop = asyncio.get_running_loop()
+            self._idle[client] = loop.call_later(self._kept_s, self._expire, client)
+        else:
+            await client.aclose()
 
     @asynccontextmanager
-    async def one(self, *, fresh: bool = False) -> AsyncIterator[httpx.AsyncClient]:
-        """Lend a client for one call; it is closed if the block raises or is cancelled.
-
-        `fresh`: one that has made no connection yet.
-        """
-        client = self._make() if fresh else self._take()
-        self._lent.add(client)
+    async def one(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Lend a client for one call; it is closed if the block raises or is cancelled."""
+        client, reusable = self.take(), False
         try:
             yield client
-        except BaseException:
-            await client.aclose()
-            raise
-        else:
-            self._keep(client)
+            reusable = True
         finally:
-            self._lent.discard(client)
+            await self.give_back(client, reusable=reusable)
 
     async def close(self) -> None:
         """Close all; calls under way fail."""
@@ -83,17 +99,6 @@ class Connections:
         clients = [*self._idle, *self._lent]
         self._idle.clear()
         await asyncio.gather(*self._closing, *(client.aclose() for client in clients))
-
-    def _take(self) -> httpx.AsyncClient:
-        if not self._idle:
-            return self._make()
-        client, timer = self._idle.popitem()  # the last one used: the others may expire
-        timer.cancel()
-        return client
-
-    def _keep(self, client: httpx.AsyncClient) -> None:
-        loop = asyncio.get_running_loop()
-        self._idle[client] = loop.call_later(self._kept_s, self._expire, client)
 
     def _expire(self, client: httpx.AsyncClient) -> None:
         del self._idle[client]
