@@ -39,7 +39,6 @@ from service.gateways.guardrail_routes import GuardrailCall
 from service.gateways.shared import Gateways
 from service.gateways.verdicts import Verifier
 from service.gateways.verify import VerifyRequest
-from service.heap import Heap
 from service.jobs import evaluations
 from service.jobs import routes as jobs
 from service.jobs.drawing import Drawer, LiveFirst, Patience
@@ -73,7 +72,7 @@ from service.scoring.schemas import BatchRequest, ScoreRequest
 from service.scoring.score import NoEvents, ScoreEvents
 from service.scoring.score_cache import KeptScores
 from service.scoring.scorer import Scorer
-from service.scoring.serving import Efforts, LiveLoad, Serving
+from service.scoring.serving import LiveLoad, Serving
 from service.settings import Settings
 from service.store.active import ActiveCalibrations
 from service.store.calibrations import SqlCalibrations
@@ -124,7 +123,6 @@ def build_chat(
         abstain=settings.abstain,
         abstain_text=settings.abstain_text,
         abstain_fail_open=settings.abstain_fail_open,
-        abstain_streams=settings.abstain_streams,
     )
 
 
@@ -134,6 +132,8 @@ log = logging.getLogger(__name__)
 EMBEDDER_PARTS = frozenset(
     ("embedder", "embedder_revision", "embedder_precision", "embedder_dimension", "empty_answers")
 )
+# Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
+MIN_LLM_QUEUE = 16
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -198,8 +198,6 @@ def build_llm(settings: Settings) -> LanguageModel:
         return EmbeddedLanguageModel(
             settings.data_dir / "weights",
             shape=shape,
-            threads=settings.llm_threads,
-            max_waiting=settings.resolved_llm_queue(),
         )
     from service.llm.openai_server import HttpLanguageModel
 
@@ -211,10 +209,9 @@ def build_llm(settings: Settings) -> LanguageModel:
         shape=shape,
         timeout_s=settings.llm_timeout_s,
         max_concurrency=settings.llm_slots,
-        max_waiting=settings.resolved_llm_queue(),
+        max_waiting=max(MIN_LLM_QUEUE, settings.llm_slots // 4),
         use_priority=settings.llm_priority,
         logprobs=True,
-        stream_to_listeners=settings.embed_early,
         proxies_from_env=settings.proxies_from_env,
     )
 
@@ -229,7 +226,6 @@ def build_embedder(settings: Settings) -> Embedder:
             settings.embedder,
             api_key=settings.embedder_api_key.get_secret_value(),
             cache_size=settings.embedder_cache,
-            max_queue=settings.embedder_queue,
             empty_answers=settings.empty_answers,
             proxies_from_env=settings.proxies_from_env,
         )
@@ -238,29 +234,25 @@ def build_embedder(settings: Settings) -> Embedder:
     return SentenceTransformerEmbedder(
         settings.embedder,
         cache_dir=settings.data_dir / "weights",
-        device=settings.embedder_device or None,
         cache_size=settings.embedder_cache,
-        max_queue=settings.embedder_queue,
-        threads=settings.embedder_threads or None,
         empty_answers=settings.empty_answers,
     )
 
 
-def build_events(settings: Settings) -> ScoreEvents:
-    """Return what tells a collector of scores. Raises ValueError where it is asked for and not installed."""
-    standard = any(os.environ.get(name) for name in OTEL_VARIABLES)
-    if not (settings.otel_endpoint or standard):
+def build_events() -> ScoreEvents:
+    """Return what sends a collector an event per score; nothing where no standard variable names one."""
+    if not any(os.environ.get(name) for name in OTEL_VARIABLES):
         return NoEvents()
     from service.scoring.telemetry import OtelEvents
 
     try:
-        return OtelEvents(settings.otel_endpoint)
+        return OtelEvents()
     except ImportError:
-        said = 'OpenTelemetry is not installed: pip install "eigencal-service[otel]"'
-        if settings.otel_endpoint:
-            raise ValueError(said) from None
         # The variables may be meant for others in the same environment.
-        log.warning("%s. No events are sent, though an OTEL_ variable names a collector.", said)
+        log.warning(
+            "No events are sent, though an OTEL_ variable names a collector: OpenTelemetry is not installed "
+            '(pip install "eigencal-service[otel]").'
+        )
         return NoEvents()
 
 
@@ -278,12 +270,10 @@ def serving_of(settings: Settings) -> Serving:
         max_tokens=settings.default_max_tokens(messages=True),
         stop=settings.default_stop(messages=True),
     )
-    efforts = Efforts(settings.effort_low, settings.effort_medium, settings.effort_high)
     return Serving(
         settings.num_samples,
         sampling,
         messages_sampling,
-        efforts,
         target_error=settings.target_error,
         confidence=settings.confidence,
     )
@@ -293,7 +283,6 @@ def upload_limits(settings: Settings) -> UploadLimits:
     """Return what an upload may hold."""
     return UploadLimits(
         max_bytes=settings.max_upload_bytes,
-        max_texts=settings.max_calibration_texts,
         num_samples=settings.num_samples,
     )
 
@@ -666,7 +655,7 @@ def create_app(
     store = store or build_store(settings, llm, embedder, serving, live)
     kept = KeptScores(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
     made_keys = KeyRing(store.keys)
-    events = events or build_events(settings)
+    events = events or build_events()
     errors = ErrorLog()
 
     def in_force() -> list[Calibration]:
@@ -676,8 +665,8 @@ def create_app(
     metrics = Metrics(events, in_force=in_force, activations=store.calibrations.num_activations)
     scorer = Scorer(llm, embedder, store.calibrations, live=live, ood_abstain=settings.ood_abstain)
     gateways = Gateways(
-        Verifier(scorer, serving, settings.verify_effort or None),
-        Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),
+        Verifier(scorer, serving),
+        Guardrail(scorer, serving, store.kept, store.peers),
     )
     chat = build_chat(
         settings,
@@ -695,7 +684,6 @@ def create_app(
         description=DESCRIPTION,
         lifespan=_lifespan(
             errors,
-            Heap(),
             events,
             embedder,
             llm,
@@ -718,7 +706,6 @@ def create_app(
         calibrations=store.calibrations,
         kept=kept,
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
-        batch_concurrency=settings.batch_concurrency,
         errors=errors,
         metrics=metrics,
         limits=upload_limits(settings),
@@ -745,7 +732,7 @@ def create_app(
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_held=settings.max_bodies_bytes)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
     return app

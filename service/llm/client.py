@@ -9,7 +9,7 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,19 +21,16 @@ import stamina
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable
 from service.llm.admission import Slot, Ticket, WaitingLine
 from service.llm.wire import (
-    ACCEPTED,
     LIST_BYTES,
     REFUSAL_BYTES,
     Completion,
-    Heard,
     StreamCollector,
     bad_json,
     error_in_stream,
     error_of,
     lines,
-    most_bytes,
+    max_bytes_of,
     parse_completion,
-    prompt_texts,
     read,
     read_beginning,
 )
@@ -178,13 +175,12 @@ class CompletionClient:
     ) -> None:
         self.base_url = api_base(base_url)
         self._timeout_s = timeout_s
-        self._keys = [api_key] if api_key else []
+        self._key = api_key
         self._attempts = max_retries + 1
         self._line = WaitingLine(max_concurrency, max_waiting)
-        headers = {"Accept-Encoding": ACCEPTED}
         make = partial(
             httpx.AsyncClient,
-            headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             # The ticket bounds a call as a whole: a model may be silent for long before its first byte.
             timeout=httpx.Timeout(None, connect=connect_timeout_s),
             verify=tls(),  # one for all: it takes 20 ms to make
@@ -212,14 +208,12 @@ class CompletionClient:
         with self._line.admitted(ticket):
             yield ticket
 
-    async def complete(
-        self, path: str, body: dict[str, Any], ticket: Ticket, heard: Heard | None = None
-    ) -> CallResult:
+    async def complete(self, path: str, body: dict[str, Any], ticket: Ticket) -> CallResult:
         """Send one call of an admitted request; streamed (and then maybe partial) when the body says so.
 
-        `heard` is told the output of each choice that a stream has finished. Raises as the port's `generate`.
+        Raises as the port's `generate`.
         """
-        collector = StreamCollector(heard)
+        collector = StreamCollector()
         asked = asyncio.get_running_loop().time()
         try:
             slot = await self._line.slot(ticket)
@@ -294,18 +288,14 @@ class CompletionClient:
     async def _attempt(self, path: str, body: dict[str, Any], collector: StreamCollector) -> Completion:
         async with self._post(path, body) as response:
             if response.status_code != 200:
-                raise await _refusal(response, self._secrets(body))
+                raise await _refusal(response, self._key)
             if response.headers.get("content-type", "").startswith("text/event-stream"):
-                return await _read_stream(response, body, collector, self._secrets(body))
+                return await _read_stream(response, body, collector, self._key)
             try:
-                payload = json.loads(await read(response, most_bytes(body)))
+                payload = json.loads(await read(response, max_bytes_of(body)))
             except (ValueError, RecursionError):
                 raise bad_json() from None
             return parse_completion(payload)
-
-    def _secrets(self, body: dict[str, Any]) -> list[str]:
-        """Return what an error message must not echo: the caller's texts, and our own key."""
-        return [*prompt_texts(body), *self._keys]
 
     @asynccontextmanager
     async def _post(self, path: str, body: dict[str, Any]) -> AsyncIterator[httpx.Response]:
@@ -320,12 +310,11 @@ class CompletionClient:
 
 
 async def _read_stream(
-    response: httpx.Response, body: dict[str, Any], collector: StreamCollector, secrets: Sequence[str]
+    response: httpx.Response, body: dict[str, Any], collector: StreamCollector, key: str
 ) -> Completion:
-    async for line in lines(response, most_bytes(body)):
-        told = collector.feed(line)
-        if told is not None:
-            raise error_in_stream(told, secrets)
+    async for line in lines(response, max_bytes_of(body)):
+        if (error := collector.feed(line)) is not None:
+            raise error_in_stream(error, key)
     if not collector.done:  # the connection ended without [DONE]: what had not finished is cut
         raise LLMUnavailable("The LLM server broke off its answer.")
     completion = collector.completion()
@@ -334,10 +323,10 @@ async def _read_stream(
     return completion
 
 
-async def _refusal(response: httpx.Response, secrets: Sequence[str]) -> Exception:
+async def _refusal(response: httpx.Response, key: str) -> Exception:
     content = await read_beginning(response, REFUSAL_BYTES)
     wait_s = retry_after_s(response)
-    error = error_of(response.status_code, content, secrets, retry_after_s=wait_s)
+    error = error_of(response.status_code, content, key, retry_after_s=wait_s)
     return _TransientError(error) if response.status_code in TRY_AGAIN else error
 
 

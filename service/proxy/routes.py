@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field, ValidationError, model_validator
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -159,8 +158,7 @@ class Chat:
 
     `deadline_s`: how long a complete answer waits for its score. `effort`: None for the normal number of
     answers. `abstain`: whether answers are withheld by their decision whatever callers ask, `abstain_text` in
-    their stead; `abstain_fail_open`: but those that cannot be judged go out; `abstain_streams`: what becomes
-    of streams.
+    their stead, streams held until then; `abstain_fail_open`: but those that cannot be judged go out.
     """
 
     upstream: Upstream
@@ -172,7 +170,6 @@ class Chat:
     abstain: bool = False
     abstain_text: str = ""
     abstain_fail_open: bool = False
-    abstain_streams: Literal["hold", "refuse"] = "hold"
 
     def begin(self, call: ChatCall, api: Api, owner: str) -> RunningScore:
         """Return the score of the answer to come. Raises InvalidRequest for what may not be asked."""
@@ -346,8 +343,6 @@ async def models(request: Request, chat: ChatDep) -> Response:
 
 async def _complete(request: Request, chat: Chat, api: Api) -> Response:
     call = await read_call(request, chat.mode, abstains=chat.abstain)
-    if chat.abstain and call.streams and chat.abstain_streams == "refuse":
-        raise HTTPException(400, "Answers are not streamed here: they wait until they are judged.")
     query = f"?{request.url.query}" if request.url.query else ""  # some servers take their version there
     sent = Call(PATHS[api] + query, call.body, _headers(request))
     if call.mode == "off":

@@ -497,16 +497,6 @@ async def test_a_stream_longer_than_is_held_is_broken_off(monkeypatch: pytest.Mo
     assert "longer than" in response.text and "Paris" not in response.text
 
 
-async def test_streams_are_refused_where_the_settings_say_so() -> None:
-    async with before(telling(), plain(), abstain_streams="refuse", **POLICY) as made:
-        response = await made.ask("off", stream=True)
-        assert not made.server.requests
-        plain_one = await made.ask()
-    error = response.json()["error"]
-    assert (response.status_code, error["type"]) == (400, "invalid_request_error")
-    assert "not streamed" in error["message"] and plain_one.status_code == 200
-
-
 async def test_a_score_that_failed_withholds_nothing_that_only_its_caller_asked_for() -> None:
     async with before(failing(telling()), plain()) as made:
         body = (await made.ask(eigencal={"target_error": 0.2, "abstain": True})).json()
