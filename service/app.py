@@ -666,7 +666,7 @@ def create_app(
     scorer = Scorer(llm, embedder, store.calibrations, live=live, ood_abstain=settings.ood_abstain)
     gateways = Gateways(
         Verifier(scorer, serving),
-        Guardrail(scorer, serving, store.kept, store.peers),
+        Guardrail(scorer),
     )
     chat = build_chat(
         settings,

@@ -9,7 +9,7 @@ from service.llm.port import FAILED, GenerationRequest, Message, is_blank
 from service.scoring.judging import HELD_BACK, why_no_probability
 from service.scoring.score import Score, ScoreCommand
 from service.scoring.scorer import Scorer
-from service.scoring.serving import Effort, Serving
+from service.scoring.serving import Serving
 
 DEADLINE_S = 50.0  # the router gives up after 60 by default, and a score of fewer answers is better than none
 
@@ -30,10 +30,9 @@ class Verification:
 class Verifier:
     """Judges answers given by others."""
 
-    def __init__(self, scorer: Scorer, serving: Serving, effort: Effort | None = None) -> None:
+    def __init__(self, scorer: Scorer, serving: Serving) -> None:
         self._scorer = scorer
         self._serving = serving
-        self._effort = effort
 
     async def verify(
         self, question: str, answer: str, context: str | None = None, *, arrived: float | None = None
@@ -50,12 +49,11 @@ class Verifier:
         return Verification(0.0, 0, score) if blank else verification(score)
 
     def _request(self, question: str, context: str | None) -> GenerationRequest:
-        number = None if self._effort is None else self._serving.efforts.num_samples(self._effort)
         if context:
             turns = (Message("system", context), Message("user", question))
-            request = self._serving.request(messages=turns, num_samples=number)
+            request = self._serving.request(messages=turns)
         else:
-            request = self._serving.request(prompt=question, num_samples=number)
+            request = self._serving.request(prompt=question)
         return replace(request, deadline_s=DEADLINE_S)
 
 
