@@ -68,11 +68,11 @@ from service.proxy.routes import Chat, reporter
 from service.proxy.upstream import Upstream
 from service.report.model import Report
 from service.scoring import routes as score
-from service.scoring.schemas import BatchRequest, ScoreRequest
-from service.scoring.score import NoEvents, ScoreEvents
+from service.scoring.request import BatchRequest, ScoreRequest
 from service.scoring.score_cache import KeptScores
 from service.scoring.scorer import Scorer
 from service.scoring.serving import LiveLoad, Serving
+from service.scoring.telemetry import NoEvents, ScoreEvents
 from service.settings import Settings
 from service.store.active import ActiveCalibrations
 from service.store.calibrations import SqlCalibrations

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from service.errors import EigencalError, Overloaded
 from service.llm.port import Generation, GenerationRequest
-from service.scoring.score import Drawn, Score, ScoreCommand, Stopwatch, Target
+from service.scoring.basis import Drawn, Stopwatch
+from service.scoring.command import ScoreCommand, Target
+from service.scoring.score import Score
 from service.scoring.scorer import Scorer
 
 log = logging.getLogger(__name__)

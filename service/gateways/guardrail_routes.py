@@ -101,7 +101,7 @@ async def post_guardrail(request: Request, app: ServicesDep, gateways: GatewaysD
     if found is None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     headers = {} if found.score is None else told(app, found.score, key.owner)
-    if found.score is None or found.score.judgement.decisive is None:
+    if found.score is None or found.score.decisive is None:
         _note(app, request, found.reason)
         headers["X-Eigencal-Reason"] = found.reason.encode("ascii", "replace").decode()[:MAX_REASON_CHARS]
     return _answer(found, headers)

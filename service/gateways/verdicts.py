@@ -6,8 +6,9 @@ from typing import Literal
 
 from service.errors import NoProbability
 from service.llm.port import FAILED, GenerationRequest, Message, is_blank
-from service.scoring.judging import HELD_BACK, why_no_probability
-from service.scoring.score import Score, ScoreCommand
+from service.scoring.command import ScoreCommand
+from service.scoring.judging import HELD_BACK
+from service.scoring.score import Score
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
 
@@ -59,20 +60,19 @@ class Verifier:
 
 def verification(score: Score) -> Verification:
     """Return what a score says of its candidate. Raises NoProbability where nothing tells P(correct)."""
-    judged = score.judgement.candidate
+    judged = score.candidate
     correct = None if judged is None else judged.probability_correct
-    if not score.judgement.supported and why_no_probability(score) is None:
+    if not score.supported and score.no_model is None:
         # Decisions never let such a text through. As a failure, a router that fails open would send it on.
         correct = 0.0
     if judged is None or correct is None or not math.isfinite(correct):
         raise NoProbability(reason(score))
-    number = round(judged.share * len(score.samples))
-    return Verification(min(max(correct, 0.0), 1.0), number, score)
+    return Verification(min(max(correct, 0.0), 1.0), score.num_agreeing, score)
 
 
 def reason(score: Score) -> str:
     """Return why a score has no P(correct), with what its warnings say of the calibration."""
-    why = why_no_probability(score) or "its model gives no finite number"
+    why = score.no_model or "its model gives no finite number"
     about = [w.message for w in score.warnings if w.code.startswith(("calibration_", "evidence_"))]
     return " ".join([f"Nothing tells how likely an answer is right: {why}.", *about])
 
@@ -101,8 +101,8 @@ def unscored(why: str, *, fail_closed: bool, score: Score | None = None) -> Verd
 
 def verdict(score: Score, *, fail_closed: bool) -> Verdict:
     """Return what the score's decision comes to."""
-    decision = score.judgement.decision
-    if decision is None or why_no_probability(score) is not None:
+    decision = score.decision
+    if decision is None or score.no_model is not None:
         return unscored(reason(score), fail_closed=fail_closed, score=score)
     if decision.action == "answer":
         return Verdict("NONE", score=score)

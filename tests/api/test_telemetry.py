@@ -14,7 +14,7 @@ import pytest
 
 from service.app import OTEL_VARIABLES, build_events
 from service.errors import LLMUnavailable
-from service.scoring.score import NoEvents
+from service.scoring.telemetry import NoEvents
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.replica_apps import replica_app
 

@@ -10,7 +10,7 @@ from service.calibration.material import Material, all_texts, assemble
 from service.jobs.model import DevRow
 from service.jobs.store import StoredRow
 from service.llm.port import Draw
-from service.scoring.score import Target
+from service.scoring.command import Target
 from service.spectral.correctness_model import CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap

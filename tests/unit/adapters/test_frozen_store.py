@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from service.errors import StoreUnavailable
-from service.scoring.score import ScoreCommand
+from service.scoring.command import ScoreCommand
 from service.scoring.scorer import Scorer
 from service.store.active import ActiveCalibrations
 from service.store.calibrations import SqlCalibrations
