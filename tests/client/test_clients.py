@@ -24,11 +24,11 @@ def test_a_key_opens_and_another_does_not(drive: Driver, tmp_path: Path) -> None
     with serving_app(tmp_path, **parts, score_key="right-score-key", admin_key="right-admin-key") as url:
         with drive(url, key="right-score-key") as client:
             assert client.score("What?").answer
-            with pytest.raises(eigencal.ScopeRequired):
+            with pytest.raises(eigencal.PermissionDeniedError):
                 client.jobs()
-        with drive(url, key="wrong") as client, pytest.raises(eigencal.BadKey):
+        with drive(url, key="wrong") as client, pytest.raises(eigencal.AuthenticationError):
             client.score("What?")
-        with drive(url) as client, pytest.raises(eigencal.MissingKey):
+        with drive(url) as client, pytest.raises(eigencal.AuthenticationError):
             client.score("What?")
 
 
@@ -48,7 +48,10 @@ def test_what_is_sent(drive: Driver) -> None:
 @pytest.mark.parametrize("value", [object(), float("nan")])
 def test_what_is_no_json_is_not_sent(drive: Driver, value: object) -> None:
     script = Script(GOOD)
-    with drive("http://host", answer=script) as client, pytest.raises(eigencal.InvalidSetup, match="JSON"):
+    with (
+        drive("http://host", answer=script) as client,
+        pytest.raises(eigencal.InvalidSetupError, match="JSON"),
+    ):
         client.score("What?", target_error=value)
     assert script.seen == []
 
