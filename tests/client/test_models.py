@@ -19,7 +19,7 @@ EXAMPLE = json.loads((ROOT / "service" / "api" / "routes" / "examples.json").rea
 def test_what_is_generated_is_that_of_the_contract(tmp_path: Path) -> None:
     subprocess.run([sys.executable, GENERATOR, tmp_path], check=True, timeout=300)
     for name in ("_models.py", "_requests.py"):
-        assert (tmp_path / name).read_text() == (PACKAGE / name).read_text(), "run: make openapi-types"
+        assert (tmp_path / name).read_text() == (PACKAGE / name).read_text(), "run: make openapi-models"
 
 
 @pytest.mark.parametrize("name", EXAMPLE)

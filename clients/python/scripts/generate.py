@@ -1,4 +1,4 @@
-"""Writes the models of the client from the contract: `make openapi-types`, or `generate.py FOLDER`.
+"""Writes the models of the client from the contract: `make openapi-models`, or `generate.py FOLDER`.
 
 `_models.py` has the results, `_requests.py` the options of calls; both are changed in the contract alone.
 """
@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients" / "python" / "src" / "eigencal"
 CONTRACT = ROOT / "clients" / "openapi.json"
-HEADER = "# Made from clients/openapi.json by `make openapi-types`; changed there alone.\n# ruff: noqa"
+HEADER = "# Made from clients/openapi.json by `make openapi-models`; changed there alone.\n# ruff: noqa"
 STYLE = [
     "--custom-file-header",
     HEADER,

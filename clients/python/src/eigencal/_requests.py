@@ -1,4 +1,4 @@
-# Made from clients/openapi.json by `make openapi-types`; changed there alone.
+# Made from clients/openapi.json by `make openapi-models`; changed there alone.
 # ruff: noqa
 
 from collections.abc import Sequence
