@@ -45,24 +45,6 @@ def test_what_cannot_be_sent_is_named_by_its_line(
     assert said in done.err
 
 
-@pytest.mark.parametrize("then", ["other\n", '{"prompt": "x"}\nno json\n' * 3])
-def test_questions_that_go_while_they_are_asked_are_told(
-    here: Here, tmp_path: Path, results: Path, then: str
-) -> None:
-    file = tmp_path / "q.jsonl"
-    file.write_text("".join(f'{{"prompt": "question number {i}"}}\n' for i in range(5000)))
-
-    async def changes(exchange: Exchange) -> None:
-        if len(exchange.server.requests) == 20:
-            file.write_text(then)
-        await scored(exchange)
-
-    with scripted(changes) as (url, _):
-        done = here("score", "--file", file, "--out", results, "--url", url)
-    assert done.code == 1, done.err
-    assert "has changed: line" in done.err or "of 5000 questions were gone" in done.err
-
-
 def test_the_questions_are_no_place_for_results(here: Here, tmp_path: Path) -> None:
     file, other = tmp_path / "q.txt", tmp_path / "other.jsonl"
     file.write_text("{")  # as a line of results begins

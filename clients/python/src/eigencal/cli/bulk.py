@@ -15,12 +15,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, BinaryIO, Literal, Self
+from typing import IO, Any, Literal, Self
 
 import stamina
 from filelock import FileLock, Timeout
@@ -71,90 +71,68 @@ class Question:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class BadLineError(ValueError):
+class _BadLineError(ValueError):
     """A line that holds no question; its text says why."""
 
 
-class Questions:
-    """The questions of an open file, plain lines or JSON Lines, which can be gone through more than once.
+def read_questions(
+    lines: Iterable[bytes], name: str, options: Mapping[str, Any], form: Format = "auto"
+) -> list[Question]:
+    """Return the questions of a file in UTF-8: plain lines, or JSON Lines of score requests.
 
     Args:
-        file: Where they are, in UTF-8.
+        lines: Its lines.
         name: Its name, for people; with `form` "auto", .jsonl and .ndjson say that it is JSON Lines.
         options: Fields of every request that does not set them itself.
         form: How they are written.
+
+    Raises:
+        InvalidSetupError: lines are bad, there are none, or it is a table.
     """
-
-    def __init__(self, file: BinaryIO, name: str, options: Mapping[str, Any], form: Format = "auto") -> None:
-        suffix = Path(name).suffix.lower()
-        if form == "auto" and suffix in TABLES:
-            raise InvalidSetupError(
-                f"{name} is a table, and questions are plain lines or JSON Lines: write them so, or say "
-                "--format lines, to ask every line as it is. Nothing was sent."
-            )
-        self._file, self._name, self._options = file, name, dict(options)
-        self._is_jsonl = form == "jsonl" or (form == "auto" and suffix in JSONL)
-        self._is_guessed = form == "auto" and not self._is_jsonl
-
-    def __iter__(self) -> Iterator[Question]:
-        """Yield the questions from the first one on. Raises BadLineError, which names the line."""
-        for number, raw in self._lines():
-            try:
-                yield self._question(number, raw)
-            except BadLineError as error:
-                raise BadLineError(f"{self._name} has changed: line {number}: {error}") from None
-
-    def are_in(self, path: Path) -> bool:
-        """Tell whether this is the file that they are in, by whatever name."""
+    suffix = Path(name).suffix.lower()
+    if form == "auto" and suffix in TABLES:
+        raise InvalidSetupError(
+            f"{name} is a table, and questions are plain lines or JSON Lines: write them so, or say "
+            "--format lines, to ask every line as it is. Nothing was sent."
+        )
+    is_jsonl = form == "jsonl" or (form == "auto" and suffix in JSONL)
+    questions, bad = list[Question](), list[str]()
+    for number, raw in enumerate(lines, 1):
+        line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+        if not line.strip():
+            continue
         try:
-            return os.path.samestat(os.fstat(self._file.fileno()), path.stat())
-        except OSError:  # there is no such file, or they are in none
-            return False
-
-    def check(self) -> int:
-        """Return how many questions there are. Raises InvalidSetupError that names the bad lines."""
-        count, bad = 0, list[str]()
-        for number, raw in self._lines():
-            count += 1
-            try:
-                self._question(number, raw)
-            except BadLineError as error:
-                bad.append(f"line {number}: {error}")
-        if bad:
-            more = f"; and {len(bad) - MAX_SHOWN} more" if len(bad) > MAX_SHOWN else ""
-            raise InvalidSetupError(f"{self._name}: {'; '.join(bad[:MAX_SHOWN])}{more}. Nothing was sent.")
-        if not count:
-            raise InvalidSetupError(f"{self._name} holds no question.")
-        return count
-
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
-        self._file.seek(0)
-        for number, raw in enumerate(self._file, 1):
-            text = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-            if text.strip():
-                yield number, text.strip()
-
-    def _question(self, number: int, raw: bytes) -> Question:
-        try:
-            text = raw.decode()
+            text = line.decode().strip()
+            if is_jsonl:
+                questions.append(_question(number, _parse_request(text), options))
+            elif form == "auto" and text.startswith("{") and _is_request(text):
+                bad.append(f"line {number}: it looks like a request: say --format jsonl, or --format lines")
+            else:
+                questions.append(Question(number, None, {**options, "prompt": text}))
         except UnicodeDecodeError:
-            raise BadLineError("it is not UTF-8") from None
-        if not self._is_jsonl:
-            if self._is_guessed and text.startswith("{") and _is_request(text):
-                raise BadLineError("it looks like a request: say --format jsonl, or --format lines")
-            return Question(number, None, {**self._options, "prompt": text})
-        fields = _parse_request(text)
-        identity = fields.pop("id", None)
-        # How many answers is one choice, made by `samples`, too.
-        chosen = HOW_MANY if fields.keys() & {*HOW_MANY, "samples"} else set[str]()
-        options = {name: value for name, value in self._options.items() if name not in chosen}
-        return Question(number, identity, {**options, **fields})
+            bad.append(f"line {number}: it is not UTF-8")
+        except _BadLineError as error:
+            bad.append(f"line {number}: {error}")
+    if bad:
+        more = f"; and {len(bad) - MAX_SHOWN} more" if len(bad) > MAX_SHOWN else ""
+        raise InvalidSetupError(f"{name}: {'; '.join(bad[:MAX_SHOWN])}{more}. Nothing was sent.")
+    if not questions:
+        raise InvalidSetupError(f"{name} holds no question.")
+    return questions
+
+
+def _question(number: int, fields: dict[str, Any], options: Mapping[str, Any]) -> Question:
+    identity = fields.pop("id", None)
+    # How many answers is one choice, made by `samples`, too.
+    chosen = HOW_MANY if fields.keys() & {*HOW_MANY, "samples"} else set[str]()
+    common = {name: value for name, value in options.items() if name not in chosen}
+    return Question(number, identity, {**common, **fields})
 
 
 def _is_request(text: str) -> bool:
     try:
         return bool(_parse_request(text))
-    except BadLineError:
+    except _BadLineError:
         return False
 
 
@@ -164,19 +142,19 @@ def _parse_request(text: str) -> dict[str, Any]:
         fields = json.loads(text)
         json.dumps(fields, allow_nan=False)
     except json.JSONDecodeError as error:
-        raise BadLineError(f"it is no JSON ({error})") from None
+        raise _BadLineError(f"it is no JSON ({error})") from None
     except ValueError:
-        raise BadLineError("it has a number that JSON has not: NaN, or an infinite one") from None
+        raise _BadLineError("it has a number that JSON has not: NaN, or an infinite one") from None
     except RecursionError:
-        raise BadLineError("it is nested too deeply") from None
+        raise _BadLineError("it is nested too deeply") from None
     if isinstance(fields, str):
         fields = {"prompt": fields}
     if not isinstance(fields, dict):
-        raise BadLineError("it is neither an object nor a string")
+        raise _BadLineError("it is neither an object nor a string")
     if unknown := sorted(fields.keys() - FIELDS):
-        raise BadLineError(f"{', '.join(unknown)}: no field of a request")
+        raise _BadLineError(f"{', '.join(unknown)}: no field of a request")
     if all(fields.get(name) is None for name in CONTENT):
-        raise BadLineError(f"it has none of {', '.join(CONTENT)}")
+        raise _BadLineError(f"it has none of {', '.join(CONTENT)}")
     return fields
 
 
@@ -238,7 +216,7 @@ class Results:
         """How many lines are errors."""
         return sum(done.failed for done in self.done.values())
 
-    def check(self, questions: Questions) -> None:
+    def check(self, questions: Iterable[Question]) -> None:
         """Raise InvalidSetupError where the file answers other questions than these."""
         left = dict(self.done)
         for question in questions:
@@ -387,7 +365,7 @@ async def answer_all(
 
     Args:
         client: Who asks; it repeats no call itself.
-        questions: Those to ask; they are taken as there is room.
+        questions: Those to ask.
         results: Where the lines go.
         patience: How long the service may be away.
         concurrency: Questions under way at a time.

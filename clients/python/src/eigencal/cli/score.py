@@ -1,19 +1,16 @@
 """`eigencal score`: one question, or a file of them."""
 
 import asyncio
-import contextlib
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
 from eigencal import AsyncClient, InvalidSetupError, Score
 from eigencal._progress import ProgressLine
-from eigencal.cli.bulk import BadLineError, Format, Patience, Question, Questions, Results, answer_all
+from eigencal.cli.bulk import Format, Patience, Question, Results, answer_all, read_questions
 from eigencal.cli.command import ExitCode, Invocation
 
 PATIENCE_S = 600.0
@@ -76,9 +73,10 @@ def score(
             raise InvalidSetupError("--out and --retry-errors go with --file.")
         _one(invocation, cast(str, prompt), given)
         return None
-    with _opened(file) as questions:
-        many = Questions(questions, file, given, format_)
-        return _many(invocation, many, out, concurrency, patience, retry_errors=retry_errors)
+    questions = _read(file, given, format_)
+    if out is not None and out.exists() and file != "-" and out.samefile(file):
+        raise InvalidSetupError(f"{out} holds the questions: give another --out. Nothing was changed.")
+    return _many(invocation, questions, out, concurrency, patience, retry_errors=retry_errors)
 
 
 def _one(invocation: Invocation, prompt: str, options: dict[str, Any]) -> None:
@@ -109,33 +107,24 @@ def _lines(score: Score) -> Iterator[str]:
         yield f"note: {warning.message}"
 
 
-@contextlib.contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
-    """Open the questions. They are gone through more than once, so what comes by a pipe is kept."""
-    with contextlib.ExitStack() as stack:
-        try:
-            opened = sys.stdin.buffer if file == "-" else stack.enter_context(Path(file).open("rb"))
-        except OSError as error:
-            raise InvalidSetupError(f"{file} cannot be read: {error.strerror}") from None
-        if not opened.seekable():
-            kept = stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(opened, kept)
-            opened = cast(BinaryIO, kept)
-        yield cast(BinaryIO, opened)
+def _read(file: str, options: dict[str, Any], form: Format) -> list[Question]:
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidSetupError(f"{file} cannot be read: {error.strerror}") from None
+    return read_questions(text.split(b"\n"), file, options, form)
 
 
 def _many(
     invocation: Invocation,
-    questions: Questions,
+    questions: list[Question],
     out: Path | None,
     concurrency: int,
     patience_s: float,
     *,
     retry_errors: bool,
 ) -> int:
-    if out is not None and questions.are_in(out):
-        raise InvalidSetupError(f"{out} holds the questions: give another --out. Nothing was changed.")
-    total = questions.check()
+    total = len(questions)
     with Results(out) as results:
         results.check(questions)
         if retry_errors:
@@ -145,20 +134,14 @@ def _many(
         left = (question for question in questions if question.line not in results.done)
         try:
             asyncio.run(_answer(invocation, left, results, concurrency, patience_s, total))
-        except BadLineError as error:
-            invocation.out.note(f"eigencal: {error}")
-            return ExitCode.FAILED
         finally:
             where = f" in {out}" if out else ""
-            missing = max(0, total - len(results.done))  # a file may grow meanwhile
+            missing = total - len(results.done)
             again = "; run the same command again to go on" if missing and out else ""
             scored = len(results.done) - results.num_failed
             invocation.out.note(
                 f"scored: {scored}, errors: {results.num_failed}, left: {missing}{where}{again}"
             )
-        if missing:
-            invocation.out.note(f"eigencal: {missing} of {total} questions were gone when it was their turn")
-            return ExitCode.FAILED
         return ExitCode.SOME_FAILED if results.num_failed else ExitCode.DONE
 
 
