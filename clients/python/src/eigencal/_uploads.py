@@ -52,26 +52,31 @@ class CopiedUpload:
 def _copied(data: Rows, name: str, stack: ExitStack) -> tuple[str, IO[bytes]]:
     """Return the name that is sent with the data, and a copy of them."""
     if isinstance(data, str | os.PathLike):
-        with reading(data):
+        with _reading(data):
             data = stack.enter_context(Path(data).open("rb"))  # noqa: SIM115
     if hasattr(data, "read"):
         file = cast("IO[bytes] | IO[str]", data)
         path = getattr(file, "name", None)
         # Names of files are bytes, and need not be text; what is sent must be.
         name = Path(path).name if isinstance(path, str) else f"{name}.jsonl"
-        name, pieces = name.encode("utf-8", "replace").decode(), _pieces(file)
+        name = name.encode("utf-8", "replace").decode()
+        pieces = _pieces(file, name)
     else:
         name, pieces = f"{name}.jsonl", (_line(row, number) for number, row in enumerate(data, 1))
     copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-    with reading(name):
-        copy.writelines(pieces)
+    copy.writelines(pieces)
     copy.flush()  # httpx takes the length from the system
     return name, copy
 
 
-def _pieces(file: IO[bytes] | IO[str]) -> Iterator[bytes]:
-    while piece := file.read(PIECE_BYTES):
-        yield piece.encode() if isinstance(piece, str) else piece
+def _pieces(file: IO[bytes] | IO[str], name: str) -> Iterator[bytes]:
+    while True:
+        with _reading(name):
+            piece = file.read(PIECE_BYTES)
+            data = piece.encode() if isinstance(piece, str) else piece
+        if not data:
+            return
+        yield data
 
 
 def _line(row: Mapping[str, Any], number: int) -> bytes:
@@ -84,7 +89,7 @@ def _line(row: Mapping[str, Any], number: int) -> bytes:
 
 
 @contextmanager
-def reading(name: object) -> Iterator[None]:
+def _reading(name: object) -> Iterator[None]:
     """Raise InvalidSetupError where the block cannot read: no such file, a closed one, no text."""
     try:
         yield
