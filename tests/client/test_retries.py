@@ -71,7 +71,12 @@ def test_what_does_not_pass_is_not_repeated(drive: Driver, step: Any) -> None:
 UNCERTAIN: list[Any] = [httpx.ReadError("no"), problem(503, "store_unavailable")]
 
 
-@pytest.mark.parametrize(("step", "times"), [(httpx.ConnectError("no"), 4), *((one, 1) for one in UNCERTAIN)])
+NOT_BEGUN: list[Any] = [httpx.ConnectError("no"), problem(503, "overloaded")]
+
+
+@pytest.mark.parametrize(
+    ("step", "times"), [*((one, 4) for one in NOT_BEGUN), *((one, 1) for one in UNCERTAIN)]
+)
 @pytest.mark.parametrize("name", ["chat", "create_key", "retry", "guardrail"])
 def test_what_may_have_been_done_is_not_done_twice(drive: Driver, step: Any, times: int, name: str) -> None:
     script = Script(step)

@@ -131,7 +131,7 @@ def length(items: object) -> int | None:
     return len(items) if isinstance(items, Sized) else None
 
 
-# Yields the lines of a part; is told to stop by the event, and tells which response it reads.
+# Yields the lines of a part until the event is set; calls back with the response that it reads.
 PartReader = Callable[[Part, threading.Event, Callable[[httpx.Response], None]], Iterator[BatchItem]]
 
 
@@ -141,7 +141,7 @@ class ThreadedBatch:
     def __init__(self, parts: Iterator[Part], read: PartReader, requests: int) -> None:
         self._parts, self._read, self._requests = parts, read, requests
         # Bounded: a caller who is slow holds up the reading, and so the service, instead of filling memory.
-        self._came: queue.Queue[BatchItem | BaseException | None] = queue.Queue(LINES_AHEAD)
+        self._queue: queue.Queue[BatchItem | BaseException | None] = queue.Queue(LINES_AHEAD)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._active = 0
@@ -153,7 +153,7 @@ class ThreadedBatch:
         try:
             while (started := self._start_one()) or self._active:
                 # What has come goes out before a source that may be slow is asked for more.
-                for _ in range(self._came.qsize() if started else 1):
+                for _ in range(self._queue.qsize() if started else 1):
                     yield from self._next()
         finally:
             self._break_off()
@@ -164,13 +164,13 @@ class ThreadedBatch:
             raise InvalidSetupError(
                 "This batch goes on in the process that began it: begin another after a fork."
             )
-        came = self._came.get()
-        if isinstance(came, BatchItem):
-            yield came
-        elif came is None:
+        outcome = self._queue.get()
+        if isinstance(outcome, BatchItem):
+            yield outcome
+        elif outcome is None:
             self._active -= 1
         else:
-            raise came
+            raise outcome
 
     def _start_one(self) -> bool:
         """Start the next part, if there is room and one is left; tell whether it was started."""
@@ -199,11 +199,11 @@ class ThreadedBatch:
         if self._stop.is_set():  # it came after the caller had gone
             _hang_up(response)
 
-    def _put(self, came: BatchItem | BaseException | None) -> None:
+    def _put(self, outcome: BatchItem | BaseException | None) -> None:
         """Hand over to the caller, as soon as there is room; nothing any more once it has gone."""
         while not self._stop.is_set():
             with contextlib.suppress(queue.Full):
-                self._came.put(came, timeout=STOP_POLL_S)
+                self._queue.put(outcome, timeout=STOP_POLL_S)
                 return
 
     def _break_off(self) -> None:
@@ -238,17 +238,17 @@ class AsyncBatch:
         requests: int,
     ) -> None:
         self._parts, self._read = parts, read
-        self._came: asyncio.Queue[BatchItem | BaseException | None] = asyncio.Queue(LINES_AHEAD)
+        self._queue: asyncio.Queue[BatchItem | BaseException | None] = asyncio.Queue(LINES_AHEAD)
         self._permits = asyncio.Semaphore(requests)
 
     async def lines(self) -> AsyncGenerator[BatchItem, None]:
         """Yield the lines. Raises what a part ended with; everything under way is broken off then."""
         sending = asyncio.create_task(self._send_all())
         try:
-            while (came := await self._came.get()) is not None:
-                if isinstance(came, BaseException):
-                    raise came
-                yield came
+            while (outcome := await self._queue.get()) is not None:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                yield outcome
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -258,7 +258,7 @@ class AsyncBatch:
         async with aclosing(self._parts), asyncio.TaskGroup() as requests:
             while (part := await self._next_part()) is not None:
                 requests.create_task(self._run(part))
-        await self._came.put(None)
+        await self._queue.put(None)
 
     async def _next_part(self) -> Part | None:
         """Return the next part as soon as there is room, None after the last; errors go to the caller."""
@@ -267,15 +267,15 @@ class AsyncBatch:
         try:
             return await anext(self._parts, None)
         except Exception as error:
-            await self._came.put(error)
+            await self._queue.put(error)
             return None
 
     async def _run(self, part: Part) -> None:
         try:
             async with aclosing(self._read(part)) as items:
                 async for item in items:
-                    await self._came.put(item)
+                    await self._queue.put(item)
         except Exception as error:
-            await self._came.put(error)
+            await self._queue.put(error)
         else:
             self._permits.release()  # after an error nothing more is sent

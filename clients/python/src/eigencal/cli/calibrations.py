@@ -215,16 +215,16 @@ def _correctness(fields: dict[str, Any]) -> Iterator[str]:
     sizes = (fields.get("correctness") or {}).get("by_num_samples")
     if not sizes:
         return
-    whole = sizes[-1]
-    if why := whole.get("why_none"):
+    largest = sizes[-1]
+    if why := largest.get("why_none"):
         verdicts = (
-            f"{whole.get('fitted_right')} right, {whole.get('fitted_wrong')} wrong in the half that fits"
+            f"{largest.get('fitted_right')} right, {largest.get('fitted_wrong')} wrong in the half that fits"
         )
         yield f"P(correct): none, {WHY_NONE.get(why, why)} ({verdicts})"
     else:
-        loss, base = format_cell(whole.get("log_loss")), format_cell(whole.get("base_log_loss"))
+        loss, base = format_cell(largest.get("log_loss")), format_cell(largest.get("base_log_loss"))
         yield f"P(correct): yes, held-out log loss {loss} against {base} by the share of right answers alone"
-    reached = [one["text"] for one in whole.get("promises", []) if one.get("threshold") is not None]
+    reached = [one["text"] for one in largest.get("promises", []) if one.get("threshold") is not None]
     if reached:
         yield from reached
         yield format_cell(fields["correctness"].get("meaning"))
