@@ -71,6 +71,14 @@ def test_ones_own_httpx_client_is_used_and_stays_open() -> None:
     assert script.seen[0].headers["x-mine"] == "1"
 
 
+def test_ones_own_httpx_client_follows_no_redirect_with_the_prompt_either() -> None:
+    script = Script(httpx.Response(307, headers={"location": "http://elsewhere/score"}), GOOD)
+    with httpx.Client(transport=httpx.MockTransport(script), follow_redirects=True) as http:
+        with pytest.raises(eigencal.UnexpectedResponseError, match="elsewhere"):
+            Client("http://host", http_client=http).score("What?")
+    assert len(script.seen) == 1
+
+
 async def awaited() -> httpx.Request:
     script = Script(GOOD)
     async with httpx.AsyncClient(transport=httpx.MockTransport(script)) as http:

@@ -160,8 +160,9 @@ def test_a_wait_ends_with_its_time_and_what_is_wrong_ends_it_at_once(monkeypatch
     with pytest.raises(eigencal.NotFoundError):
         following.pause_s(eigencal.NotFoundError("no such job", status=404))
     now[0] = 30.0
-    with pytest.raises(eigencal.APITimeoutError, match="it goes on"):
-        following.silence_s()
+    for step in (following.silence_s, lambda: following.pause_s(eigencal.APIConnectionError("gone"))):
+        with pytest.raises(eigencal.APITimeoutError, match="it goes on"):
+            step()
 
 
 def test_a_service_that_is_away_for_too_long_ends_the_wait(drive: Driver) -> None:

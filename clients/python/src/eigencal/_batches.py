@@ -15,7 +15,7 @@ import httpx
 from pydantic import ValidationError
 
 from eigencal._base_client import Call, parse_nothing, without_none
-from eigencal._exceptions import APIConnectionError, InvalidSetupError, UnexpectedResponseError
+from eigencal._exceptions import InvalidSetupError, UnexpectedResponseError
 from eigencal._results import BatchItem
 
 MAX_ITEMS = 256  # the service takes no more in one request
@@ -79,11 +79,6 @@ class Part:
                 "A line of POST /score/batch is not as the contract has it."
             ) from None
         return item.model_copy(update={"index": index})
-
-    def check_done(self) -> None:
-        """Raise APIConnectionError where the body ended before every item had its line."""
-        if self._waiting:
-            raise APIConnectionError(f"The batch ended with {len(self._waiting)} items to come.")
 
 
 def parts(items: Iterable[object], options: Mapping[str, Any], size: int) -> Iterator[Part]:

@@ -65,7 +65,6 @@ def _copied(data: Rows, name: str, stack: ExitStack) -> tuple[str, IO[bytes]]:
         name, pieces = f"{name}.jsonl", (_line(row, number) for number, row in enumerate(data, 1))
     copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
     copy.writelines(pieces)
-    copy.flush()  # httpx takes the length from the system
     return name, copy
 
 

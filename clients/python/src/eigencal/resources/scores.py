@@ -143,7 +143,6 @@ class Scores(SyncAPIClient):
                 for line in lines:
                     if line:  # else a sign of life
                         yield part.parse(line)
-            part.check_done()
 
         while not (part.is_done or stop.is_set()):
             first, items = self._started(start, self._retry_policy(call))
@@ -217,7 +216,6 @@ class AsyncScores(AsyncAPIClient):
                 async for line in lines:
                     if line:  # else a sign of life
                         yield part.parse(line)
-            part.check_done()
 
         while not part.is_done:
             first, items = await self._started(start, self._retry_policy(call))
