@@ -2,7 +2,7 @@
 #   make run        install, start the service on this machine, score two prompts, calibrate, score again
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
-# The others: stop, check, check-docker, bench, examples, record-devset, openapi, openapi-types, test-vllm, test-postgres,
+# The others: stop, check, check-docker, bench, examples, record-devset, openapi, openapi-models, openapi-types, test-vllm, test-postgres,
 #   test-browser, test-clients, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
@@ -24,7 +24,7 @@ WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test test-all check check-docker bench examples record-devset openapi openapi-types chromium test-vllm \
+.PHONY: run stop test test-all check check-docker bench examples record-devset openapi openapi-models openapi-types chromium test-vllm \
   test-postgres test-browser test-clients docs test-docs figures dist test-dist clean help
 
 help:
@@ -117,8 +117,12 @@ $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
 $(TYPESCRIPT)/dist/index.js: $(TYPESCRIPT)/node_modules/.installed $(wildcard $(TYPESCRIPT)/src/*.ts $(TYPESCRIPT)/*.json)
 	npm run build --prefix $(TYPESCRIPT)
 
-# The TypeScript client's types, from the contract.
-openapi-types: $(TYPESCRIPT)/node_modules/.installed
+# The Python client's models, from the contract.
+openapi-models: $(VENV)/.installed-dev
+	$(PY) clients/python/scripts/generate.py
+
+# The same, and the TypeScript client's types.
+openapi-types: openapi-models $(TYPESCRIPT)/node_modules/.installed
 	npm run generate --prefix $(TYPESCRIPT)
 
 test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installed \
