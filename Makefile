@@ -3,7 +3,7 @@
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
 # The others: stop, check, check-docker, bench, examples, record-devset, openapi, openapi-models, openapi-types, test-vllm, test-postgres,
-#   test-browser, test-clients, docs, test-docs, figures, dist, test-dist, clean.
+#   test-browser, test-edge, test-clients, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -16,7 +16,7 @@ NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 # What needs something installed besides; each has a target of its own.
-HEAVY := vllm or postgres or browser or mpnet or clients or site or dist
+HEAVY := vllm or postgres or browser or caddy or mpnet or clients or site or dist
 QUICK := tests/unit tests/api tests/client tests/cli
 SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weights
 # Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
@@ -25,7 +25,7 @@ WORKERS ?= auto
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: run stop test test-all check check-docker bench examples record-devset openapi openapi-models openapi-types chromium test-vllm \
-  test-postgres test-browser test-clients docs test-docs figures dist test-dist clean help
+  test-postgres test-browser test-edge test-clients docs test-docs figures dist test-dist clean help
 
 help:
 	@sed -n '1,5s/^# //p' Makefile
@@ -101,6 +101,11 @@ chromium:
 
 test-browser: $(VENV)/.installed-dev chromium
 	$(PY) -m pytest tests -m browser -v $(ARGS)
+
+test-edge: $(VENV)/.installed-dev
+	@command -v caddy >/dev/null || { apt-get update -qq && apt-get install -y -qq caddy >/dev/null; } || \
+	  { echo "Caddy is needed: install your system's caddy package"; exit 1; }
+	$(PY) -m pytest tests -m caddy -v $(ARGS)
 
 # Client packages pin one another: they have an environment of their own, and every version is written down.
 $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
