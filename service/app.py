@@ -32,12 +32,8 @@ from service.calibration.material import Embedding
 from service.calibration.routes import CorrectionsRequest
 from service.errors import EigencalError, EmbedderUnavailable
 from service.evaluation.evaluator import ByKind, Evaluator
-from service.gateways import guardrail_routes as guardrail
-from service.gateways import scores, verify
-from service.gateways.guardrail import Guardrail
-from service.gateways.guardrail_routes import GuardrailCall
-from service.gateways.shared import Gateways
-from service.gateways.verdicts import Verifier
+from service.gateways import guardrail, verify
+from service.gateways.guardrail import Guardrail, GuardrailCall
 from service.gateways.verify import VerifyRequest
 from service.jobs import evaluations
 from service.jobs import routes as jobs
@@ -664,10 +660,7 @@ def create_app(
 
     metrics = Metrics(events, in_force=in_force, activations=store.calibrations.num_activations)
     scorer = Scorer(llm, embedder, store.calibrations, live=live, ood_abstain=settings.ood_abstain)
-    gateways = Gateways(
-        Verifier(scorer, serving),
-        Guardrail(scorer),
-    )
+    rail = Guardrail(scorer)
     chat = build_chat(
         settings,
         upstream or build_upstream(settings, llm, serving),
@@ -691,7 +684,7 @@ def create_app(
             store,
             made_keys,
             kept,
-            gateways.guardrail,
+            rail,
             chat.scorer,
             started,
         ),
@@ -712,13 +705,12 @@ def create_app(
         pages=Pages(render_home, render_report, render_calibrations),
         applies_now=lambda one: applies_now(one, own_fingerprints(serving, llm, embedder)),
     )
-    app.state.gateways, app.state.chat = gateways, chat
+    app.state.guardrail, app.state.chat = rail, chat
     app.state.keys = Keys(
         settings.admin_key.get_secret_value(), settings.score_key.get_secret_value(), made_keys
     )
     for routes in (
         score,
-        scores,
         openai,
         verify,
         guardrail,

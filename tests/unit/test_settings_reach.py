@@ -21,7 +21,6 @@ from service.cli import cli
 from service.embedding import http as http_embedder
 from service.embedding import local
 from service.gateways.guardrail import Guardrail
-from service.gateways.verdicts import Verifier
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
 from service.llm import client as llm_client
@@ -122,7 +121,6 @@ BUILT = [
     SqlKept,
     KeptScores,
     Scorer,
-    Verifier,
     Guardrail,
     Drawer,
     DurableJobs,
