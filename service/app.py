@@ -65,7 +65,7 @@ from service.proxy.upstream import Upstream
 from service.report.model import Report
 from service.scoring import routes as score
 from service.scoring.request import BatchRequest, ScoreRequest
-from service.scoring.score_cache import KeptScores
+from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.serving import LiveLoad, Serving
 from service.scoring.telemetry import NoEvents, ScoreEvents
@@ -649,7 +649,7 @@ def create_app(
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
-    kept = KeptScores(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
+    kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
     made_keys = KeyRing(store.keys)
     events = events or build_events()
     errors = ErrorLog()

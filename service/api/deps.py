@@ -20,7 +20,7 @@ from service.errors import EigencalError, NotFound
 from service.jobs.model import CalibrationStore, JobQueue
 from service.llm.port import Fingerprint
 from service.scoring.score import Score
-from service.scoring.score_cache import KeptScores
+from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
 from service.scoring.telemetry import NoEvents, ScoreEvents
@@ -159,7 +159,7 @@ class Services:
     serving: Serving
     jobs: JobQueue
     calibrations: CalibrationStore
-    kept: KeptScores
+    kept: ScoreCache
     checks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
     batch_concurrency: int = 8

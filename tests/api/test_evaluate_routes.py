@@ -19,7 +19,7 @@ from service.jobs import evaluations
 from service.jobs import routes as jobs
 from service.jobs.schemas import EvaluateForm, EvaluateRequest
 from service.llm.port import Sampling
-from service.scoring.score_cache import KeptScores
+from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -46,7 +46,7 @@ class World:
             Serving(10, Sampling(), Sampling()),
             self.jobs,
             MemoryCalibrations(),
-            KeptScores(MemoryKept(), keep_s=0, max_scores=1),
+            ScoreCache(MemoryKept(), keep_s=0, max_scores=1),
             pages=Pages(report=lambda found: f"<html>{found['seed']}</html>"),
         )
         for routes in (jobs, evaluations):

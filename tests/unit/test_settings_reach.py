@@ -29,7 +29,7 @@ from service.llm import openai_server as llm_http
 from service.proxy.routes import Chat
 from service.proxy.upstream import HttpUpstream
 from service.scoring import telemetry
-from service.scoring.score_cache import KeptScores
+from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
 from service.scoring.telemetry import NoEvents
@@ -119,7 +119,7 @@ BUILT = [
     Database,
     SqlJobs,
     SqlKept,
-    KeptScores,
+    ScoreCache,
     Scorer,
     Guardrail,
     Drawer,
