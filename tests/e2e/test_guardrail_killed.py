@@ -9,7 +9,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from service.store.location import store_url, sync_url
+from service.store.database import store_url, sync_url
 from service.store.tables import kept
 from tests.support.openai_server import OpenAIServer, serving_in_thread
 from tests.support.postgres import cluster

@@ -8,18 +8,11 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from service.calibration.calibration import Calibration
+from service.calibration.calibration import Activation, CalibrateOptions, Calibration, CalibrationRecord
+from service.calibration.rows import MIN_USABLE_ROWS, DevRow
 from service.errors import Conflict, InvalidDevData
 from service.ids import new_id
-from service.jobs.model import (
-    MIN_USABLE_ROWS,
-    Activation,
-    CalibrateOptions,
-    CalibrationRecord,
-    Correction,
-    DevRow,
-    Job,
-)
+from service.jobs.model import Correction, Job
 from service.llm.port import SERVICE
 from tests.support.kept import Alone, MemoryKept
 from tests.support.keys import MemoryKeys

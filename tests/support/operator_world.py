@@ -13,9 +13,9 @@ from service.api.deps import Pages, Services
 from service.api.errors import install
 from service.api.middleware import RequestContext
 from service.calibration import routes as calibrations
+from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import UploadLimits
 from service.jobs import routes as jobs
-from service.jobs.model import CalibrateOptions
 from service.llm.port import Sampling
 from service.scoring.score_cache import KeptScores
 from service.scoring.scorer import Scorer

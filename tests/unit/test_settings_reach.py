@@ -26,6 +26,7 @@ from service.gateways.guardrail import Guardrail
 from service.gateways.verdicts import Verifier
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
+from service.jobs.store import SqlJobs
 from service.llm import client as llm_client
 from service.llm import embedded as embedded_llm
 from service.llm import openai_server as llm_http
@@ -40,7 +41,6 @@ from service.server import Bounds
 from service.settings import PREFIX, Settings
 from service.store.database import Database
 from service.store.documents import SqlKept
-from service.store.jobs import SqlJobs
 
 # A value that is not the default, as in the environment.
 OTHER = {

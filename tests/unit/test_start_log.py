@@ -14,7 +14,7 @@ from service.app import StartLog, create_app, shown_url
 from service.errors import EmbedderUnavailable
 from service.llm.port import EmbedderIdentity
 from service.settings import Settings
-from service.store.location import shown, store_url
+from service.store.database import shown, store_url
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.memory_store import MemoryStore

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from service.calibration.calibration import CalibrateOptions
+from service.calibration.rows import DevRow
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.errors import Conflict, InvalidDevData
-from service.jobs.model import CalibrateOptions, DevRow
-from service.store.active import ActiveCalibrations
-from service.store.calibrations import SqlCalibrations
 from service.store.database import Database
 from tests.support.calibrations import calibration, rows
 from tests.support.memory_store import MemoryCalibrations, MemoryJobs

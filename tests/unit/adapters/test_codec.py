@@ -4,10 +4,6 @@ import json
 from dataclasses import replace
 
 import pytest
-
-from service.calibration.calibration import Calibration
-from service.llm.port import EMBEDDED, OUTCOME, Draw
-from service.spectral.evidence import EvidenceMap
 from service.store.codec import (
     decode_calibration,
     decode_draws,
@@ -17,6 +13,10 @@ from service.store.codec import (
     encode_fingerprint,
     encode_row,
 )
+
+from service.calibration.calibration import Calibration
+from service.llm.port import EMBEDDED, OUTCOME, Draw
+from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import calibration, fingerprint, rows
 from tests.support.decisions import decider
 from tests.support.evidence import by_evidence

@@ -8,17 +8,16 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
+from service.store.replicas import Replicas
 
+from service.calibration.calibration import CalibrateOptions
+from service.calibration.store import ActiveCalibrations
 from service.errors import Conflict, ModelNotFound, StoreUnavailable
 from service.jobs.durable import TELL_S, DurableJobs
-from service.jobs.engine import DbosEngine, JobEngine
-from service.jobs.model import CalibrateOptions, Job, JobError, Setup
-from service.jobs.store import ClaimedJob, Lease, LeaseLostError
-from service.store.active import ActiveCalibrations
+from service.jobs.model import Job, JobError, Setup
+from service.jobs.store import ClaimedJob, Lease, LeaseLostError, SqlJobs
+from service.jobs.workflows import DbosEngine, JobEngine, jobs_url
 from service.store.database import Database
-from service.store.jobs import SqlJobs
-from service.store.location import jobs_url
-from service.store.replicas import Replicas
 from tests.support.calibrations import calibration, rows
 from tests.support.task_engine import TaskEngine
 

@@ -3,14 +3,13 @@
 import asyncio
 
 import pytest
+from service.store.location import Bounded
 
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.errors import StoreUnavailable
 from service.scoring.score import ScoreCommand
 from service.scoring.scorer import Scorer
-from service.store.active import ActiveCalibrations
-from service.store.calibrations import SqlCalibrations
 from service.store.database import Database
-from service.store.location import Bounded
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.postgres import Cluster

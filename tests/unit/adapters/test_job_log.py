@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from service.calibration.calibration import CalibrateOptions
 from service.errors import LLMError
-from service.jobs.model import CalibrateOptions, JobStage
-from service.jobs.store import NOTE_AGAIN_S, Lease, Progress
+from service.jobs.model import JobStage
+from service.jobs.progress import NOTE_AGAIN_S, Progress
+from service.jobs.store import Lease
 from tests.support.fakes import FakeLLM
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.processes import ended, kill, until_asked, worker

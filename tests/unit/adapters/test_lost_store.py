@@ -12,16 +12,15 @@ from pathlib import Path
 import httpx
 import pytest
 import sqlalchemy as sa
+from service.store.location import DatabaseFile
 
 from service.app import create_app
+from service.calibration.calibration import CalibrateOptions
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.errors import StoreUnavailable
-from service.jobs.model import CalibrateOptions
+from service.jobs.store import SqlJobs
 from service.settings import Settings
-from service.store.active import ActiveCalibrations
-from service.store.calibrations import SqlCalibrations
 from service.store.database import Database
-from service.store.jobs import SqlJobs
-from service.store.location import DatabaseFile
 from tests.support.calibrations import calibration, rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 

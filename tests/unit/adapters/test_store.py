@@ -11,20 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from service.store.replicas import Replicas
 
+from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import UploadLimits, read_file
-from service.calibration.rows import write_rows
+from service.calibration.rows import DevRow, write_rows
+from service.calibration.store import ActiveCalibrations, SqlCalibrations, make_current
 from service.errors import Conflict, InvalidDevData, StoreUnavailable
-from service.jobs.model import CalibrateOptions, DevRow, JobError, Setup
-from service.jobs.store import ActiveChangedError, LeaseLostError
+from service.jobs.model import JobError, Setup
+from service.jobs.store import ActiveChangedError, LeaseLostError, SqlJobs
+from service.jobs.workflows import jobs_url
 from service.llm.port import Draw
 from service.spectral.conformal import ConformalReference
-from service.store.active import ActiveCalibrations, make_current
-from service.store.calibrations import SqlCalibrations
-from service.store.database import Database
-from service.store.jobs import SqlJobs
-from service.store.location import jobs_url, store_url, sync_url
-from service.store.replicas import Replicas
+from service.store.database import Database, store_url, sync_url
 from service.store.tables import activations, calibrations, dev_rows, jobs, metadata, replicas
 from tests.support.calibrations import NASTY, calibration, fingerprint, rows
 from tests.support.postgres import Cluster

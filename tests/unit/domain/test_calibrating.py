@@ -13,27 +13,28 @@ import numpy as np
 import pytest
 
 from service.calibration import calibrator as calibrating
-from service.calibration.calibration import Calibration
-from service.calibration.calibrator import Calibrator
-from service.calibration.material import Embedding, full_number
+from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.material import full_number
 from service.calibration.promotion import shortcomings
+from service.calibration.rows import DevRow
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
-from service.jobs.drawing import Drawer, Patience
-from service.jobs.model import CalibrateOptions, DevRow, Job
+from service.jobs.calibrator import Calibrator, Embedding
+from service.jobs.drawing import Drawer
+from service.jobs.model import Job
+from service.jobs.store import SqlJobs
+from service.jobs.waiting import Patience
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Sampling
 from service.scoring.serving import Serving
 from service.spectral.maps import DepolarizedMap
-from service.store.active import ActiveCalibrations
-from service.store.calibrations import SqlCalibrations
 from service.store.database import Database
-from service.store.jobs import SqlJobs
 from tests.support.decisions import judged_rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
-QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30)
+QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
 pytestmark = pytest.mark.anyio
 
 

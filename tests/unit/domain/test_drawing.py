@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from service.calibration.calibration import CalibrateOptions
+from service.calibration.rows import DevRow
+from service.calibration.store import ActiveCalibrations
 from service.errors import (
     Conflict,
     DeadlineExceeded,
@@ -19,9 +22,10 @@ from service.errors import (
     Overloaded,
     StoreUnavailable,
 )
-from service.jobs.drawing import LOW_PRIORITY, REFUSED_IN_A_ROW, Drawer, LiveFirst, Patience
-from service.jobs.model import CalibrateOptions, DevRow
-from service.jobs.store import ClaimedJob, LeaseLostError, Progress
+from service.jobs.drawing import LOW_PRIORITY, REFUSED_IN_A_ROW, Drawer
+from service.jobs.progress import Progress
+from service.jobs.store import ClaimedJob, LeaseLostError, SqlJobs
+from service.jobs.waiting import LiveFirst, Patience
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import (
     Fingerprint,
@@ -32,16 +36,14 @@ from service.llm.port import (
     service_fingerprint,
 )
 from service.scoring.serving import LiveLoad, Serving
-from service.store.active import ActiveCalibrations
 from service.store.database import Database
-from service.store.jobs import SqlJobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import Behaviour, OpenAIServer, answers
 
 ROWS = 30
 SERVING = Serving(5, Sampling(max_tokens=7), Sampling(max_tokens=7))
 EMBEDDER = FakeEmbedder(8).identity
-QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))
+QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))
 pytestmark = pytest.mark.anyio
 
 
@@ -490,7 +492,7 @@ class TestLiveFirst:
         llm = FakeLLM()
         llm.available = False
         gate = LiveFirst(busy())
-        patience = Patience(first_wait_s=600, longest_wait_s=600)
+        patience = Patience(first_wait_s=600, max_wait_s=600)
         async with make(llm, live_first=gate, patience=patience) as case:
             drawing = asyncio.create_task(case.draw())
             async with asyncio.timeout(60):

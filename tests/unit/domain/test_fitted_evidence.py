@@ -10,22 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import Calibration
-from service.calibration.calibrator import Calibrator
+from service.calibration.calibration import CalibrateOptions, Calibration
 from service.calibration.fitting import Fitted, fit_all, why_no_evidence
-from service.calibration.material import Embedding, assemble
+from service.calibration.material import assemble
+from service.calibration.rows import DevRow, StoredRow
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.embedding.outcomes import log_probabilities
 from service.errors import InvalidDevData
-from service.jobs.drawing import Drawer, Patience
-from service.jobs.model import CalibrateOptions, DevRow
-from service.jobs.store import StoredRow
+from service.jobs.calibrator import Calibrator, Embedding
+from service.jobs.drawing import Drawer
+from service.jobs.store import SqlJobs
+from service.jobs.waiting import Patience
 from service.llm.port import Draw, Sampling
 from service.scoring.serving import Serving
 from service.spectral.evidence import EvidenceMap
-from service.store.active import ActiveCalibrations
-from service.store.calibrations import SqlCalibrations
 from service.store.database import Database
-from service.store.jobs import SqlJobs
 from tests.support.evidence import SAMPLES, TellingLLM, by_evidence, drawn, material, rows
 from tests.support.fakes import FakeEmbedder
 from tests.support.reports import small_material
@@ -178,7 +177,7 @@ class Bench:
         job, _ = await self.jobs.submit(sent or rows(), options)
         claimed = await self.jobs.claim(job.id, "me")
         assert claimed is not None
-        quick = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30)
+        quick = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
         drawer = Drawer(self.llm, self.jobs, Serving(SAMPLES, Sampling(), Sampling()), patience=quick)
         pipeline = Calibrator(
             self.jobs, self.calibrations, drawer, Embedding(FakeEmbedder(24), patience=quick)

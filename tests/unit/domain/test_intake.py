@@ -5,8 +5,9 @@ import hashlib
 import json
 from dataclasses import asdict, replace
 
+from service.calibration.calibration import CalibrateOptions
+from service.calibration.rows import DevRow
 from service.jobs.intake import digest_of
-from service.jobs.model import CalibrateOptions, DevRow
 
 OPTIONS = CalibrateOptions()
 ROW = DevRow(1, "a", ("b",), prompt="Q?", samples=("x", "y"))

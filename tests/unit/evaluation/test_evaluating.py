@@ -10,21 +10,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.calibration.calibrator import Calibrator
-from service.calibration.material import Embedding
+from service.calibration.calibration import CalibrateOptions
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.errors import InvalidDevData
 from service.evaluation.evaluator import COMMAND_ONLY, ByKind, Evaluator
 from service.evaluation.gather import supplied
+from service.jobs.calibrator import Calibrator, Embedding
 from service.jobs.drawing import Drawer
-from service.jobs.model import CalibrateOptions
-from service.jobs.store import LeaseLostError
+from service.jobs.store import LeaseLostError, SqlJobs
 from service.llm.port import Sampling
 from service.report import render
 from service.scoring.serving import Serving
-from service.store.active import ActiveCalibrations
-from service.store.calibrations import SqlCalibrations
 from service.store.database import Database
-from service.store.jobs import SqlJobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.unit.evaluation.worlds import rows, stored
 
