@@ -16,6 +16,7 @@ from benchmarks.overhead import QUESTIONS
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
 from service.llm.embedded import converted_model
 from service.llm.prompting import FEW_SHOT
+from tests.support.vllm import ENVIRONMENT, serve_command
 
 CALLERS, SCORES, PAIRS = 8, 40, 2
 
@@ -75,7 +76,7 @@ async def measure(url: str) -> None:
 def main() -> None:
     llm_port, port, data = free_port(), free_port(), Path("data")
     model = converted_model(ROOT / "data" / "weights")
-    serve = [PYTHON, "-m", "service", "vllm-serve", str(model), "--served-name", "m", "--port", str(llm_port)]
+    serve = serve_command(model, llm_port)
     env = {
         "EIGENCAL_LLM_BACKEND": "vllm",
         "EIGENCAL_LLM_URL": f"http://127.0.0.1:{llm_port}/v1",
@@ -86,7 +87,7 @@ def main() -> None:
         "EIGENCAL_PORT": str(port),
         "EIGENCAL_DATABASE_URL": f"sqlite:///{data / 'bench.db'}",
     }
-    with running(serve, log=data / "bench-vllm.log") as vllm:
+    with running(serve, env=ENVIRONMENT, log=data / "bench-vllm.log") as vllm:
         wait_for(f"http://127.0.0.1:{llm_port}/health", vllm, 300)
         with running([PYTHON, "-m", "service"], env=env, log=data / "bench-service.log") as ours:
             wait_for(f"http://127.0.0.1:{port}/readyz", ours, 120)

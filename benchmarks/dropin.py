@@ -22,6 +22,7 @@ from benchmarks.alternating import Rounds, told
 from benchmarks.overhead import QUESTIONS
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
 from service.llm.embedded import converted_model
+from tests.support.vllm import ENVIRONMENT, serve_command
 
 DIRECT, OFF, ON, LITELLM = "direct", "/v1 off", "/v1 on", "LiteLLM proxy"
 KEY = "sk-benchmark"
@@ -132,8 +133,8 @@ def main() -> None:
         llm_port, port = free_port(), free_port()
         llm, ours = f"http://127.0.0.1:{llm_port}", f"http://127.0.0.1:{port}"
         model = str(converted_model(ROOT / "data" / "weights"))
-        serve = [PYTHON, "-m", "service", "vllm-serve", model, "--served-name", "m", "--port", str(llm_port)]
-        vllm = stack.enter_context(running(serve, log=folder / "vllm.log"))
+        serve = serve_command(model, llm_port)
+        vllm = stack.enter_context(running(serve, env=ENVIRONMENT, log=folder / "vllm.log"))
         wait_for(f"{llm}/health", vllm, 400)
         env = {
             "EIGENCAL_PORT": str(port),

@@ -14,6 +14,7 @@ from benchmarks.alternating import alternate, told
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
 from service.llm.embedded import converted_model
 from service.llm.prompting import FEW_SHOT
+from tests.support.vllm import ENVIRONMENT, serve_command
 
 QUESTIONS = [
     "What is the capital of Spain?", "Who painted the Mona Lisa?", "Which planet is the largest?",
@@ -57,8 +58,8 @@ def main() -> None:
     options = parser.parse_args()
     llm_port, log = free_port(), Path("data") / "bench-vllm.log"
     model = converted_model(ROOT / "data" / "weights")
-    serve = [PYTHON, "-m", "service", "vllm-serve", str(model), "--served-name", "m", "--port", str(llm_port)]
-    with running(serve, log=log) as vllm:
+    serve = serve_command(model, llm_port)
+    with running(serve, env=ENVIRONMENT, log=log) as vllm:
         llm = f"http://127.0.0.1:{llm_port}"
         wait_for(f"{llm}/health", vllm, 300)
         for embedder in options.embedder or ["all-mpnet-base-v2"]:

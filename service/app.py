@@ -38,7 +38,6 @@ from service.gateways.guardrail_routes import GuardrailCall
 from service.gateways.shared import Gateways
 from service.gateways.verdicts import Verifier
 from service.gateways.verify import VerifyRequest
-from service.heap import Heap
 from service.jobs import evaluations
 from service.jobs import routes as jobs
 from service.jobs.calibrator import Calibrator, Embedding
@@ -68,7 +67,7 @@ from service.llm.weights import WeightsError
 from service.llm.wire import draw_of
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
-from service.proxy.routes import Chat, Keep, telling
+from service.proxy.routes import Chat, reporter
 from service.proxy.upstream import Upstream
 from service.report.model import Report
 from service.scoring import routes as score
@@ -76,7 +75,7 @@ from service.scoring.schemas import BatchRequest, ScoreRequest
 from service.scoring.score import NoEvents, ScoreEvents
 from service.scoring.score_cache import KeptScores
 from service.scoring.scorer import Scorer
-from service.scoring.serving import Efforts, LiveLoad, Serving
+from service.scoring.serving import LiveLoad, Serving
 from service.settings import Settings
 from service.store.database import Database, shown, store_url
 from service.store.documents import SqlKept
@@ -108,13 +107,13 @@ def build_chat(
     *,
     metrics: Metrics,
     errors: ErrorLog,
-    keep: Keep,
+    keep: Callable[[str, str, str], None],
 ) -> Chat:
     """Return the drop-in. `keep` is handed every score, to be fetched by its id."""
     draws_as = partial(draw_of, prompt_shape(settings))
     return Chat(
         upstream=upstream,
-        scorer=ChatScorer(scorer, draws_as, telling(metrics, errors, keep)),
+        scorer=ChatScorer(scorer, draws_as, reporter(metrics, errors, keep)),
         serving=serving,
         mode=settings.chat_mode,
         deadline_s=settings.chat_deadline_s,
@@ -122,7 +121,6 @@ def build_chat(
         abstain=settings.abstain,
         abstain_text=settings.abstain_text,
         abstain_fail_open=settings.abstain_fail_open,
-        abstain_streams=settings.abstain_streams,
     )
 
 
@@ -132,6 +130,8 @@ log = logging.getLogger(__name__)
 EMBEDDER_PARTS = frozenset(
     ("embedder", "embedder_revision", "embedder_precision", "embedder_dimension", "empty_answers")
 )
+# Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
+MIN_LLM_QUEUE = 16
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -196,8 +196,6 @@ def build_llm(settings: Settings) -> LanguageModel:
         return EmbeddedLanguageModel(
             settings.data_dir / "weights",
             shape=shape,
-            threads=settings.llm_threads,
-            max_waiting=settings.resolved_llm_queue(),
         )
     from service.llm.openai_server import HttpLanguageModel
 
@@ -209,10 +207,9 @@ def build_llm(settings: Settings) -> LanguageModel:
         shape=shape,
         timeout_s=settings.llm_timeout_s,
         max_concurrency=settings.llm_slots,
-        max_waiting=settings.resolved_llm_queue(),
+        max_waiting=max(MIN_LLM_QUEUE, settings.llm_slots // 4),
         use_priority=settings.llm_priority,
         logprobs=True,
-        stream_to_listeners=settings.embed_early,
         proxies_from_env=settings.proxies_from_env,
     )
 
@@ -227,7 +224,6 @@ def build_embedder(settings: Settings) -> Embedder:
             settings.embedder,
             api_key=settings.embedder_api_key.get_secret_value(),
             cache_size=settings.embedder_cache,
-            max_queue=settings.embedder_queue,
             empty_answers=settings.empty_answers,
             proxies_from_env=settings.proxies_from_env,
         )
@@ -236,29 +232,25 @@ def build_embedder(settings: Settings) -> Embedder:
     return SentenceTransformerEmbedder(
         settings.embedder,
         cache_dir=settings.data_dir / "weights",
-        device=settings.embedder_device or None,
         cache_size=settings.embedder_cache,
-        max_queue=settings.embedder_queue,
-        threads=settings.embedder_threads or None,
         empty_answers=settings.empty_answers,
     )
 
 
-def build_events(settings: Settings) -> ScoreEvents:
-    """Return what tells a collector of scores. Raises ValueError where it is asked for and not installed."""
-    standard = any(os.environ.get(name) for name in OTEL_VARIABLES)
-    if not (settings.otel_endpoint or standard):
+def build_events() -> ScoreEvents:
+    """Return what sends a collector an event per score; nothing where no standard variable names one."""
+    if not any(os.environ.get(name) for name in OTEL_VARIABLES):
         return NoEvents()
     from service.scoring.telemetry import OtelEvents
 
     try:
-        return OtelEvents(settings.otel_endpoint)
+        return OtelEvents()
     except ImportError:
-        said = 'OpenTelemetry is not installed: pip install "eigencal-service[otel]"'
-        if settings.otel_endpoint:
-            raise ValueError(said) from None
         # The variables may be meant for others in the same environment.
-        log.warning("%s. No events are sent, though an OTEL_ variable names a collector.", said)
+        log.warning(
+            "No events are sent, though an OTEL_ variable names a collector: OpenTelemetry is not installed "
+            '(pip install "eigencal-service[otel]").'
+        )
         return NoEvents()
 
 
@@ -276,12 +268,10 @@ def serving_of(settings: Settings) -> Serving:
         max_tokens=settings.default_max_tokens(messages=True),
         stop=settings.default_stop(messages=True),
     )
-    efforts = Efforts(settings.effort_low, settings.effort_medium, settings.effort_high)
     return Serving(
         settings.num_samples,
         sampling,
         messages_sampling,
-        efforts,
         target_error=settings.target_error,
         confidence=settings.confidence,
     )
@@ -291,7 +281,6 @@ def upload_limits(settings: Settings) -> UploadLimits:
     """Return what an upload may hold."""
     return UploadLimits(
         max_bytes=settings.max_upload_bytes,
-        max_texts=settings.max_calibration_texts,
         num_samples=settings.num_samples,
     )
 
@@ -679,7 +668,7 @@ def create_app(
     store = store or build_store(settings, llm, embedder, serving, live)
     kept = KeptScores(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
     made_keys = KeyRing(store.keys)
-    events = events or build_events(settings)
+    events = events or build_events()
     errors = ErrorLog()
 
     def in_force() -> list[Calibration]:
@@ -689,8 +678,8 @@ def create_app(
     metrics = Metrics(events, in_force=in_force, activations=store.calibrations.num_activations)
     scorer = Scorer(llm, embedder, store.calibrations, live=live, ood_abstain=settings.ood_abstain)
     gateways = Gateways(
-        Verifier(scorer, serving, settings.verify_effort or None),
-        Guardrail(scorer, serving, store.kept, store.peers, wait_s=settings.guardrail_wait_s),
+        Verifier(scorer, serving),
+        Guardrail(scorer, serving, store.kept, store.peers),
     )
     chat = build_chat(
         settings,
@@ -708,7 +697,6 @@ def create_app(
         description=DESCRIPTION,
         lifespan=_lifespan(
             errors,
-            Heap(),
             events,
             embedder,
             llm,
@@ -731,7 +719,6 @@ def create_app(
         calibrations=store.calibrations,
         kept=kept,
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
-        batch_concurrency=settings.batch_concurrency,
         errors=errors,
         metrics=metrics,
         limits=upload_limits(settings),
@@ -758,7 +745,7 @@ def create_app(
         app.include_router(routes.router)
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_held=settings.max_bodies_bytes)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
     return app

@@ -2,19 +2,18 @@
 
 import logging
 import os
+import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 from service import __version__
-from service.settings import PREFIX, Settings, strangers
+from service.settings import PREFIX, Settings, unknown_variables
 
 # Commands import what they need: `--help` and `weights fetch` wait for no application.
 if TYPE_CHECKING:
-    import socket
-
     from service.demo import Target
     from service.evaluation.experiments import EntailmentModel
     from service.evaluation.gather import Components
@@ -25,6 +24,13 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+# h11 bounds heads, which httptools does not; slow senders, floods and TLS are a reverse proxy's.
+HTTP_OPTIONS: dict[str, Any] = {
+    "http": "h11",
+    "h11_max_incomplete_event_size": 64 << 10,
+    "ws": "none",
+    "server_header": False,
+}
 OF_THE_WIRE = ("Invalid HTTP request received.", "Unsupported upgrade request.")
 weights = typer.Typer(help="Packaged model weights.", no_args_is_help=True)
 cli.add_typer(weights, name="weights")
@@ -52,17 +58,45 @@ def main_command(context: typer.Context) -> None:
 @cli.command()
 def serve() -> None:
     """Serve HTTP (the default)."""
-    from service.server import AddressError, bound
+    import uvicorn
+
+    from service.app import create_app
 
     settings = load_settings()
     _log_from(settings.log_level)
-    _warn_of_strangers()
+    _warn_of_unknown_variables()
     try:
-        with bound(settings.host, settings.port) as sockets:
-            _serve_on(sockets, settings)
-    except AddressError as error:
-        typer.echo(str(error), err=True)
+        _check_address(settings.host, settings.port)
+        app = create_app(settings)
+    except (ValueError, OSError) as error:
+        typer.echo(f"Cannot start: {error}", err=True)
         raise typer.Exit(2) from None
+    if not settings.admin_key.get_secret_value():
+        logging.getLogger("service").info(
+            "EIGENCAL_ADMIN_KEY is not set: calibrating is open to callers on this machine, and to no other, "
+            "unless an admin key was made (POST /keys)."
+        )
+    uvicorn.run(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level=settings.log_level,
+        access_log=settings.log_level == "debug",
+        limit_concurrency=settings.max_connections,
+        timeout_graceful_shutdown=30,
+        **HTTP_OPTIONS,
+    )
+
+
+def _check_address(host: str, port: int) -> None:
+    """Raise OSError where the address cannot be had: before minutes of loading, after which uvicorn asks."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family):
+            return
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or "no host name"
+        raise OSError(f"EIGENCAL_HOST={host} EIGENCAL_PORT={port} cannot be listened on: {why}.") from None
 
 
 def _log_from(level: str) -> None:
@@ -74,40 +108,11 @@ def _log_from(level: str) -> None:
     logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg not in OF_THE_WIRE)
 
 
-def _warn_of_strangers() -> None:
+def _warn_of_unknown_variables() -> None:
     """Name the variables that are no settings: mistyped, or meant for others."""
-    for name, nearest in strangers(os.environ).items():
+    for name, nearest in unknown_variables(os.environ).items():
         meant = f" (did you mean {nearest}?)" if nearest else ""
         logging.getLogger("service").warning("%s is no setting and is not read%s.", name, meant)
-
-
-def _serve_on(sockets: "list[socket.socket]", settings: Settings) -> None:
-    """Make the application and serve it until a signal comes."""
-    from service import server as listening
-    from service.app import create_app
-    from service.server import Bounds
-
-    try:
-        app = create_app(settings)
-    except (ValueError, OSError) as error:
-        typer.echo(f"Cannot start: {error}", err=True)
-        raise typer.Exit(2) from None
-    if not settings.admin_key.get_secret_value():
-        logging.getLogger("service").info(
-            "EIGENCAL_ADMIN_KEY is not set: calibrating is open to callers on this machine, and to no other, "
-            "unless an admin key was made (POST /keys)."
-        )
-    config = listening.configured(
-        app,
-        Bounds(receive_timeout_s=settings.receive_timeout_s, max_connections=settings.max_connections),
-        app.state.errors,
-        host=settings.host,
-        port=settings.port,
-        log_level=settings.log_level,
-        access_log=settings.log_level == "debug",
-        timeout_graceful_shutdown=30,
-    )
-    listening.run(config, sockets)
 
 
 @weights.command("fetch")
@@ -118,35 +123,6 @@ def weights_fetch(
     from service.llm.weights import fetch_command
 
     raise typer.Exit(fetch_command(names or [], load_settings().data_dir / "weights"))
-
-
-@cli.command("vllm-serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def vllm_serve_command(
-    context: typer.Context,
-    model: Annotated[str, typer.Argument(help="Model name or folder; left out: the embedded one's.")] = "",
-    python: Annotated[Path | None, typer.Option(help="Interpreter that has vLLM.")] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8001,
-    served_name: Annotated[str | None, typer.Option(help="Name that clients ask for.")] = None,
-    max_model_len: Annotated[int | None, typer.Option(help="Longest prompt and answer, tokens.")] = None,
-) -> None:
-    """Start a vLLM server with the flags that suit us; further flags go to vLLM as they are."""
-    from service.llm.embedded import converted_model
-    from service.llm.vllm_serve import VllmMissingError, vllm_serve
-
-    try:
-        vllm_serve(
-            model or str(converted_model(load_settings().data_dir / "weights")),
-            python=python,
-            host=host,
-            port=port,
-            served_name=served_name,
-            max_model_len=max_model_len,
-            extra=context.args,
-        )
-    except VllmMissingError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
 
 
 @cli.command("demo")

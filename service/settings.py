@@ -18,7 +18,6 @@ PREFIX = "EIGENCAL_"
 FOR_TESTS = f"{PREFIX}TEST_"
 # Most tokens of an answer by default (docs/decisions/0015): a few sentences, and an answer on one line.
 CHAT_TOKENS, SHORT_TOKENS = 256, 64
-LEAST_LLM_QUEUE = 16
 
 
 class Settings(BaseSettings):
@@ -66,13 +65,6 @@ class Settings(BaseSettings):
         False,
         description="Send vLLM's `priority` (needs `--scheduling-policy priority`): calibration gives way.",
     )
-    llm_threads: int = Field(0, ge=0, description="CPU threads of the embedded LLM; 0: all cores.")
-    llm_queue: int | None = Field(
-        None,
-        ge=1,
-        description="Most calls that may wait for the LLM as a request comes; past it: 503. Unset: a "
-        "quarter of the slots, at least 16.",
-    )
 
     system_prompt: str = Field(
         "", description="System message put before prompts (and messages without one)."
@@ -90,9 +82,6 @@ class Settings(BaseSettings):
     )
 
     num_samples: int = Field(20, ge=2, le=256, description="Answers drawn for a score by default.")
-    effort_low: int = Field(3, ge=1, le=256, description="Answers drawn for a score of `effort` `low`.")
-    effort_medium: int = Field(8, ge=1, le=256, description="Answers drawn for `effort` `medium`.")
-    effort_high: int = Field(20, ge=1, le=256, description="Answers drawn for `effort` `high`.")
     sampling_temperature: float = Field(0.5, ge=0, le=2, description="Sampling temperature of the LLM.")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling: probability mass kept.")
     top_k: int = Field(0, ge=0, description="Most likely tokens kept; 0: all.")
@@ -148,26 +137,6 @@ class Settings(BaseSettings):
         description="Let answers go out that cannot be judged: no score, a late one, or no model of being "
         "right.",
     )
-    abstain_streams: Literal["hold", "refuse"] = Field(
-        "hold",
-        description="What becomes of streams then: `hold`, nothing of the text goes out before the decision; "
-        "`refuse`, they are answered 400.",
-    )
-    otel_endpoint: str = Field(
-        "",
-        description="OTLP collector by HTTP, such as `http://127.0.0.1:4318`, that gets an event per score "
-        "(extra `otel`); empty: that of `OTEL_EXPORTER_OTLP_ENDPOINT`, else none.",
-    )
-    verify_effort: Literal["", "low", "medium", "high"] = Field(
-        "", description="Answers drawn by `POST /verify`, as an `effort`; empty: `EIGENCAL_NUM_SAMPLES`."
-    )
-    guardrail_wait_s: float = Field(
-        30.0,
-        gt=0,
-        le=600,
-        description="How long the guardrail's verdict waits for answers that are still being drawn, in "
-        "seconds; past it the chat goes on unjudged.",
-    )
     score_ttl_s: float = Field(
         3600.0,
         ge=0,
@@ -195,35 +164,10 @@ class Settings(BaseSettings):
     embedder_api_key: SecretStr = Field(
         SecretStr(""), description="Bearer key sent to the embeddings server."
     )
-    embedder_device: str = Field(
-        "", description="Torch device of the embedder; empty: chosen by the library."
-    )
-    embedder_threads: int = Field(0, ge=0, description="CPU threads of the embedder; 0: all cores.")
     embedder_cache: int = Field(20_000, ge=0, description="Vectors kept in memory (3 kB each at d = 768).")
-    embedder_queue: int = Field(
-        256, ge=1, description="Most requests waiting for the embedder; past it: 503."
-    )
 
-    embed_early: bool = Field(
-        False,
-        description="Have answers streamed without a deadline, too, and embed them while others are drawn.",
-    )
-
-    receive_timeout_s: float = Field(
-        20.0,
-        gt=0,
-        description="Time for a request's head, and for each further 256 kB of its body; past it: 408.",
-    )
     max_connections: int = Field(
-        700,
-        ge=16,
-        description="Most connections at once; past it, the one that has owed a request, or its body, "
-        "longest is closed. Raise it together with the open files allowed (`ulimit -n`).",
-    )
-    max_bodies_bytes: int = Field(
-        128 * 2**20,
-        ge=32 * 2**20,
-        description="Most bytes of bodies in memory at once, but for the first 64 kB of each; past it: 503.",
+        700, ge=1, description="Most connections and requests at once; past it: 503."
     )
     proxies_from_env: bool = Field(
         False,
@@ -233,12 +177,6 @@ class Settings(BaseSettings):
 
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Largest request body, uploads excepted.")
     max_upload_bytes: int = Field(64 * 2**20, ge=1024, description="Largest upload to /calibrate, unpacked.")
-    max_calibration_texts: int = Field(
-        250_000,
-        ge=1000,
-        description="Most answers and references of one upload; in memory, up to 9 kB each at d = 768.",
-    )
-    batch_concurrency: int = Field(8, ge=1, description="Items of one batch scored at the same time.")
     calibration_max_concurrency: int = Field(
         8, ge=1, description="Most requests to the LLM server that calibrations have under way at once."
     )
@@ -268,16 +206,6 @@ class Settings(BaseSettings):
         """Return the database URL, the default file included."""
         return self.database_url or f"sqlite:///{self.data_dir / 'eigencal.db'}"
 
-    def resolved_llm_queue(self) -> int:
-        """Return how many calls may wait for the LLM when a request comes.
-
-        Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
-        """
-        if self.llm_queue is not None:
-            return self.llm_queue
-        slots = self.llm_slots if self.llm_backend == "vllm" else 1
-        return max(LEAST_LLM_QUEUE, slots // 4)
-
     def resolved_replica_id(self) -> str:
         """Return the name of this replica: as set, or unique to the process where any free port will do."""
         port = str(self.port or f"0-{uuid.uuid4().hex[:12]}")
@@ -301,7 +229,7 @@ class Settings(BaseSettings):
         return CHAT_TOKENS if chat and self.llm_backend != "embedded" else SHORT_TOKENS
 
 
-def strangers(names: Iterable[str]) -> dict[str, str]:
+def unknown_variables(names: Iterable[str]) -> dict[str, str]:
     """Return the environment variables that look like settings and are none, each with the nearest setting.
 
     "" where no name comes near. Variables of the tests are left out.

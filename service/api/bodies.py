@@ -1,7 +1,8 @@
-"""Reading JSON bodies, straight from bytes to the model: strict, and half the time of two parses."""
+"""Requests: JSON bodies straight from bytes to the model, and work that ends when its caller hangs up."""
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, TypeVar
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
@@ -12,6 +13,8 @@ from service.api.errors import invalid_request
 from service.errors import InvalidRequest, UnsupportedMediaType
 
 Body = TypeVar("Body", bound=BaseModel)
+T = TypeVar("T")
+CLIENT_CLOSED_REQUEST = 499
 MOST_FAULTS = 1000  # pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds
 
 
@@ -56,11 +59,18 @@ async def read_json(request: Request, model: type[Body]) -> Body:
 
     Raises UnsupportedMediaType for anything but JSON, InvalidRequest for what does not fit, BodyTooLarge.
     """
-    # A page of any origin may make a browser post a body of no type, or of plain text, but none of JSON.
+    require_json(request)
+    return parse(await request.body(), model)
+
+
+def require_json(request: Request) -> None:
+    """Raise UnsupportedMediaType unless the body is said to be JSON.
+
+    A page of any origin may make a browser post a body of no type, or of plain text, but none of JSON.
+    """
     media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
         raise UnsupportedMediaType("Send JSON with Content-Type: application/json.")
-    return parse(await request.body(), model)
 
 
 def parse(body: bytes, model: type[Body]) -> Body:
@@ -87,3 +97,26 @@ def refusal(
         if item["type"] == "extra_forbidden" and (right := (misnamed or {}).get(str(item["loc"][0]))):
             item["msg"] = f"is not a field; its name here is `{right}`"
     return invalid_request([{**item, "loc": ("body", *within, *item["loc"])} for item in found])
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of `work`, or None, `work` cancelled, once the caller has hung up.
+
+    A plain handler goes on after its caller has gone, and would keep the LLM busy for nobody.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        gone.cancel()
+        if not task.done():
+            task.cancel()
+            # Until it has let go of the LLM; whatever it ends with, nobody is left to be told.
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

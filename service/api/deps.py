@@ -161,7 +161,7 @@ class Services:
     kept: KeptScores
     checks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
-    batch_concurrency: int = 1
+    batch_concurrency: int = 8
     limits: UploadLimits = field(default_factory=UploadLimits)
     threads: UploadThreads = field(default_factory=UploadThreads)
     errors: ErrorLog = field(default_factory=ErrorLog)

@@ -97,8 +97,6 @@ def line(body: Mapping[str, Any], where: str) -> str:
     told = f"{body['status']} {body['code']}, request {body['request_id']}, {shown}"
     if body["status"] >= HTTPStatus.INTERNAL_SERVER_ERROR:
         told += f": {body['detail']}"
-    if "llm_message" in body:
-        told += f" The LLM server said: {body['llm_message']!r}"
     return told
 
 
@@ -118,12 +116,10 @@ STATUS: dict[str, int] = {
     "not_found": 404,
     "model_not_found": 404,
     "method_not_allowed": 405,
-    "request_timeout": 408,
     "conflict": 409,
     "body_too_large": 413,
     "unsupported_media_type": 415,
     "rate_limited": 429,
-    "header_too_large": 431,
     "internal": 500,
     "llm_error": 502,
     "llm_bad_response": 502,

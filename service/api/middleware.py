@@ -14,14 +14,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.errors import error_response, internal_problem
 from service.api.headers import SECURITY_HEADERS, policy_for
-from service.errors import BodyTooLarge, Overloaded
+from service.errors import BodyTooLarge
 from service.scoring.score import TRACEPARENT
 
 log = logging.getLogger(__name__)
 
 # A caller's id goes into logs and headers: printable, short, no spaces.
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
-FREE_BYTES = 64 << 10  # of each body: not counted among those that are held
 UPLOAD_PATHS = ("/calibrate", "/evaluate")  # with larger bounds of their own, see `uploads`
 
 
@@ -94,57 +93,34 @@ class PlainStart:
 
 
 class BodyLimit:
-    """Refuses bodies over a size, and large bodies while those in memory already fill the room that there is.
+    """Refuses bodies over a size, measured by Content-Length or while they come; uploads have their own."""
 
-    A body is measured by its Content-Length or while it comes; uploads have a bound of their own. `max_held`
-    bounds the bytes of all bodies under way; the first 64 kB of each are free, so that many large ones shut
-    no small one out. A form is spooled to disk and not counted.
-    """
-
-    def __init__(self, app: ASGIApp, max_bytes: int, max_held: int = 128 << 20) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
         self._max_bytes = max_bytes
-        self._max_held = max_held
-        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] in UPLOAD_PATHS:
             await self._app(scope, receive, send)
             return
-        upload = scope["path"] in UPLOAD_PATHS
-        if not upload and self._declared_too_large(scope):
+        declared = _header(scope, b"content-length")
+        # Longer numbers are not parsed: the time that takes grows with the square of their length.
+        if declared.isdigit() and (len(declared) > 18 or int(declared) > self._max_bytes):
             response = error_response(self._too_large(), scope.get("eigencal.request_id"))
             await response(scope, receive, send)
             return
-        free = sys.maxsize if _header(scope, b"content-type").startswith(b"multipart/") else FREE_BYTES
-        seen = held = 0
+        num_bytes = 0
 
         async def counted() -> Message:
-            nonlocal seen, held
+            nonlocal num_bytes
             message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self._max_bytes and not upload:
+            num_bytes += len(message.get("body", b""))
+            if num_bytes > self._max_bytes:
                 raise self._too_large()
-            more = max(0, seen - free) - held
-            held += more
-            self._hold(more)
             return message
 
-        try:
-            await self._app(scope, counted, send)
-        finally:
-            self._held -= held
-
-    def _hold(self, more: int) -> None:
-        self._held += more
-        if more and self._held > self._max_held:
-            raise Overloaded("Too many large bodies are under way.")
-
-    def _declared_too_large(self, scope: Scope) -> bool:
-        declared = _header(scope, b"content-length")
-        # Longer numbers are not parsed: the time that takes grows with the square of their length.
-        return declared.isdigit() and (len(declared) > 18 or int(declared) > self._max_bytes)
+        await self._app(scope, counted, send)
 
     def _too_large(self) -> BodyTooLarge:
         return BodyTooLarge(f"The body is larger than {self._max_bytes} bytes.")

@@ -157,8 +157,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         _example("conflict", "This Idempotency-Key was used with another file or other options."),
         _example("body_too_large", "The body is larger than 8388608 bytes."),
         _example("unsupported_media_type", "Send JSON or multipart/form-data."),
-        _example("request_timeout", "The request did not come in time."),
-        _example("header_too_large", "Path and headers are larger than 65536 bytes."),
         _example("internal", "Something went wrong in the service.", retryable=True),
         _example(
             "llm_error",

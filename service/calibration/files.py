@@ -234,7 +234,7 @@ def check_size(files: Sequence[TextCount], asked: int | None, limits: UploadLimi
         raise InvalidDevData(
             f"{rows} rows make up to {texts} answers and references, more than the {limits.max_texts} whose "
             "vectors may be held in memory; nothing was stored. Send fewer rows, or ask for fewer answers "
-            "with num_samples; whoever runs the service may raise EIGENCAL_MAX_CALIBRATION_TEXTS."
+            "with num_samples."
         )
 
 

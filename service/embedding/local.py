@@ -1,33 +1,19 @@
-"""Where a sentence-transformers model comes from, what it is called, and its loading."""
+"""The embedder in this process: where a sentence-transformers model comes from, its loading, its calls."""
 
 import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.embedding.cache import (
-    MOST_TEXTS,
-    FairTurns,
-    Made,
-    Maker,
-    Share,
-    TextCut,
-    VectorCache,
-    Vectors,
-    budget_on,
-    chunks,
-    cut_of,
-    tokens_of,
-    unit_rows,
-)
+from service.embedding.cache import VectorCache, Vectors, unit_rows
 from service.errors import EmbedderUnavailable
 from service.llm.port import FAILED, Embedded, EmbedderIdentity, EmptyAnswers
 from service.llm.weights import MINILM, MPNET, TABLE, Packaged, WeightsError, digest, find, hashes, packaged
@@ -38,6 +24,15 @@ Precision = Literal["float32", "bfloat16", "float16"]
 
 TRAINING_NOTE = "data_config.json"  # what a model was trained on: decides nothing
 HUB_TIMEOUT_S = 10.0  # of the one request that tells whether the model hub answers
+# Of a text, before the model itself cuts it: else all of it is tokenized, and most dropped. English has four
+# or five characters a token.
+MAX_CHARS_PER_TOKEN = 32
+MAX_CHUNK_TEXTS = 64
+# Tokens of a chunk, padding counted. On two CPU cores all-mpnet-base-v2 works on these for a second or two;
+# accelerators are far faster, and want more at once.
+MAX_CHUNK_TOKENS = {"cpu": 1024}
+MAX_CHUNK_TOKENS_ELSEWHERE = 32_768
+BYTES_PER_TOKEN = 3  # English has 4, Chinese 3, code and digits fewer
 DECIDING_SUFFIXES = {".safetensors", ".bin", ".json", ".txt", ".model"}
 
 
@@ -67,16 +62,7 @@ class ModelSource:
     commit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """How a model is loaded. `device` None: the best there is; `threads` None: torch's default."""
-
-    device: str | None = None
-    precision: Precision = "float32"
-    threads: int | None = None
-
-
-Load = Callable[[ModelSource, LoadOptions], Model]
+Load = Callable[[ModelSource, Precision], Model]
 
 
 def resolve(wanted: str, cache_dir: Path) -> ModelSource:
@@ -102,7 +88,7 @@ def resolve(wanted: str, cache_dir: Path) -> ModelSource:
     return replace(_of_hub(wanted), name=entry.name)
 
 
-def load_model(source: ModelSource, options: LoadOptions) -> Model:
+def load_model(source: ModelSource, precision: Precision) -> Model:
     """Return the model, loaded by sentence-transformers. Raises WeightsError when it cannot be had."""
     # Seconds of imports: not where a module is imported that only may need them.
     import torch
@@ -110,16 +96,13 @@ def load_model(source: ModelSource, options: LoadOptions) -> Model:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # else one is drawn into the log at every start
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
     try:
         model: Model = SentenceTransformer(
             source.location,
-            device=options.device,
             revision=source.commit,
             local_files_only=source.local,
             # Said, because the library's default is what the file was saved in.
-            model_kwargs={"dtype": getattr(torch, options.precision)},
+            model_kwargs={"dtype": getattr(torch, precision)},
         )
     except Exception as error:
         # The hub client and the readers of weights raise errors of many libraries.
@@ -221,25 +204,18 @@ def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-# The embedder in process, through sentence-transformers.
-
-Given = TypeVar("Given")
-Result = TypeVar("Result")
-CHARACTERS_PER_SIZE = 1000  # scanned for a cut in about the time that one token takes to be embedded
-
-
 class SentenceTransformerEmbedder:
     """Texts to unit vectors, on one worker thread beside the event loop.
 
     `name_or_folder` is a folder in the sentence-transformers layout, the name of packaged weights (in
     `cache_dir` or installed), or a name on the model hub (HF_HUB_OFFLINE is respected). A text longer than
-    the model's `max_seq_length` is cut by the model, and before that, roughly, here. Vectors do not depend on
-    what else is embedded at the time, up to float32 rounding (about 1e-6).
-    Calls take turns at the worker, small ones first among those that came at once.
+    the model's `max_seq_length` is cut by the model. Vectors do not depend on what else is embedded at the
+    time, up to float32 rounding (about 1e-6). A call of many texts is cut into chunks, between which those of
+    other calls take their turns.
 
     `cache_size`: vectors kept (mpnet: 3 KB each). `max_queue`: calls waiting or at work before Overloaded.
-    `threads`: CPU threads of the model; None leaves torch's default. `precision` is the model's; the
-    vectors are float32 always. `load` stands for sentence-transformers in tests.
+    `precision` is the model's; the vectors are float32 always. `load` stands for sentence-transformers in
+    tests.
     """
 
     def __init__(
@@ -247,30 +223,29 @@ class SentenceTransformerEmbedder:
         name_or_folder: str | Path,
         *,
         cache_dir: Path,
-        device: str | None = None,
         precision: Precision = "float32",
         cache_size: int = 20_000,
-        max_queue: int = 64,
-        threads: int | None = None,
+        max_queue: int = 256,
         empty_answers: EmptyAnswers = FAILED,
         load: Load = load_model,
     ) -> None:
         self._wanted = str(name_or_folder)
         self.empty_answers: EmptyAnswers = empty_answers
         self._cache_dir = cache_dir
-        self._options = LoadOptions(device, precision, threads)
+        self._precision: Precision = precision
         self._load_model = load
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=max_queue)
         self._worker: ThreadPoolExecutor | None = None
-        self._maker: Maker | None = None
+        self._turn = asyncio.Lock()
+        self._identity: EmbedderIdentity | None = None
         self._model: Model | None = None
-        self._cut: TextCut | None = None
-        self._turns = FairTurns()
 
     @property
     def identity(self) -> EmbedderIdentity:
         """Return name, revision (`sha256:` and 16 hex digits, or a hub commit), dimension and precision."""
-        return self._require().identity
+        if self._identity is None:
+            raise EmbedderUnavailable("The embedder is not loaded.")
+        return self._identity
 
     @property
     def device(self) -> str:
@@ -290,7 +265,7 @@ class SentenceTransformerEmbedder:
             raise
 
     async def stop(self) -> None:
-        """Refuse further texts and wait for the batch at work; idempotent."""
+        """Refuse further texts and wait for the chunk at work; idempotent."""
         worker, self._worker, self._model = self._worker, None, None
         if worker is not None:
             await asyncio.to_thread(worker.shutdown, wait=True, cancel_futures=True)
@@ -300,67 +275,62 @@ class SentenceTransformerEmbedder:
         await self.check()
         if not texts:
             return Embedded(np.empty((0, self.identity.dimension), dtype=np.float32), self.identity)
-        return await self._vectors.rows(texts)
-
-    async def embed_ahead(self, texts: Sequence[str]) -> None:
-        """Embed texts before they are asked for, while nobody waits. Raises EmbedderUnavailable."""
-        await self.check()
-        await self._vectors.ahead(texts)
+        return Embedded(await self._vectors.rows(texts), self.identity)
 
     async def check(self) -> None:
         """Raise EmbedderUnavailable unless the model is loaded."""
         if self._model is None:
             raise EmbedderUnavailable("The embedder is not loaded.")
 
-    def _require(self) -> Maker:
-        if self._maker is None:
-            raise EmbedderUnavailable("The embedder is not loaded.")
-        return self._maker
-
-    async def _compute(self, texts: list[str]) -> Made:
-        """Embed in chunks of like length, so that padding is small and other calls get in between."""
-        maker, share = self._require(), Share()
-        rows = np.empty((len(texts), maker.identity.dimension), dtype=np.float32)
-        texts = [await self._cut_to_fit(text, share) for text in texts]
-        longest = getattr(self._model, "max_seq_length", None)  # a bag of words has none
-        budget = budget_on(getattr(self._model, "device", "cpu"))
-        for chosen in chunks(texts, longest, budget):
-            size = len(chosen) * tokens_of(texts[chosen[-1]], longest)  # the longest comes last
-            rows[chosen] = await self._in_worker(size, share, _encode, [texts[i] for i in chosen])
-        return Made(rows, maker)
-
-    async def _cut_to_fit(self, text: str, share: Share) -> str:
-        cut = self._cut
-        if cut is None or len(text) <= cut.untouched:
-            return text
-        size = len(text) / CHARACTERS_PER_SIZE
-        return await self._in_worker(size, share, lambda _, text: cut(text), text)
-
-    async def _in_worker(
-        self, size: float, share: Share, work: Callable[[Model, Given], Result], given: Given
-    ) -> Result:
-        """Return what the work makes of the model and of what is given; `size` in tokens embedded."""
-        async with self._turns.turn(size, share):
-            model = self._model
-            if model is None:
-                raise EmbedderUnavailable("The embedder has been stopped.")
-            return await asyncio.get_running_loop().run_in_executor(self._worker, work, model, given)
+    async def _compute(self, texts: list[str]) -> Vectors:
+        rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
+        max_tokens = getattr(self._model, "max_seq_length", None)  # a bag of words has none
+        if max_tokens is not None:
+            texts = [text[: MAX_CHARS_PER_TOKEN * max_tokens] for text in texts]
+        kind = self.device.partition(":")[0] or "cpu"
+        budget = MAX_CHUNK_TOKENS.get(kind, MAX_CHUNK_TOKENS_ELSEWHERE)
+        for chunk in chunks(texts, max_tokens, budget):
+            async with self._turn:
+                model = self._model
+                if model is None:
+                    raise EmbedderUnavailable("The embedder has been stopped.")
+                loop, given = asyncio.get_running_loop(), [texts[i] for i in chunk]
+                rows[chunk] = await loop.run_in_executor(self._worker, _encode, model, given)
+        return rows
 
     def _load(self) -> None:
         source = resolve(self._wanted, self._cache_dir)
-        model = self._load_model(source, self._options)
+        model = self._load_model(source, self._precision)
         # Only a vector tells the dimension for sure; and the first call, the slow one, is nobody's request.
         dimension = _encode(model, ["warm up"]).shape[1]
-        precision = self._options.precision
-        identity = EmbedderIdentity(source.name, source.revision, dimension, precision, self.empty_answers)
-        self._maker = Maker(identity)
-        self._cut = cut_of(model)
+        self._identity = EmbedderIdentity(
+            source.name, source.revision, dimension, self._precision, self.empty_answers
+        )
         self._model = model
+
+
+def chunks(texts: Sequence[str], max_tokens: int | None, budget: int) -> Iterator[list[int]]:
+    """Yield the indices of texts of like length: `budget` tokens at most, unless it is one text.
+
+    `max_tokens`: at which the model cuts a text; None: never. Shortest first, so that padding is small.
+    """
+    bounds = [2 + len(text.encode(errors="replace")) // BYTES_PER_TOKEN for text in texts]
+    tokens = [bound if max_tokens is None else min(bound, max_tokens) for bound in bounds]
+    chunk: list[int] = []
+    for i in sorted(range(len(texts)), key=lambda i: (tokens[i], len(texts[i]))):
+        if chunk and (len(chunk) == MAX_CHUNK_TEXTS or (len(chunk) + 1) * tokens[i] > budget):
+            yield chunk
+            chunk = []
+        chunk.append(i)
+    if chunk:
+        yield chunk
 
 
 def _encode(model: Model, texts: list[str]) -> Vectors:
     try:
-        raw = model.encode(texts, batch_size=MOST_TEXTS, show_progress_bar=False, convert_to_numpy=True)
+        raw: Any = model.encode(
+            texts, batch_size=MAX_CHUNK_TEXTS, show_progress_bar=False, convert_to_numpy=True
+        )
     except Exception as error:
         # Whatever the model raised (out of memory, a device gone): its text is not for the caller.
         raise EmbedderUnavailable(f"The embedder failed ({type(error).__name__}).") from error

@@ -14,6 +14,7 @@ from service.report.bench import GRID, STANDARD, Bench, Split, describe, read_al
 from service.report.figures import (
     NO_CLUSTERS,
     algorithm1_diagram,
+    auroc_experiment,
     auroc_row,
     cominimised,
     comparison,
@@ -33,7 +34,6 @@ from service.report.figures import (
 from service.report.figures import (
     answers as num_answers,
 )
-from service.report.figures import auroc_experiment as auroc
 from service.report.model import (
     Experiment,
     PlainWarning,
@@ -208,7 +208,7 @@ def _all_pairs(bench: Bench) -> float | None:
 
 # Other people's scores on the same answers, beside ours: by meaning, by words, by log-probabilities.
 
-NAME, TITLE = "baselines", "Baselines on the same answers"
+BASELINES_NAME, BASELINES_TITLE = "baselines", "Baselines on the same answers"
 NO_LOGPROBS = "not run: the answers carry no log-probabilities"
 
 
@@ -260,7 +260,7 @@ def drawn(split: Split) -> Likelihoods | None:
 def baselines(bench: Bench, meanings: Meanings, likelihoods: Likelihoods | None) -> Experiment:
     """Return AUROC with interval and rejection area of every score; entropies are negated."""
     if reason := one_class(bench):
-        return not_run(NAME, TITLE, reason)
+        return not_run(BASELINES_NAME, BASELINES_TITLE, reason)
     points: list[TableRow] = [
         {"score": name, "note": note, **auroc_row(values, bench)}
         for name, note, values in _all(bench, meanings, likelihoods)
@@ -268,7 +268,7 @@ def baselines(bench: Bench, meanings: Meanings, likelihoods: Likelihoods | None)
     headline: TableRow = {str(p["score"]): p["auroc"] for p in points}
     headline["meanings"] = meanings.source
     headline["log_probabilities"] = f"per {likelihoods.unit}" if likelihoods else NO_LOGPROBS
-    return ran(NAME, TITLE, headline, points)
+    return ran(BASELINES_NAME, BASELINES_TITLE, headline, points)
 
 
 def _all(
@@ -315,7 +315,7 @@ def _by_likelihood(known: Likelihoods) -> Iterator[tuple[str, str, Floats]]:
 
 # The evidence map as fitted on dev, and where on test it gains: risk by missing mass.
 
-NAME, TITLE = "evidence_map", "Evidence map: risk by missing mass"
+EVIDENCE_MAP_NAME, EVIDENCE_MAP_TITLE = "evidence_map", "Evidence map: risk by missing mass"
 BINS = 8  # of equal mass, as the reliability diagrams have
 
 
@@ -326,7 +326,7 @@ def evidence_map(bench: Bench) -> Experiment:
     """
     found, missing = bench.evidence, bench.test.missing_mass
     if found is None or missing is None:
-        return not_run(NAME, TITLE, _reason(bench))
+        return not_run(EVIDENCE_MAP_NAME, EVIDENCE_MAP_TITLE, _reason(bench))
     with_it, without = bench.served["evidence"].risks, bench.served["depolarized"].risks
     g = found.fit.map.depolarizations(missing)
     points: list[TableRow] = [
@@ -340,7 +340,7 @@ def evidence_map(bench: Bench) -> Experiment:
         # Stable: prompts of one missing mass (it is clipped) keep their order on every machine.
         for rows in np.array_split(np.argsort(missing, kind="stable"), min(BINS, missing.size))
     ]
-    return ran(NAME, TITLE, _headline(bench), points)
+    return ran(EVIDENCE_MAP_NAME, EVIDENCE_MAP_TITLE, _headline(bench), points)
 
 
 def _headline(bench: Bench) -> TableRow:
@@ -379,7 +379,7 @@ def _reason(bench: Bench) -> str:
 # The temperature is chosen on dev, by the ECE of the largest semantic class's share against correctness, and
 # judged on test by the eigenvalue ECE of the raw spectra of answers drawn at it.
 
-NAME, TITLE = "sampling_temperature", "Sampling-temperature baseline"
+SAMPLING_NAME, SAMPLING_TITLE = "sampling_temperature", "Sampling-temperature baseline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +392,7 @@ class ChosenTemperature:
 
 def not_drawn(reason: str) -> Experiment:
     """Return that the baseline was not run, and why."""
-    return not_run(NAME, TITLE, reason)
+    return not_run(SAMPLING_NAME, SAMPLING_TITLE, reason)
 
 
 def choose(dev: Mapping[float, Split]) -> ChosenTemperature:
@@ -435,7 +435,7 @@ def judge(choice: ChosenTemperature, test: Split, seed: int = 0) -> Experiment:
         "test_projection_ece": projection_reliability(served.lambda_max, test.c1).ece,
         "test_accuracy": float(test.labels.right.mean()),
     }
-    return ran(NAME, TITLE, headline, choice.points)
+    return ran(SAMPLING_NAME, SAMPLING_TITLE, headline, choice.points)
 
 
 def _at_bound(choice: ChosenTemperature) -> str:
@@ -557,7 +557,7 @@ def _steps(bench: Bench, inputs: Inputs) -> Sequence[tuple[str, Step]]:
         ("similarity within clusters", lambda: similarity(bench)),
         ("co-minimised measures", lambda: cominimised(bench)),
         ("correctness", lambda: correctness(bench)),
-        ("AUROC", lambda: auroc(bench)),
+        ("AUROC", lambda: auroc_experiment(bench)),
         ("accuracy and rejection", lambda: rejection(bench)),
         ("baselines", lambda: baselines(bench, _meanings(bench, inputs), inputs.likelihoods)),
         ("differences between maps", lambda: comparison(bench)),

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import read_json
+from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
 from service.api.deps import Services, ServicesDep
 from service.api.errors import request_id_of
 from service.api.openapi import json_body, responses
@@ -16,7 +16,6 @@ from service.gateways.guardrail import Guardrail, Key, NotScoredError, reason_of
 from service.gateways.shared import GatewayModel, GatewaysDep, UnscorableError, conversation, told
 from service.gateways.verdicts import Verdict, unscored, verdict
 from service.llm.port import GenerationRequest
-from service.scoring.routes import CLIENT_CLOSED_REQUEST, while_connected
 from service.scoring.serving import Effort, Serving
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])

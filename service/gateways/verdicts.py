@@ -28,7 +28,7 @@ class Verification:
 
 
 class Verifier:
-    """Judges answers given by others. `effort`: how many are drawn for it; None: as many as for a score."""
+    """Judges answers given by others."""
 
     def __init__(self, scorer: Scorer, serving: Serving, effort: Effort | None = None) -> None:
         self._scorer = scorer

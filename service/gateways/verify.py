@@ -7,12 +7,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import read_json
+from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
 from service.api.deps import Services, ServicesDep
 from service.api.openapi import json_body, responses
 from service.gateways.shared import GatewayModel, GatewaysDep, told
 from service.gateways.verdicts import Verification, Verifier
-from service.scoring.routes import BODY_CODES, CLIENT_CLOSED_REQUEST, LLM_CODES, PART_CODES, while_connected
+from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES
 from service.scoring.schemas import Answer, PromptText
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])

@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from service.api.auth import ADMIN_CODES, BEARER, admin_scope
+from service.api.bodies import CLIENT_CLOSED_REQUEST
 from service.api.deps import JobId, Services, ServicesDep, no_job
 from service.api.openapi import responses
 from service.api.uploads import CALIBRATE, Shape, Upload, in_threads, received
@@ -19,7 +20,6 @@ from service.errors import InvalidRequest
 from service.jobs.model import Job
 from service.jobs.schemas import JOB, JobOut, job_view
 
-CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
 CODES = (*ADMIN_CODES, "store_unavailable", "internal")
 BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
 UPLOAD_CODES = (*BAD_UPLOAD, "conflict", "overloaded")

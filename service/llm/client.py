@@ -9,7 +9,7 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,19 +21,16 @@ import stamina
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable
 from service.llm.admission import Slot, Ticket, WaitingLine
 from service.llm.wire import (
-    ACCEPTED,
     LIST_BYTES,
     REFUSAL_BYTES,
     Completion,
-    Heard,
     StreamCollector,
     bad_json,
     error_in_stream,
     error_of,
     lines,
-    most_bytes,
+    max_bytes_of,
     parse_completion,
-    prompt_texts,
     read,
     read_beginning,
 )
@@ -54,27 +51,43 @@ class Connections:
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
-    def number(self) -> tuple[int, int]:
-        """Return how many are lent, and how many are kept idle."""
-        return len(self._lent), len(self._idle)
+    def num_lent(self) -> int:
+        """Return how many are lent."""
+        return len(self._lent)
+
+    @property
+    def num_idle(self) -> int:
+        """Return how many are kept idle."""
+        return len(self._idle)
+
+    def take(self, *, fresh: bool = False) -> httpx.AsyncClient:
+        """Return a client for one call, to be given back. `fresh`: one that has made no connection yet."""
+        if fresh or not self._idle:
+            client = self._make()
+        else:
+            client, timer = self._idle.popitem()  # the last one used: the others may expire
+            timer.cancel()
+        self._lent.add(client)
+        return client
+
+    async def give_back(self, client: httpx.AsyncClient, *, reusable: bool) -> None:
+        """Keep the client for another call, or close it: half an answer in a connection serves no other."""
+        self._lent.discard(client)
+        if reusable:
+            loop = asyncio.get_running_loop()
+            self._idle[client] = loop.call_later(self._kept_s, self._expire, client)
+        else:
+            await client.aclose()
 
     @asynccontextmanager
-    async def one(self, *, fresh: bool = False) -> AsyncIterator[httpx.AsyncClient]:
-        """Lend a client for one call; it is closed if the block raises or is cancelled.
-
-        `fresh`: one that has made no connection yet.
-        """
-        client = self._make() if fresh else self._take()
-        self._lent.add(client)
+    async def one(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Lend a client for one call; it is closed if the block raises or is cancelled."""
+        client, reusable = self.take(), False
         try:
             yield client
-        except BaseException:
-            await client.aclose()
-            raise
-        else:
-            self._keep(client)
+            reusable = True
         finally:
-            self._lent.discard(client)
+            await self.give_back(client, reusable=reusable)
 
     async def close(self) -> None:
         """Close all; calls under way fail."""
@@ -83,17 +96,6 @@ class Connections:
         clients = [*self._idle, *self._lent]
         self._idle.clear()
         await asyncio.gather(*self._closing, *(client.aclose() for client in clients))
-
-    def _take(self) -> httpx.AsyncClient:
-        if not self._idle:
-            return self._make()
-        client, timer = self._idle.popitem()  # the last one used: the others may expire
-        timer.cancel()
-        return client
-
-    def _keep(self, client: httpx.AsyncClient) -> None:
-        loop = asyncio.get_running_loop()
-        self._idle[client] = loop.call_later(self._kept_s, self._expire, client)
 
     def _expire(self, client: httpx.AsyncClient) -> None:
         del self._idle[client]
@@ -173,13 +175,12 @@ class CompletionClient:
     ) -> None:
         self.base_url = api_base(base_url)
         self._timeout_s = timeout_s
-        self._keys = [api_key] if api_key else []
+        self._key = api_key
         self._attempts = max_retries + 1
         self._line = WaitingLine(max_concurrency, max_waiting)
-        headers = {"Accept-Encoding": ACCEPTED}
         make = partial(
             httpx.AsyncClient,
-            headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             # The ticket bounds a call as a whole: a model may be silent for long before its first byte.
             timeout=httpx.Timeout(None, connect=connect_timeout_s),
             verify=tls(),  # one for all: it takes 20 ms to make
@@ -207,14 +208,12 @@ class CompletionClient:
         with self._line.admitted(ticket):
             yield ticket
 
-    async def complete(
-        self, path: str, body: dict[str, Any], ticket: Ticket, heard: Heard | None = None
-    ) -> CallResult:
+    async def complete(self, path: str, body: dict[str, Any], ticket: Ticket) -> CallResult:
         """Send one call of an admitted request; streamed (and then maybe partial) when the body says so.
 
-        `heard` is told the output of each choice that a stream has finished. Raises as the port's `generate`.
+        Raises as the port's `generate`.
         """
-        collector = StreamCollector(heard)
+        collector = StreamCollector()
         asked = asyncio.get_running_loop().time()
         try:
             slot = await self._line.slot(ticket)
@@ -289,18 +288,14 @@ class CompletionClient:
     async def _attempt(self, path: str, body: dict[str, Any], collector: StreamCollector) -> Completion:
         async with self._post(path, body) as response:
             if response.status_code != 200:
-                raise await _refusal(response, self._secrets(body))
+                raise await _refusal(response, self._key)
             if response.headers.get("content-type", "").startswith("text/event-stream"):
-                return await _read_stream(response, body, collector, self._secrets(body))
+                return await _read_stream(response, body, collector, self._key)
             try:
-                payload = json.loads(await read(response, most_bytes(body)))
+                payload = json.loads(await read(response, max_bytes_of(body)))
             except (ValueError, RecursionError):
                 raise bad_json() from None
             return parse_completion(payload)
-
-    def _secrets(self, body: dict[str, Any]) -> list[str]:
-        """Return what an error message must not echo: the caller's texts, and our own key."""
-        return [*prompt_texts(body), *self._keys]
 
     @asynccontextmanager
     async def _post(self, path: str, body: dict[str, Any]) -> AsyncIterator[httpx.Response]:
@@ -315,12 +310,11 @@ class CompletionClient:
 
 
 async def _read_stream(
-    response: httpx.Response, body: dict[str, Any], collector: StreamCollector, secrets: Sequence[str]
+    response: httpx.Response, body: dict[str, Any], collector: StreamCollector, key: str
 ) -> Completion:
-    async for line in lines(response, most_bytes(body)):
-        told = collector.feed(line)
-        if told is not None:
-            raise error_in_stream(told, secrets)
+    async for line in lines(response, max_bytes_of(body)):
+        if (error := collector.feed(line)) is not None:
+            raise error_in_stream(error, key)
     if not collector.done:  # the connection ended without [DONE]: what had not finished is cut
         raise LLMUnavailable("The LLM server broke off its answer.")
     completion = collector.completion()
@@ -329,10 +323,10 @@ async def _read_stream(
     return completion
 
 
-async def _refusal(response: httpx.Response, secrets: Sequence[str]) -> Exception:
+async def _refusal(response: httpx.Response, key: str) -> Exception:
     content = await read_beginning(response, REFUSAL_BYTES)
     wait_s = retry_after_s(response)
-    error = error_of(response.status_code, content, secrets, retry_after_s=wait_s)
+    error = error_of(response.status_code, content, key, retry_after_s=wait_s)
     return _TransientError(error) if response.status_code in TRY_AGAIN else error
 
 

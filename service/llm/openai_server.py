@@ -19,7 +19,6 @@ from service.llm.wire import (
     OPTIONAL,
     ZERO_LOGPROBS,
     Choice,
-    Heard,
     WireOptions,
     build_body,
     drawn,
@@ -121,12 +120,9 @@ class HttpLanguageModel:
     `base_url` with or without /v1; `model` None or "": the first that the server lists, asked once.
     Deadlines: without `deadline_s` a call is plain, and one without an answer after `timeout_s` (waiting and
     retries included) is DeadlineExceeded; with it the answer is streamed, and what has been finished by then
-    is returned. With `stream_to_listeners` one that has `on_answer` is streamed, too, until `timeout_s`.
-    `on_answer` is told what a stream has finished, and what came when other calls are still to come; nothing
-    where there is an answer regex. Past `max_waiting` calls in line a request is Overloaded; those of jobs
-    (`priority` above 0) are not. A sampling temperature
-    of 0 makes all answers equal: one is drawn and repeated. A seed is hashed per call (see `spread_seed`).
-    Answers of two models are never mixed: they are drawn once more, and then it is a LLMBadResponse.
+    is returned. Past `max_waiting` queued calls a request is Overloaded; those of jobs (`priority` above 0)
+    are not. A sampling temperature of 0 makes all answers equal: one is drawn and repeated. A seed is hashed
+    per call (see `spread_seed`). Answers of two models are never mixed: that is a LLMBadResponse.
     Connect errors, 429, 502, 503 and 504 are tried again `max_retries` times, Retry-After up to 5 s honoured.
     `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
     """
@@ -146,7 +142,6 @@ class HttpLanguageModel:
         max_waiting: int = 16,
         use_priority: bool = False,
         logprobs: bool = False,
-        stream_to_listeners: bool = False,
         proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -164,7 +159,6 @@ class HttpLanguageModel:
         self._shape = shape or PromptShape()
         self._model = self._configured_model = model or ""
         self._options = WireOptions(api, logprobs, use_priority)
-        self._stream_to_listeners = stream_to_listeners
         self._habits = Habits()
         self._drawn_by: LRU[str, tuple[str, tuple[str, ...]]] = LRU(MAX_MODELS)
         no_answer = LLMUnavailable("The LLM server does not answer in time.")
@@ -200,22 +194,16 @@ class HttpLanguageModel:
         asked = request.num_samples // copies
         live = request.priority == 0
         calls = len(self._sizes(request.model or self._model, asked))
-        mixed: list[_Reply] = []
         with self._client.admitted(deadline_s=request.deadline_s, calls=calls, live=live) as ticket:
             model = request.model or await self._model_before(ticket)
             wanted = replace(request, num_samples=asked, model=model)
             replies, failure = await self._draw(wanted, ticket)
-            if _is_mixed(replies):
-                # The server changed in the midst; if that is its way, the next are mixed, too.
-                mixed = replies
-                replies, failure = await self._draw(wanted, ticket)
         if isinstance(failure, ModelNotFound) and not request.model:
             # The server has changed: a model that was learnt is asked for again.
             self._model = self._configured_model
         generation = await self._generation(request, replies, failure, copies)
-        usage = _total_usage([*mixed, *replies])
         self._learn(model, generation, request)
-        return replace(generation, usage=usage)
+        return generation
 
     def _learn(self, asked: str, generation: Generation, request: GenerationRequest) -> None:
         """Remember who answers: a server that lists one name may answer with another."""
@@ -296,7 +284,6 @@ class HttpLanguageModel:
         Log-probabilities that are asked for and not told count as refused: they cost time for nothing.
         """
         model, began = request.model or "", self._habits.clock()
-        heard, stream = self._heard(request), self._streams(request, n)
         # A server may take on one API what it refuses on the other.
         refused_of = f"{api_of(request, self._options.api)} {model}"
         refused: set[str] = set()
@@ -309,10 +296,10 @@ class HttpLanguageModel:
                 model=model,
                 n=1 if "n" in refused else n,
                 call=call,
-                stream=stream,
+                stream=request.deadline_s is not None,
             )
             try:
-                outcome = await self._client.complete(path, body, ticket, heard)
+                outcome = await self._client.complete(path, body, ticket)
                 break
             except EigencalError as error:
                 name = refused_parameter(error, body)
@@ -331,20 +318,7 @@ class HttpLanguageModel:
         reply = _Reply(outcome, n, outcome.completion.model or model, not_sent)
         if outcome.missing_reason is None and not outcome.completion.given_up:
             self._habits.saw_choices(model, asked=n, brought=reply.brought, began=began)
-        if heard and not stream and reply.brought < request.num_samples:
-            for choice in outcome.completion.choices:
-                heard(choice.output)
         return reply
-
-    def _streams(self, request: GenerationRequest, n: int) -> bool:
-        listened = self._stream_to_listeners and request.on_answer is not None and n > 1
-        return request.deadline_s is not None or listened
-
-    def _heard(self, request: GenerationRequest) -> Heard | None:
-        """Return what passes a finished output on as an answer; None where nobody listens."""
-        tell, shape = request.on_answer, self._shape
-        # A search may take a second, and the event loop is not to be held up: see `PromptShape.answers`.
-        return None if tell is None or shape.answer_regex else lambda output: tell(shape.answer(output))
 
     async def _generation(
         self,
@@ -366,6 +340,7 @@ class HttpLanguageModel:
             draws=draws,
             requested=request.num_samples,
             model=replies[0].model,
+            usage=_total_usage(replies),
             missing_reason=None if whole else reason,
             queued_s=replies[0].outcome.queued_s,
             omitted=replies[0].omitted,

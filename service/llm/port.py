@@ -3,7 +3,7 @@
 import hashlib
 import json
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -74,8 +74,6 @@ class GenerationRequest:
     prompt of the settings) and `wire` (nothing is put around it) is set.
     `deadline_s` is the time left, from the call on; None: the adapter's own timeout.
     `priority`: 0 for live scoring, greater for work that may wait.
-    `on_answer` is told the text of each answer that is finished before the last, in the event loop; also of
-    some that do not count in the end. An adapter that learns of all answers at once never calls it.
     """
 
     num_samples: int
@@ -86,7 +84,6 @@ class GenerationRequest:
     model: str | None = None
     deadline_s: float | None = None
     priority: int = 0
-    on_answer: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
     @property
     def question(self) -> str | None:
@@ -350,12 +347,6 @@ class Embedder(Protocol):
 
         The empty text is among them only if `empty_answers` are embedded.
         Raises EmbedderUnavailable, Overloaded.
-        """
-
-    async def embed_ahead(self, texts: Sequence[str]) -> None:
-        """Make vectors that `embed` will soon be asked for, while nobody else waits for any; return then.
-
-        One that keeps no vectors does nothing. Raises EmbedderUnavailable.
         """
 
     async def check(self) -> None:

@@ -1,19 +1,18 @@
-"""The log-probabilities that an LLM server tells with its answers. Nonsense in them fails no answer."""
+"""The OpenAI completion formats: from a request to a body, from a reply to choices, a refusal or an error.
 
+Replies are bounded by what was asked for. Nonsense in log-probabilities or usage fails no answer.
+"""
+
+import contextlib
 import hashlib
-import html
 import json
 import math
 import re
-import sys
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import numpy as np
-from numpy.typing import NDArray
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 from service.llm.port import Draw, GenerationRequest, Usage
@@ -75,9 +74,7 @@ def is_beside_answer(choice: Mapping[str, Any]) -> bool:
     return any(message.get(name) for name in BESIDE_ANSWER)
 
 
-# Reading what an LLM server sends, bounded by what it was asked for: plain or packed, whole or in lines.
-
-# What is taken of a refusal, of which 300 characters are told, and of a list of models.
+# What is read of a refusal, of which MAX_MESSAGE_CHARS are told, and of a list of models.
 REFUSAL_BYTES = 64 * 2**10
 LIST_BYTES = 8 * 2**20
 # What an answer may take: a good many times what servers send.
@@ -87,43 +84,36 @@ TOKEN_BYTES = 64  # 4 in the mean, sixfold when escaped, twice where reasoning i
 LOGPROB_BYTES = 2**10  # of one token: its text, its bytes as numbers, its alternatives
 EVENT_BYTES = 2**10  # around each token of a stream
 
-ACCEPTED = "gzip, deflate"
-_PACKED = frozenset({"gzip", "x-gzip", "deflate"})
-_EITHER_HEADER = zlib.MAX_WBITS | 32
-TOO_LONG = "The LLM server's answer is longer than what was asked for can be."
 
-
-def most_bytes(body: Mapping[str, Any]) -> int:
+def max_bytes_of(body: Mapping[str, Any]) -> int:
     """Return how many bytes, unpacked, the answer to a request's body may have."""
     token = TOKEN_BYTES + (EVENT_BYTES if body.get("stream") else 0)
     token += LOGPROB_BYTES if "logprobs" in body else 0  # 0 asks for them, too: without alternatives
     return ANY_BYTES + int(body.get("n", 1)) * (CHOICE_BYTES + int(body["max_tokens"]) * token)
 
 
-async def read(response: httpx.Response, most: int) -> bytes:
-    """Return a whole body. Raises LLMBadResponse when it is longer or cannot be unpacked."""
-    return b"".join([chunk async for chunk in _chunks(response, most)])
+async def read(response: httpx.Response, max_bytes: int) -> bytes:
+    """Return a complete body. Raises LLMBadResponse when it is longer or cannot be unpacked."""
+    return b"".join([piece async for piece in _pieces(response, max_bytes)])
 
 
-async def read_beginning(response: httpx.Response, most: int) -> bytes:
+async def read_beginning(response: httpx.Response, max_bytes: int) -> bytes:
     """Return a body, or the beginning of a longer one."""
     taken: list[bytes] = []
-    try:
-        async for chunk in _chunks(response, most):
-            taken.append(chunk)
-    except LLMBadResponse:
-        pass
+    with contextlib.suppress(LLMBadResponse):
+        async for piece in _pieces(response, max_bytes):
+            taken.append(piece)
     return b"".join(taken)
 
 
-async def lines(response: httpx.Response, most: int) -> AsyncIterator[str]:
+async def lines(response: httpx.Response, max_bytes: int) -> AsyncIterator[str]:
     """Yield lines cut at newlines alone: httpx cuts at U+2028 and its like too, which JSON may hold as is.
 
     Raises as `read`. Takes linear time however long a line is.
     """
     begun: list[bytes] = []
-    async for chunk in _chunks(response, most):
-        *ended, rest = chunk.split(b"\n")
+    async for piece in _pieces(response, max_bytes):
+        *ended, rest = piece.split(b"\n")
         for end in ended:
             yield b"".join([*begun, end]).decode("utf-8", "replace")
             begun.clear()
@@ -131,231 +121,19 @@ async def lines(response: httpx.Response, most: int) -> AsyncIterator[str]:
     yield b"".join(begun).decode("utf-8", "replace")
 
 
-async def _chunks(response: httpx.Response, most: int) -> AsyncIterator[bytes]:
-    unpacker = _unpacker(response)
-    async for raw in response.aiter_raw():
-        chunk = _unpacked(unpacker, raw, most + 1) if unpacker else raw
-        most -= len(chunk)
-        if most < 0:
-            raise LLMBadResponse(TOO_LONG)
-        yield chunk
-
-
-def _unpacker(response: httpx.Response) -> "zlib._Decompress | None":
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    if encoding in _PACKED:
-        return zlib.decompressobj(wbits=_EITHER_HEADER)
-    if encoding in ("", "identity"):
-        return None
-    raise LLMBadResponse("The LLM server's answer is packed in a way that was not asked for.")
-
-
-def _unpacked(unpacker: "zlib._Decompress", raw: bytes, most: int) -> bytes:
-    """Return what a piece unpacks to, at most so many bytes of it: the rest is never made."""
+async def _pieces(response: httpx.Response, max_bytes: int) -> AsyncIterator[bytes]:
     try:
-        return unpacker.decompress(raw, most)
-    except zlib.error:
+        async for piece in response.aiter_bytes():
+            max_bytes -= len(piece)
+            if max_bytes < 0:
+                raise LLMBadResponse("The LLM server's answer is longer than what was asked for can be.")
+            yield piece
+    except httpx.DecodingError:
         raise LLMBadResponse("The LLM server's answer cannot be decoded.") from None
 
 
-# Keeps the caller's texts out of what an LLM server says about them. Pure functions, linear in the texts.
-#
-# The server's message is short and the texts may be megabytes, so the work is put on the message: it is cut
-# to
-# `SCANNED` characters, its escapes are undone instead of escaping the texts, and each 16 characters in a row
-# of
-# it are looked up among those of the texts. Hashes are taken of whole arrays: a few milliseconds a megabyte.
-
-SCANNED = 2000  # characters of a message that are looked at; the rest is dropped
-MARK = "[prompt]"
-ESCAPED_AT_MOST = 3  # JSON inside JSON inside JSON
-# Texts are hashed in blocks of 8 characters, two neighbours together: of a text's characters in a row that a
-# message repeats, any 23 hold two such blocks.
-BLOCK = 8
-GRAM = 2 * BLOCK
-ECHO = GRAM + BLOCK - 1
-PIECE = 4096  # hashes taken at a time, so that what is worked on stays in the processor's cache
-WORD_OF_ITS_OWN = 8  # texts up to this length count as an echo only between characters that are no letters
-
-Hashes = NDArray[np.uint64]
-Span = tuple[int, int]
-
-# Odd, so that no bit of a character is lost in the product.
-_FACTORS = np.random.default_rng(8).integers(2**63, size=(2, BLOCK // 2), dtype=np.uint64) | np.uint64(1)
-_ESCAPE = re.compile(
-    r"""
-    \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # a character beyond 16 bits, in two halves
-    | \\(?:u[0-9a-fA-F]{4} | U[0-9a-fA-F]{8} | x[0-9a-fA-F]{2} | [abfnrtv'"\\/0])
-    """,
-    re.VERBOSE,
-)
-_ENTITY = re.compile(r"&#?\w{1,8};")
-_NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
-
-
-def redact(message: str, texts: Sequence[str]) -> str:
-    """Return the beginning of the message with every echo of the texts replaced by `MARK`.
-
-    An echo is a whole text (a short one as a word of its own), or any `ECHO` characters in a row of one,
-    plain or escaped as JSON, Python or HTML do.
-    """
-    echoes = _Echoes(texts)
-    message = message[:SCANNED]
-    spans = {
-        (origins[start], origins[end])
-        for reading, origins in _readings(message)
-        for start, end in echoes.spans(reading)
-    }
-    return _replaced(message, sorted(spans))
-
-
-def _readings(message: str) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield the message as it is and with escapes undone, each with the origin of every character."""
-    plain: Sequence[int] = range(len(message) + 1)
-    yield from _unescaped_again(message, plain)
-    if "&" in message:
-        yield from _unescaped_again(*_unescaped(_ENTITY, message, plain))
-
-
-def _unescaped_again(level: str, origins: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
-    for _ in range(ESCAPED_AT_MOST):
-        yield level, origins
-        if "\\" not in level:
-            return
-        level, origins = _unescaped(_ESCAPE, level, origins)
-    yield level, origins
-
-
-def _replaced(message: str, spans: list[Span]) -> str:
-    """Return the message with a mark for each run of spans that overlap or touch."""
-    pieces: list[str] = []
-    shown_to = 0
-    for start, end in spans:
-        if start > shown_to or not pieces:
-            pieces += [message[shown_to:start], MARK]
-        shown_to = max(shown_to, end)
-    return "".join([*pieces, message[shown_to:]])
-
-
-class _Echoes:
-    """Finds what a message repeats of texts."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        stripped = {text.strip() for text in texts} - {""}
-        self._short = [text for text in stripped if len(text) < ECHO]
-        # Each text begins at a block, and a block of nothing keeps it from the next.
-        padded = (text.ljust(-(-len(text) // BLOCK) * BLOCK, "\0") for text in stripped if len(text) >= ECHO)
-        self._long = ("\0" * BLOCK).join(padded)
-        self._hashes = _hashes(self._long)
-
-    def spans(self, message: str) -> Iterator[Span]:
-        """Yield begin and end of each echo, in no order; they may overlap."""
-        yield from self._whole(message)
-        yield from self._parts(message)
-
-    def _whole(self, message: str) -> Iterator[Span]:
-        for text in self._short:
-            start = message.find(text)
-            while start >= 0:
-                end = start + len(text)
-                if len(text) > WORD_OF_ITS_OWN or _is_word(message, start, end):
-                    yield start, end
-                start = message.find(text, end)
-
-    def _parts(self, message: str) -> Iterator[Span]:
-        """Yield the places of 16 characters that stand in a long text too, with what agrees around them."""
-        places: dict[int, list[int]] = {}
-        for shift in range(BLOCK):
-            for i, known in enumerate(_hashes(message[shift:]).tolist()):
-                places.setdefault(known, []).append(shift + BLOCK * i)
-        for block in _found(self._hashes, places):
-            for place in places[int(self._hashes[block])]:
-                yield self._agreeing(message, place, BLOCK * block)
-
-    def _agreeing(self, message: str, place: int, origin: int) -> Span:
-        """Widen 16 equal characters by what agrees left and right of them, less than a block each."""
-        before, after = 0, 0
-        while before < min(BLOCK - 1, place, origin) and (
-            message[place - before - 1] == self._long[origin - before - 1]
-        ):
-            before += 1
-        end, origin_end = place + GRAM, origin + GRAM
-        left = min(BLOCK - 1, len(message) - end, len(self._long) - origin_end)
-        while after < left and message[end + after] == self._long[origin_end + after]:
-            after += 1
-        return place - before, end + after
-
-
-def _hashes(text: str) -> Hashes:
-    """Return a hash of the 16 characters at every eighth place."""
-    blocks = len(text) // BLOCK
-    hashes = np.empty(max(blocks - 1, 0), dtype=np.uint64)
-    for begin in range(0, len(hashes), PIECE):
-        end = min(begin + PIECE, len(hashes))
-        hashes[begin:end] = _hashes_of_piece(text[BLOCK * begin : BLOCK * (end + 1)])
-    return hashes
-
-
-def _hashes_of_piece(text: str) -> Hashes:
-    # Two characters of 32 bits to a number.
-    pairs = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u8").reshape(-1, BLOCK // 2)
-    first, second = _mixed(pairs, _FACTORS[0]), _mixed(pairs, _FACTORS[1])
-    hashes: Hashes = first[:-1] + second[1:]
-    return hashes
-
-
-def _mixed(pairs: Hashes, factors: Hashes) -> Hashes:
-    """Return the sum of products of each row, modulo 2^64; numpy's own is slow for integers."""
-    total: Hashes = pairs[:, 0] * factors[0]
-    for column in range(1, len(factors)):
-        total += pairs[:, column] * factors[column]
-    return total
-
-
-def _found(hashes: Hashes, wanted: dict[int, list[int]]) -> list[int]:
-    """Return the first index of each wanted hash among the hashes."""
-    if not wanted or not len(hashes):
-        return []
-    known, leading = np.fromiter(wanted, dtype=np.uint64, count=len(wanted)), np.uint64(48)
-    likely = np.zeros(2**16, dtype=np.bool_)  # by the leading 16 bits: sorts out nearly all
-    likely[known >> leading] = True
-    candidates = np.flatnonzero(likely[hashes >> leading])
-    hits = candidates[np.isin(hashes[candidates], known)]
-    _, first = np.unique(hashes[hits], return_index=True)
-    return [int(block) for block in hits[first]]
-
-
-def _is_word(message: str, start: int, end: int) -> bool:
-    around = message[start - 1 : start] + message[end : end + 1]
-    return not any(character.isalnum() or character == "_" for character in around)
-
-
-def _unescaped(escapes: re.Pattern[str], message: str, origins: Sequence[int]) -> tuple[str, Sequence[int]]:
-    """Return the message with one layer of escapes undone, and each character's (and the end's) origin."""
-    pieces, kept, done = list[str](), list[int](), 0
-    for match in escapes.finditer(message):
-        start, character = match.start(), _character(match.group())
-        pieces += [message[done:start], character]
-        kept += [*origins[done:start], *[origins[start]] * len(character)]
-        done = match.end()
-    return "".join([*pieces, message[done:]]), [*kept, *origins[done:]]
-
-
-def _character(escape: str) -> str:
-    if escape[0] == "&":
-        return html.unescape(escape)
-    if escape[1] not in "uUx":
-        return _NAMED.get(escape[1], escape[1])
-    if len(escape) == 12:  # two halves of a surrogate pair
-        return str(json.loads(f'"{escape}"'))
-    code = int(escape[2:], 16)
-    return chr(code) if code <= sys.maxunicode else escape
-
-
-# What an LLM server's refusal means: from status and body to an error of the domain. Pure functions.
-
-MAX_MESSAGE = 300
-LONGEST_RETRY_AFTER_S = 60.0  # a server may ask for more, but may be well again long before
+MAX_MESSAGE_CHARS = 500
+MAX_RETRY_AFTER_S = 60.0  # a server may ask for more, but may be well again long before
 READ_BYTES = 256 * 1024  # of a refusal's body
 # vLLM answers so to every call once its engine has died, until it is restarted: no fault of the prompt.
 _ENGINE_DEAD = re.compile(
@@ -382,18 +160,11 @@ def error_message(body: bytes) -> str:
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 
 
-def told(message: str, secrets: Sequence[str]) -> str:
-    """Return the message without the caller's texts, at most 300 characters long."""
-    shown = whole_text(redact(message, secrets))
-    return shown if len(shown) <= MAX_MESSAGE else shown[: MAX_MESSAGE - 1] + "…"
-
-
-def error_of(
-    status: int, body: bytes, secrets: Sequence[str], *, retry_after_s: float | None = None
-) -> EigencalError:
-    """Return the domain's error for an answer of status 400 or more."""
+def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | None = None) -> EigencalError:
+    """Return the domain's error for an answer of status 400 or more; it does not repeat our own `key`."""
     retry_after_s = _bounded(retry_after_s)
-    said = told(error_message(body), secrets)
+    said = whole_text(error_message(body))
+    said = (said.replace(key, "[redacted]") if key else said)[:MAX_MESSAGE_CHARS]
     if status in TRY_AGAIN:
         return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
     if status == 500 and _ENGINE_DEAD.search(said):
@@ -406,15 +177,15 @@ def error_of(
 def _bounded(retry_after_s: float | None) -> float | None:
     if retry_after_s is None or not math.isfinite(retry_after_s):
         return None
-    return min(max(retry_after_s, 0.0), LONGEST_RETRY_AFTER_S)
+    return min(max(retry_after_s, 0.0), MAX_RETRY_AFTER_S)
 
 
-def error_in_stream(payload: dict[str, Any], secrets: Sequence[str]) -> EigencalError:
+def error_in_stream(payload: dict[str, Any], key: str = "") -> EigencalError:
     """Return the domain's error for an error told inside a stream, which has no status of its own."""
     told = payload["error"]
     code = told.get("code") if isinstance(told, dict) else None
     status = code if isinstance(code, int) and 400 <= code < 600 else 500
-    return error_of(status, json.dumps(payload).encode(), secrets)
+    return error_of(status, json.dumps(payload).encode(), key)
 
 
 def refused_parameter(error: EigencalError, body: dict[str, Any]) -> str | None:
@@ -441,18 +212,14 @@ def bad_json() -> LLMBadResponse:
     return LLMBadResponse("The LLM server's answer is no JSON.")
 
 
-# The OpenAI completion formats: pure functions from a request to a body, and from an answer to choices.
-
 NO_USAGE = Usage()
-DECIDES_ANSWERS = (
-    "top_k",
-)  # of the parameters that may be left out: without it the server may draw otherwise
+# Of the parameters that may be left out: without it the server may draw otherwise.
+DECIDES_ANSWERS = ("top_k",)
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
 _SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
 MAX_TOKENS_COUNTED = 2**53  # more tokens than that is no count but nonsense
-LONGEST_MODEL_NAME = 256
-Heard = Callable[[str], None]
+MAX_MODEL_NAME_CHARS = 256
 # What reading nonsense raises; Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
@@ -560,22 +327,6 @@ def _optional(request: GenerationRequest, options: WireOptions, api: str, call: 
     return extra
 
 
-def prompt_texts(body: Mapping[str, Any]) -> list[str]:
-    """Return every text of the caller in a body: what an error message must not echo."""
-    return list(_texts_in(body["prompt"] if "prompt" in body else body["messages"]))
-
-
-def _texts_in(value: object) -> Iterator[str]:
-    """Yield a turn's content, and the texts of its parts; a part's kind and a turn's role are no secrets."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for one in value:
-            yield from _texts_in(one)
-    elif isinstance(value, dict):
-        yield from _texts_in([inner for name, inner in value.items() if name not in ("role", "type")])
-
-
 def parse_completion(payload: dict[str, Any]) -> Completion:
     """Return the choices of a whole answer of either API; raises LLMBadResponse when it is none."""
     try:
@@ -595,7 +346,7 @@ def model_name(told: object) -> str:
     if not isinstance(told, str):
         return ""
     name = whole_text(told).strip()
-    if len(name) > LONGEST_MODEL_NAME or not name.isprintable():
+    if len(name) > MAX_MODEL_NAME_CHARS or not name.isprintable():
         raise ValueError("no name of a model")
     return name
 
@@ -649,13 +400,9 @@ def _cut(choice: Mapping[str, Any]) -> bool:
 
 
 class StreamCollector:
-    """Gathers server-sent chunks into choices, so that those finished survive a deadline or a broken line.
+    """Gathers server-sent chunks into choices, so that those finished survive a deadline or a broken line."""
 
-    `heard` is told the output of each choice as it is finished.
-    """
-
-    def __init__(self, heard: Heard | None = None) -> None:
-        self._heard = heard
+    def __init__(self) -> None:
         self.model = ""
         self.usage = Usage()
         self.done = False
@@ -700,13 +447,7 @@ class StreamCollector:
             self._texts.setdefault(index, []).append("" if piece is None else _text(piece))
             self._take_logprobs(index, choice, told_text=bool(piece))
             if choice.get("finish_reason"):
-                self._finish(index, _text(choice["finish_reason"]))
-
-    def _finish(self, index: int, reason: str) -> None:
-        # Some servers say twice that a choice is finished.
-        if self._heard and index not in self._finished and reason not in FAILED:
-            self._heard("".join(self._texts[index]))
-        self._finished[index] = reason
+                self._finished[index] = _text(choice["finish_reason"])
 
     def _take_logprobs(self, index: int, choice: Mapping[str, Any], *, told_text: bool) -> None:
         # A chunk may hold tokens without text (a stop string held back), or neither, but not text alone.

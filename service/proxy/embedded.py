@@ -13,7 +13,7 @@ from service.proxy.upstream import Call
 
 APIS: dict[str, Api] = {"/chat/completions": "chat", "/completions": "completions"}
 JSON, EVENTS = "application/json", "text/event-stream"
-MOST_CHOICES, MOST_TOKENS = 32, 1024
+MAX_CHOICES, MAX_TOKENS = 32, 1024
 Defaults = Callable[[Api], Sampling]
 
 
@@ -93,13 +93,13 @@ def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> Generation
         temperature=_number(body, "temperature", default.temperature, 0, 2),
         top_p=_number(body, "top_p", default.top_p, 1e-6, 1),
         top_k=int(_number(body, "top_k", default.top_k, 0, 1_000_000)),
-        max_tokens=int(_number(body, "max_tokens", _most(body, default), 1, MOST_TOKENS)),
+        max_tokens=int(_number(body, "max_tokens", _most(body, default), 1, MAX_TOKENS)),
         stop=(stop,) if isinstance(stop, str) else _texts(stop),
         seed=None if body.get("seed") is None else int(_number(body, "seed", 0, 0, 2**63 - 1)),
     )
     model = body.get("model")
     return GenerationRequest(
-        num_samples=int(_number(body, "n", 1, 1, MOST_CHOICES)),
+        num_samples=int(_number(body, "n", 1, 1, MAX_CHOICES)),
         sampling=sampling,
         wire=wire,
         model=model if isinstance(model, str) and model else None,
@@ -107,7 +107,7 @@ def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> Generation
 
 
 def _most(body: Mapping[str, Any], default: Sampling) -> float:
-    return _number(body, "max_completion_tokens", default.max_tokens, 1, MOST_TOKENS)
+    return _number(body, "max_completion_tokens", default.max_tokens, 1, MAX_TOKENS)
 
 
 def _texts(value: object) -> tuple[str, ...]:

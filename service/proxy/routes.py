@@ -1,68 +1,268 @@
-"""An answer on its way from the LLM server to its caller, piece by piece."""
+"""POST /v1/chat/completions, POST /v1/completions and GET /v1/models, for clients of OpenAI's API."""
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast, get_args
 
 from fastapi import APIRouter, Depends, Request
-from starlette.exceptions import HTTPException
+from pydantic import Field, ValidationError, model_validator
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from service.api.auth import BEARER, owner_of, score_scope
+from service.api.bodies import CLIENT_CLOSED_REQUEST, RequestModel, refusal, require_json, while_connected
 from service.api.deps import Metrics
-from service.api.errors import ErrorLog, error_body, internal_body, openai_error, request_id_of
-from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, LLMBadResponse
-from service.proxy.answers import (
+from service.api.errors import ErrorLog, error_body, internal_body, request_id_of
+from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest
+from service.proxy.abstention import (
     abstaining,
-    has_no_answer,
     has_others,
     is_abstained,
     is_judged,
     let_through,
     let_through_stream,
-    object_of,
     replaced_stream,
     text_of,
-    with_uncertainty,
+    with_score,
 )
 from service.proxy.chat_score import (
     BUSY,
+    ID_HEADER,
     ChatScorer,
     Options,
     Plan,
     RunningScore,
-    Told,
     Uncertainty,
     first_choice,
     plan_for,
 )
 from service.proxy.prompt import Api, Unscorable
-from service.proxy.request import FIELD, Incoming, Mode, OwnField, read_call
 from service.proxy.stream import (
-    ID_HEADER,
-    Events,
-    Tap,
-    comment,
-    document_of,
+    MAX_ANSWER_BYTES,
+    EventReader,
+    as_it_is,
     encoded,
-    event_of,
-    open_with_logprobs,
-    score_headers,
+    held_stream,
+    parse_object,
+    scored_stream,
     without_logprobs,
 )
-from service.proxy.upstream import Call, Reply, Upstream
-from service.scoring.routes import CLIENT_CLOSED_REQUEST, while_connected
+from service.proxy.upstream import Call, Reply, Upstream, read_all
 from service.scoring.score import ScoreCommand, Target
 from service.scoring.serving import Effort, Serving
 
-# Of an answer that is not streamed: far more than any holds, and less than this process has.
-MOST_BYTES = 64 << 20
-_BLANK_LINES = (b"\n\n", b"\r\n\r\n")
+Mode = Literal["off", "async", "on"]
+HEADER = "X-Eigencal"
+FIELD = "eigencal"
+UNREADABLE = Unscorable("unreadable_request", "The call is no JSON object that could be sent once more.")
+MANY_CHOICES = Unscorable("many_choices", "Of several choices only the first is judged: none is let through.")
+PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
+# Of the caller's headers those by which its call is read, and found again in traces; its key is ours.
+PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
+GOOD = range(200, 300)  # proxies say 203 or 206 of a complete answer, too
+# Statuses by which servers refuse a parameter, or fail on one: then the call goes as its caller wrote it.
+REFUSING = frozenset({400, 403, 422, 500, 501})
+# A flag there; here a number of alternatives, of which some servers take 0 for none at all.
+LOGPROBS: dict[Api, bool | int] = {"chat": True, "completions": 1}
+
+
+class ScoreOptions(RequestModel):
+    """How to score the answer: the field `eigencal` of a call."""
+
+    effort: Effort | None = Field(None, description="How many answers are drawn, as for POST /score.")
+    num_samples: int | None = Field(None, ge=2, le=256, description="Instead of `effort`: how many.")
+    target_error: float | None = Field(
+        None, gt=0, lt=1, description="Share of wrong ones allowed among answers let through: for a decision."
+    )
+    confidence: float | None = Field(None, gt=0, lt=1, description="Confidence with which it is kept.")
+    calibration: str = Field(
+        "active",
+        pattern=r"^(active|none|cal_[0-9A-Z]{26})$",
+        description="`active`, `none` (raw values), or the id of a calibration.",
+    )
+    abstain: bool | None = Field(
+        None,
+        description="Whether a decision to abstain replaces the answer; not of a stream. Where the service "
+        "abstains by its settings it does so in any case.",
+    )
+
+    @model_validator(mode="after")
+    def one_number(self) -> "ScoreOptions":
+        """Refuse two numbers of answers."""
+        if self.effort is not None and self.num_samples is not None:
+            raise ValueError("send `num_samples` or `effort`, not both")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCall:
+    """A call as it came: what goes on to the server, what of it is ours, and what is to be done.
+
+    `payload`: the JSON object that `body` is; None where it is none that could be sent again.
+    """
+
+    body: bytes
+    options: ScoreOptions
+    mode: Mode
+    payload: dict[str, Any] | None
+
+    @property
+    def streams(self) -> bool:
+        """Tell whether a stream is asked for."""
+        return bool(self.payload and self.payload.get("stream"))
+
+
+async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatCall:
+    """Return the call. Raises InvalidRequest for what is ours in it, UnsupportedMediaType for no JSON.
+
+    `abstains`: the operator withholds answers by their score, so that callers always wait for it. A body
+    without our field goes on byte for byte, also where it is no JSON: the server says so better.
+    """
+    require_json(request)
+    mode = request.headers.get(HEADER, default).strip().lower()
+    if mode not in get_args(Mode):
+        raise InvalidRequest(f"{HEADER}: send `off`, `async` or `on`.")
+    if abstains:
+        mode = "on"
+    body = await request.body()
+    has_field = f'"{FIELD}"'.encode() in body
+    if mode == "off" and not has_field:
+        return ChatCall(body, ScoreOptions(), "off", None)
+    payload, options = parse_call(body), ScoreOptions()
+    if has_field and payload is not None and FIELD in payload:
+        try:
+            options = ScoreOptions.model_validate_json(json.dumps(payload.pop(FIELD)))
+        except ValidationError as error:
+            raise refusal(error, within=[FIELD]) from None
+        body = json.dumps(payload).encode()
+    return ChatCall(body, options, cast("Mode", mode), payload)
+
+
+def parse_call(body: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in the bytes; None where there is none that could be sent again as JSON."""
+    if (payload := parse_object(body)) is not None:
+        try:
+            # Infinities, and halves of surrogate pairs, which no call of ours could hold.
+            json.dumps(payload, allow_nan=False, ensure_ascii=False).encode()
+        except (ValueError, RecursionError):
+            return None
+    return payload
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """The LLM server as its callers see it, the scores beside its answers, and the settings of both.
+
+    `deadline_s`: how long a complete answer waits for its score. `effort`: None for the normal number of
+    answers. `abstain`: whether answers are withheld by their decision whatever callers ask, `abstain_text` in
+    their stead, streams held until then; `abstain_fail_open`: but those that cannot be judged go out.
+    """
+
+    upstream: Upstream
+    scorer: ChatScorer
+    serving: Serving
+    mode: Mode = "on"
+    deadline_s: float = 10.0
+    effort: Effort | None = None
+    abstain: bool = False
+    abstain_text: str = ""
+    abstain_fail_open: bool = False
+
+    def begin(self, call: ChatCall, api: Api, owner: str) -> RunningScore:
+        """Return the score of the answer to come. Raises InvalidRequest for what may not be asked."""
+        if call.options.abstain and not self.abstain and (call.streams or call.mode != "on"):
+            # Refused where it could not be done: who asks for it relies on it.
+            msg = "goes with an answer that waits for its score: `X-Eigencal: on`, and no stream"
+            raise InvalidRequest(f"{FIELD}.abstain: {msg}", [{"loc": ["body", FIELD, "abstain"], "msg": msg}])
+        if call.mode == "async" and not self.scorer.has_room:
+            return self.scorer.begin(BUSY, owner)
+        return self.scorer.begin(self._plan(call, api), owner)
+
+    def withholds(self, call: ChatCall, uncertainty: Uncertainty, *, several: bool) -> bool:
+        """Tell whether the answer is not to go out: by its decision, or for want of one by the settings."""
+        if not self.abstain:
+            return bool(call.options.abstain) and is_abstained(uncertainty)
+        if is_judged(uncertainty) and is_abstained(uncertainty):
+            return True
+        return self.passes_only_judged and (several or not is_judged(uncertainty))
+
+    @property
+    def passes_only_judged(self) -> bool:
+        """Tell whether nothing goes out that was not judged."""
+        return self.abstain and not self.abstain_fail_open
+
+    def _plan(self, call: ChatCall, api: Api) -> Plan | Unscorable:
+        if call.payload is None:
+            return UNREADABLE
+        if self.passes_only_judged and call.payload.get("n") not in (None, 1):
+            return MANY_CHOICES
+        try:
+            return plan_for(
+                call.payload, api, self.serving, self._options(call.options), self._takes_evidence
+            )
+        except Unscorable as reason:
+            return reason
+
+    def _options(self, own: ScoreOptions) -> Options:
+        if self.abstain:  # of the caller's wishes what is stricter alone
+            target = self.serving.target()
+            error, confidence = own.target_error or target.error, own.confidence or target.confidence
+            strict = Target(min(error, target.error), max(confidence, target.confidence))
+            return Options(self._num_samples(ScoreOptions()), strict)
+        target = self.serving.target(own.target_error, own.confidence)
+        # Who asks for abstaining wants a decision, also where no calibration can make one.
+        target = replace(target, by_default=target.by_default and not own.abstain)
+        return Options(self._num_samples(own), target, own.calibration)
+
+    def _num_samples(self, own: ScoreOptions) -> int:
+        effort = own.effort or self.effort
+        if own.num_samples is not None or effort is None:
+            return own.num_samples or self.serving.num_samples
+        return self.serving.efforts.num_samples(effort)
+
+    def _takes_evidence(self, command: ScoreCommand) -> bool:
+        try:
+            return self.scorer.scorer.takes_evidence(command)
+        except EmbedderUnavailable:  # which the score will say
+            return False
+
+
+async def chat_of(request: Request) -> Chat:
+    """Return the drop-in of the application that got the request."""
+    chat: Chat = request.app.state.chat
+    return chat
+
+
+ChatDep = Annotated[Chat, Depends(chat_of)]
+
+
+def reporter(
+    metrics: Metrics, errors: ErrorLog, keep: Callable[[str, str, str], None]
+) -> Callable[[Uncertainty], None]:
+    """Return what counts, logs and keeps the scores beside answers."""
+    pending: set[str] = set()
+
+    def report(uncertainty: Uncertainty) -> None:
+        if uncertainty.status == "pending":
+            pending.add(uncertainty.id)
+        elif uncertainty.id in pending:
+            pending.remove(uncertainty.id)
+            metrics.was_pending(uncertainty.score)
+        if uncertainty.score is not None:
+            metrics.scored(uncertainty.score)
+        if (failure := uncertainty.failure) is not None:
+            metrics.failed(uncertainty.warning.code if uncertainty.warning else "internal")
+            where = f"the score {uncertainty.id} beside an answer"
+            if isinstance(failure, EigencalError):
+                errors.note(error_body(failure, None), where)
+            else:
+                errors.note(internal_body(None), where, failure)
+        keep(uncertainty.id, uncertainty.owner, json.dumps(uncertainty.document()))
+
+    return report
 
 
 class Relay(Response):
@@ -87,311 +287,14 @@ class Relay(Response):
             await while_connected(Request(scope, receive), self._send(send))
 
     async def _send(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-        await send(start)
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._pieces):
             async for piece in self._pieces:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
 
-async def as_it_is(reply: Reply) -> AsyncGenerator[bytes, None]:
-    """Yield a stream as it comes; where the server breaks it off, an event says so."""
-    last = b""
-    try:
-        async for piece in reply.pieces():
-            last = (last + piece)[-4:]
-            yield piece
-    except EigencalError as error:
-        # An event that was cut ends first, or the error would be part of it.
-        yield (b"" if last.endswith(_BLANK_LINES) else b"\n\n") + broken_off(error)
-
-
-def broken_off(error: EigencalError) -> bytes:
-    """Return the event by which clients of OpenAI's API learn that a stream has failed."""
-    return event_of(openai_error(error_body(error, None)))
-
-
-async def whole(reply: Reply) -> bytes:
-    """Return the body of an answer that is not streamed; raises LLMUnavailable, LLMBadResponse."""
-    pieces, size = [], 0
-    async for piece in reply.pieces():
-        size += len(piece)
-        if size > MOST_BYTES:
-            raise LLMBadResponse("The LLM server's answer is longer than the service takes.")
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-# What the drop-in's routes work with, and what they make of a call.
-
-Keep = Callable[[str, str, str], None]
-UNREADABLE = Unscorable("unreadable_request", "The call is no JSON object that could be sent once more.")
-MANY_CHOICES = Unscorable("many_choices", "Of several choices only the first is judged: none is let through.")
-
-
-@dataclass(frozen=True, slots=True)
-class Chat:
-    """The LLM server as its callers see it, the scores beside its answers, and the settings of both.
-
-    `deadline_s`: how long a complete answer waits for its score. `effort`: None for the normal number of
-    answers. `abstain`: whether answers are withheld by their decision whatever callers ask, `abstain_text` in
-    their stead; `abstain_fail_open`: but those that cannot be judged go out; `abstain_streams`: what becomes
-    of streams.
-    """
-
-    upstream: Upstream
-    scorer: ChatScorer
-    serving: Serving
-    mode: Mode = "on"
-    deadline_s: float = 10.0
-    effort: Effort | None = None
-    abstain: bool = False
-    abstain_text: str = ""
-    abstain_fail_open: bool = False
-    abstain_streams: Literal["hold", "refuse"] = "hold"
-
-    def begin(self, incoming: Incoming, api: Api, owner: str) -> RunningScore:
-        """Return the score of the answer to come. Raises InvalidRequest for what may not be asked."""
-        options = self._options_by_policy(incoming) if self.abstain else self._options(incoming)
-        self._check_abstain(incoming)
-        if incoming.mode == "async" and not self.scorer.has_room:
-            return self.scorer.begin(BUSY, owner)
-        return self.scorer.begin(self._plan(incoming, api, options), owner)
-
-    def withholds(self, incoming: Incoming, found: Uncertainty, *, several: bool) -> bool:
-        """Tell whether the answer is not to go out: by its decision, or for want of one by the settings."""
-        if not self.abstain:
-            return bool(incoming.own.abstain) and is_abstained(found)
-        if is_judged(found) and is_abstained(found):
-            return True
-        judged = (is_judged(found) or has_no_answer(found)) and not several
-        return not (judged or self.abstain_fail_open)
-
-    def _plan(self, incoming: Incoming, api: Api, options: Options) -> Plan | Unscorable:
-        if incoming.said is None:
-            return UNREADABLE
-        if self.abstain and not self.abstain_fail_open and incoming.said.get("n") not in (None, 1):
-            return MANY_CHOICES
-        try:
-            return plan_for(incoming.said, api, self.serving, options, self._takes_evidence)
-        except Unscorable as reason:
-            return reason
-
-    def _takes_evidence(self, command: ScoreCommand) -> bool:
-        try:
-            return self.scorer.scorer.takes_evidence(command)
-        except EmbedderUnavailable:  # what comes of it is told in its place
-            return False
-
-    def _options(self, incoming: Incoming) -> Options:
-        own = incoming.own
-        target = self.serving.target(own.target_error, own.confidence)
-        # Who asks for abstaining wants a decision, also where no calibration can make one.
-        target = replace(target, by_default=target.by_default and not own.abstain)
-        return Options(self._number(own), target, own.calibration)
-
-    def _options_by_policy(self, incoming: Incoming) -> Options:
-        """Return the options of the settings, and what of the caller's is stricter."""
-        own, target = incoming.own, self.serving.target()
-        error, confidence = own.target_error or target.error, own.confidence or target.confidence
-        strict = Target(min(error, target.error), max(confidence, target.confidence))
-        return Options(self._number(OwnField()), strict)
-
-    def _number(self, own: OwnField) -> int:
-        effort = own.effort or self.effort
-        if own.num_samples is not None or effort is None:
-            return own.num_samples or self.serving.num_samples
-        return self.serving.efforts.num_samples(effort)
-
-    def _check_abstain(self, incoming: Incoming) -> None:
-        """Refuse to abstain where it could not be done: who asks for it relies on it."""
-        if self.abstain or not incoming.own.abstain:
-            return
-        if incoming.streams or incoming.mode != "on":
-            raise _refused("goes with an answer that waits for its score: `X-Eigencal: on`, and no stream")
-
-
-def _refused(said: str) -> InvalidRequest:
-    return InvalidRequest(f"{FIELD}.abstain: {said}", [{"loc": ["body", FIELD, "abstain"], "msg": said}])
-
-
-async def chat_of(request: Request) -> Chat:
-    """Return the drop-in of the application that got the request."""
-    found: Chat = request.app.state.chat
-    return found
-
-
-ChatDep = Annotated[Chat, Depends(chat_of)]
-
-
-def telling(metrics: Metrics, errors: ErrorLog, keep: Keep) -> Told:
-    """Return what counts, logs and keeps the scores beside answers."""
-    pending: set[str] = set()
-
-    def tell(found: Uncertainty) -> None:
-        if found.status == "pending":
-            pending.add(found.id)
-        elif found.id in pending:
-            pending.remove(found.id)
-            metrics.was_pending(found.score)
-        if found.score is not None:
-            metrics.scored(found.score)
-        if found.failure is not None:
-            metrics.failed(found.warning.code if found.warning else "internal")
-            _log(errors, found)
-        keep(found.id, found.owner, json.dumps(document_of(found)))
-
-    return tell
-
-
-def _log(errors: ErrorLog, found: Uncertainty) -> None:
-    where = f"the score {found.id} beside an answer"
-    if isinstance(found.failure, EigencalError):
-        errors.note(error_body(found.failure, None), where)
-    else:
-        errors.note(internal_body(None), where, found.failure)
-
-
-# A stream that carries its score on the chunk that finishes it; all else goes by as it comes.
-
-HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
-MOST_HELD = 16 << 20  # bytes of a stream that waits for its decision
-NO_END = Unscorable("no_answer", "The stream ended before the answer did.")
-
-
-async def scored_stream(
-    reply: Reply, running: RunningScore, wait_s: float | None, *, hides_logprobs: bool = False
-) -> AsyncGenerator[bytes, None]:
-    """Yield the stream; its last chunk waits `wait_s` for the score. None: it says where to find it."""
-    tap, pieces = Tap(hides_logprobs=hides_logprobs), reply.pieces()
-    try:
-        async for piece in pieces:
-            if passed := tap.feed(piece):
-                yield passed
-            # Not before: the caller's own first token would wait for them, and its prompt is cached now.
-            if tap.own.has_said:
-                running.start()
-            if tap.holds or tap.has_failed:
-                break
-        if tap.holds:
-            # Closed with this one: left to itself, it would go on reading what nobody takes.
-            async with aclosing(_finished(tap, pieces, running, wait_s)) as rest:
-                async for piece in rest:
-                    yield piece
-        elif tap.is_over and not tap.has_failed:
-            _left_without_end(tap, running)
-        else:
-            tap.pass_all()
-            await running.discard(NO_END)
-        async for piece in pieces:
-            yield tap.feed(piece)
-        yield tap.rest()
-    except EigencalError as error:
-        await running.discard(error)
-        yield broken_off(error)
-
-
-async def held_stream(
-    pieces: AsyncGenerator[bytes, None], shown: Callable[[bytes], bytes]
-) -> AsyncGenerator[bytes, None]:
-    """Yield nothing of a stream before it has ended, but heartbeats; then what `shown` makes of it."""
-    held, clock = bytearray(), asyncio.get_running_loop().time
-    beat = clock() + HEARTBEAT_S
-    more: asyncio.Future[bytes | None] = asyncio.ensure_future(_next(pieces))
-    try:
-        while True:
-            await asyncio.wait({more}, timeout=max(beat - clock(), 0))
-            if clock() >= beat:
-                yield comment("the answer waits until it is judged")
-                beat = clock() + HEARTBEAT_S
-            if not more.done():
-                continue
-            if (piece := more.result()) is None:
-                break
-            held += piece
-            if len(held) > MOST_HELD:
-                yield broken_off(LLMBadResponse("The LLM server's answer is longer than the service takes."))
-                return
-            more = asyncio.ensure_future(_next(pieces))
-        yield shown(bytes(held))
-    finally:
-        more.cancel()
-        await asyncio.gather(more, return_exceptions=True)
-        await pieces.aclose()
-
-
-def _left_without_end(tap: Tap, running: RunningScore) -> None:
-    """Score an answer that no chunk finished: none can carry the score, so it is left to be fetched."""
-    running.judge(tap.own.choice, tap.own.model)
-    running.leave()
-
-
-async def _finished(
-    tap: Tap, pieces: AsyncIterator[bytes], running: RunningScore, wait_s: float | None
-) -> AsyncGenerator[bytes, None]:
-    """Yield what the server still sends while the score is made, and then the chunk that carries it."""
-    running.judge(tap.own.choice, tap.own.model)
-    if wait_s is None:
-        yield tap.release(running.leave())
-        return
-    score = asyncio.ensure_future(running.wait(wait_s))
-    more: asyncio.Future[bytes | None] | None = asyncio.ensure_future(_next(pieces))
-    broken: EigencalError | None = None
-    try:
-        while not score.done():
-            waited: set[asyncio.Future[Any]] = {score} if more is None else {score, more}
-            done, _ = await asyncio.wait(waited, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
-                yield comment("the score is being made")
-            if more is None or not more.done():
-                continue
-            try:
-                piece = more.result()
-            except EigencalError as error:  # the answer is whole: this can be told behind its score
-                piece, broken = None, error
-            more = None if piece is None else asyncio.ensure_future(_next(pieces))
-            if piece and (passed := tap.feed(piece)):
-                yield passed
-        yield tap.release(score.result())
-        if broken is not None:
-            raise broken
-        if more is not None and (piece := await more):
-            yield tap.feed(piece)
-    finally:
-        left = [task for task in (score, more) if task is not None]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-
-async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
-    """Return the next piece; None for no more."""
-    return await anext(pieces, None)
-
-
-# POST /v1/chat/completions, POST /v1/completions and GET /v1/models, for clients of OpenAI's API.
-
-router = APIRouter(prefix="/v1", tags=["drop-in"], dependencies=[Depends(score_scope)])
-PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
-# Of the caller's headers those by which its call is read, and found again in traces; its key is ours.
-PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
-GOOD = range(200, 300)  # proxies say 203 or 206 of a whole answer, too
 LOOSE: dict[str, Any] = {"type": "object", "additionalProperties": True}
-
-
-def _described(note: str) -> dict[int | str, dict[str, Any]]:
-    """Return the responses of a route whose shapes are the LLM server's."""
-    error = "What the LLM server, or the service, says went wrong: `{error: {message, type, param, code}}`."
-    json_ = {"application/json": {"schema": LOOSE}}
-    return {200: {"description": note, "content": json_}, "default": {"description": error, "content": json_}}
-
-
-def _body(note: str) -> dict[str, Any]:
-    schema = {**LOOSE, "description": note}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}, **BEARER}
-
-
 ANSWER = (
     "As the LLM server answers, with `uncertainty` beside it: `{id, status}`, and the fields of a score, or "
     "a `warning` {code, message} that says why there is none. Streamed, it is on the chunk that finishes the "
@@ -401,15 +304,32 @@ ASKED = (
     "As for the LLM server, and beside it `eigencal`: {effort | num_samples, target_error, confidence, "
     "calibration, abstain}. Header `X-Eigencal`: `off`, `async` or `on`."
 )
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {**LOOSE, "description": ASKED}}},
+    },
+    **BEARER,
+}
 
 
-@router.post("/chat/completions", responses=_described(ANSWER), openapi_extra=_body(ASKED))
+def _described(note: str) -> dict[int | str, dict[str, Any]]:
+    """Return the responses of a route whose shapes are the LLM server's."""
+    error = "What the LLM server, or the service, says went wrong: `{error: {message, type, param, code}}`."
+    json_ = {"application/json": {"schema": LOOSE}}
+    return {200: {"description": note, "content": json_}, "default": {"description": error, "content": json_}}
+
+
+router = APIRouter(prefix="/v1", tags=["drop-in"], dependencies=[Depends(score_scope)])
+
+
+@router.post("/chat/completions", responses=_described(ANSWER), openapi_extra=BODY)
 async def chat_completions(request: Request, chat: ChatDep) -> Response:
     """Answer as the LLM server does, and say how uncertain the answer is."""
     return await _complete(request, chat, "chat")
 
 
-@router.post("/completions", responses=_described(ANSWER), openapi_extra=_body(ASKED))
+@router.post("/completions", responses=_described(ANSWER), openapi_extra=BODY)
 async def completions(request: Request, chat: ChatDep) -> Response:
     """Complete a text as the LLM server does, and say how uncertain the answer is."""
     return await _complete(request, chat, "completions")
@@ -418,19 +338,17 @@ async def completions(request: Request, chat: ChatDep) -> Response:
 @router.get("/models", responses=_described("As the LLM server lists its models."), openapi_extra=BEARER)
 async def models(request: Request, chat: ChatDep) -> Response:
     """List the models of the LLM server."""
-    return await _answered(request, _passed(request, chat, Call("/models", None, _headers(request))))
+    return await _answer(request, _forward(chat, Call("/models", None, _headers(request))))
 
 
 async def _complete(request: Request, chat: Chat, api: Api) -> Response:
-    incoming = await read_call(request, chat.mode, abstains=chat.abstain)
-    if chat.abstain and incoming.streams and chat.abstain_streams == "refuse":
-        raise HTTPException(400, "Answers are not streamed here: they wait until they are judged.")
+    call = await read_call(request, chat.mode, abstains=chat.abstain)
     query = f"?{request.url.query}" if request.url.query else ""  # some servers take their version there
-    call = Call(PATHS[api] + query, incoming.body, _headers(request))
-    if incoming.mode == "off":
-        return await _answered(request, _passed(request, chat, call))
-    running = chat.begin(incoming, api, owner_of(request))
-    return await _answered(request, _scored(chat, call, api, incoming, running))
+    sent = Call(PATHS[api] + query, call.body, _headers(request))
+    if call.mode == "off":
+        return await _answer(request, _forward(chat, sent))
+    running = chat.begin(call, api, owner_of(request))
+    return await _answer(request, _score(chat, sent, api, call, running))
 
 
 def _headers(request: Request) -> dict[str, str]:
@@ -438,54 +356,67 @@ def _headers(request: Request) -> dict[str, str]:
     return {**passed, "X-Request-ID": request_id_of(request) or ""}
 
 
-async def _answered(request: Request, work: Any) -> Response:
+async def _answer(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
     """Return the answer that is made, unless the caller hangs up before it begins."""
     return await while_connected(request, work) or Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
-async def _passed(request: Request, chat: Chat, call: Call) -> Response:
+async def _forward(chat: Chat, sent: Call) -> Response:
     """Return the server's answer as it is."""
     async with AsyncExitStack() as ending:
-        reply = await chat.upstream.open(call)
+        reply = await chat.upstream.open(sent)
         ending.push_async_callback(reply.close)
         if reply.is_stream:
             return Relay(reply.status, reply.headers, as_it_is(reply), ending.pop_all())
-        return Response(await whole(reply), reply.status, dict(reply.headers))
+        content = await read_all(reply.pieces(), MAX_ANSWER_BYTES)
+        return Response(content, reply.status, dict(reply.headers))
     raise AssertionError("unreachable: the block returns or raises")
 
 
-async def _scored(chat: Chat, call: Call, api: Api, incoming: Incoming, running: RunningScore) -> Response:
+async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: RunningScore) -> Response:
     """Return the server's answer with its score."""
     async with AsyncExitStack() as ending:
         ending.push_async_callback(running.discard)
-        if not incoming.streams:
+        if not call.streams:
             running.start()
-        if running.needs_logprobs:
-            reply, hides = await open_with_logprobs(chat.upstream, call, api)
-        else:
-            reply, hides = await chat.upstream.open(call), False
+        reply, hides = await _open(chat.upstream, sent, api, call if running.needs_logprobs else None)
         ending.push_async_callback(reply.close)
         if reply.is_stream and reply.status in GOOD:
-            wait_s = chat.deadline_s if incoming.mode == "on" else None
+            wait_s = chat.deadline_s if call.mode == "on" else None
             pieces = scored_stream(reply, running, wait_s, hides_logprobs=hides)
             if chat.abstain:
-                pieces = held_stream(pieces, partial(_shown, chat, api, incoming, running))
-            headers = {**reply.headers, ID_HEADER: running.id}
+                pieces = held_stream(pieces, partial(_rewritten, chat, api, call, running))
+            headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
             return Relay(reply.status, headers, pieces, ending.pop_all())
-        content = await whole(reply)
+        content = await read_all(reply.pieces(), MAX_ANSWER_BYTES)
         if reply.status not in GOOD:  # no score of a call that failed
             return Response(content, reply.status, dict(reply.headers))
-        return await _judged(chat, reply, content, api, incoming, running, hides=hides)
+        return await _judged(chat, reply, content, api, call, running, hides_logprobs=hides)
     raise AssertionError("unreachable: the block returns or raises")
 
 
-def _shown(chat: Chat, api: Api, incoming: Incoming, running: RunningScore, held: bytes) -> bytes:
+async def _open(upstream: Upstream, sent: Call, api: Api, asked: ChatCall | None) -> tuple[Reply, bool]:
+    """Return the answer, and whether it has log-probabilities that its caller did not ask for.
+
+    asked: the call to which they are added, or None. What the server refuses is asked again without: nobody
+    is to lose an answer by what we add.
+    """
+    if asked is not None and asked.payload is not None:
+        body = encoded({**asked.payload, "logprobs": LOGPROBS[api]})
+        reply = await upstream.open(replace(sent, body=body))
+        if reply.status not in REFUSING:
+            return reply, True
+        await reply.close()
+    return await upstream.open(sent), False
+
+
+def _rewritten(chat: Chat, api: Api, call: ChatCall, running: RunningScore, held: bytes) -> bytes:
     """Return what goes out of a stream that was held until its end."""
-    several = any(has_others(event.chunk() or {}) for event in Events().feed(held))
-    if chat.withholds(incoming, running.found, several=several):
-        return replaced_stream(held, running.found, chat.abstain_text, api)
-    if chat.abstain and not chat.abstain_fail_open:
-        return let_through_stream(held, running.found, running.judged_text, api)
+    several = any(has_others(event.chunk() or {}) for event in EventReader().feed(held))
+    if chat.withholds(call, running.uncertainty, several=several):
+        return replaced_stream(held, running.uncertainty, chat.abstain_text, api)
+    if chat.passes_only_judged:
+        return let_through_stream(held, running.uncertainty, running.judged_text, api)
     return held
 
 
@@ -494,27 +425,27 @@ async def _judged(
     reply: Reply,
     content: bytes,
     api: Api,
-    incoming: Incoming,
+    call: ChatCall,
     running: RunningScore,
     *,
-    hides: bool,
+    hides_logprobs: bool,
 ) -> Response:
-    payload = object_of(content)
+    """Return a complete answer with its score, or what goes out in its stead."""
+    payload = parse_object(content) or {}
     choice = partial(first_choice, payload)
     running.judge(choice, str(payload.get("model")))
-    if hides and payload:
+    uncertainty = await running.wait(chat.deadline_s) if call.mode == "on" else running.detach()
+    headers = {**reply.headers, **uncertainty.headers()}
+    if hides_logprobs and payload:
         payload = without_logprobs(payload)
-        content = encoded(payload)
-    found = await running.wait(chat.deadline_s) if incoming.mode == "on" else running.leave()
-    headers = {**reply.headers, **score_headers(found)}
-    if chat.withholds(incoming, found, several=has_others(payload)):
+    if chat.withholds(call, uncertainty, several=has_others(payload)):
         if not chat.abstain:  # its caller asked for it, and may know
-            found = replace(found, withheld=text_of(choice()))
-        content = abstaining(payload, found, chat.abstain_text, api)
+            uncertainty = replace(uncertainty, withheld=text_of(choice()))
+        content = with_score(abstaining(payload, chat.abstain_text, api), uncertainty)
         headers["content-type"] = "application/json"
         headers.pop("content-encoding", None)  # what came packed is replaced
-    elif chat.abstain and not chat.abstain_fail_open:
-        content = let_through(content, payload, found, running.judged_text)
+    elif chat.passes_only_judged:
+        content = with_score(let_through(payload, running.judged_text), uncertainty)
     elif payload:
-        content = with_uncertainty(content, found)
+        content = with_score(payload, uncertainty)
     return Response(content, reply.status, headers)

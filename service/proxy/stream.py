@@ -1,32 +1,42 @@
-"""Server-sent events, taken apart without changing a byte of them."""
+"""A stream that carries its score on the chunk that finishes it; all else goes by as it comes.
 
+Every buffer is bounded: an event, an answer put together, what waits behind a score.
+"""
+
+import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
-from service.proxy.chat_score import OwnAnswer, Uncertainty
-from service.proxy.prompt import Api
-from service.proxy.upstream import Call, Reply, Upstream
-from service.scoring.schemas import headers_of, view
+from service.api.errors import error_body, openai_error
+from service.errors import EigencalError
+from service.proxy.chat_score import RunningScore, Uncertainty
+from service.proxy.prompt import Unscorable
+from service.proxy.upstream import Reply, too_long
+
+MAX_EVENT_BYTES = 8 << 20
+MAX_ANSWER_BYTES = 64 << 20  # far more than any answer holds, and less than this process has
+HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
+NO_END = Unscorable("no_answer", "The stream ended before the answer did.")
+_END_OF_EVENT = re.compile(rb"\n\r?\n")
+_END_FIELDS = ("finish_reason", "stop_reason")
 
 
-@dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its very bytes, the blank line that ends it included, and its data."""
+    """One server-sent event: its bytes, the blank line that ends it included, and its data."""
 
-    raw: bytes
-    data: str
+    __slots__ = ("data", "raw")
+
+    def __init__(self, raw: bytes) -> None:
+        lines = (line.rstrip(b"\r") for line in raw.split(b"\n"))
+        data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+        self.raw, self.data = raw, data.decode("utf-8", "replace")
 
     def chunk(self) -> dict[str, Any] | None:
         """Return the JSON object that the data are; None where they are none."""
-        if not self.data.startswith("{"):
-            return None
-        try:
-            found: dict[str, Any] = json.loads(self.data)
-        except (ValueError, RecursionError):
-            return None
-        return found
+        return parse_object(self.data) if self.data.startswith("{") else None
 
     @property
     def is_last(self) -> bool:
@@ -34,108 +44,36 @@ class Event:
         return self.data == "[DONE]"
 
 
-class Events:
+class EventReader:
     """Cuts a stream of bytes into events, wherever its pieces begin and end. Lines end with LF or CRLF."""
 
     def __init__(self) -> None:
-        self._lines: list[bytes] = []  # of the event that comes, their ends included
-        self._line: list[bytes] = []  # pieces of the line that comes
+        self._buffer = bytearray()
 
     def feed(self, piece: bytes) -> list[Event]:
-        """Take a piece; return the events that it completes. Linear in the bytes, however they are cut."""
-        *ended, rest = piece.split(b"\n")
-        events: list[Event] = []
-        for end in ended:
-            self._line.append(end + b"\n")
-            events += self._end_line()
-        self._line.append(rest)
+        """Take a piece; return the events that it completes. Raises LLMBadResponse for one without end."""
+        start, begin, events = max(len(self._buffer) - 2, 0), 0, []
+        self._buffer += piece
+        for end in _END_OF_EVENT.finditer(self._buffer, start):
+            events.append(Event(bytes(self._buffer[begin : end.end()])))
+            begin = end.end()
+        del self._buffer[:begin]
+        if len(self._buffer) > MAX_EVENT_BYTES:
+            raise too_long()
         return events
 
     def rest(self) -> bytes:
         """Return what has come of an event that never ended."""
-        return b"".join([*self._lines, *self._line])
-
-    def _end_line(self) -> list[Event]:
-        line = b"".join(self._line)
-        self._line.clear()
-        self._lines.append(line)
-        if line.strip(b"\r\n"):
-            return []
-        event = Event(b"".join(self._lines), _data(self._lines))
-        self._lines.clear()
-        return [event]
+        return bytes(self._buffer)
 
 
-def _data(lines: list[bytes]) -> str:
-    found = [line[5:].rstrip(b"\r\n").removeprefix(b" ") for line in lines if line.startswith(b"data:")]
-    return b"\n".join(found).decode("utf-8", "replace")
-
-
-def comment(said: str) -> bytes:
-    """Return a comment: clients pass over it, and the connection is seen to live."""
-    return f": {said}\n\n".encode()
-
-
-def event_of(payload: dict[str, Any]) -> bytes:
-    """Return an event whose data are this object."""
-    return b"data: " + json.dumps(payload, separators=(",", ":")).encode() + b"\n\n"
-
-
-# `uncertainty`, as it goes with an answer and as it is kept.
-
-ID_HEADER = "X-Score-ID"
-# The chat's own answer is the one that is judged: the score's would only be taken for it.
-NOT_REPEATED = ("id", "answer")
-
-
-def document_of(found: Uncertainty) -> dict[str, Any]:
-    """Return an answer's uncertainty as JSON. No field of it is named `error`: clients would raise."""
-    document: dict[str, Any] = {"id": found.id, "status": found.status}
-    if found.score is not None:
-        told = view(found.score, ()).model_dump(mode="json", exclude_unset=True)
-        # Of the chat's own answer, as everything here: a /score has this of the answer drawn.
-        told["probability_correct"] = found.score.judgement.decisive
-        document |= {name: value for name, value in told.items() if name not in NOT_REPEATED}
-    if found.warning is not None:
-        document["warning"] = {"code": found.warning.code, "message": found.warning.message}
-    if found.withheld is not None:
-        document["withheld"] = found.withheld
-    return document
-
-
-def score_headers(found: Uncertainty) -> dict[str, str]:
-    """Return the headers of an answer that has its score, or of one that may be asked for it later."""
-    values: Mapping[str, str] = {} if found.score is None else headers_of(found.score)
-    return {ID_HEADER: found.id, **values}
-
-
-# Log-probabilities that the score needs and the caller did not ask for: asked for, and taken out again.
-
-# Statuses by which servers refuse a parameter, or fail on one: then the call goes as its caller wrote it.
-REFUSING = frozenset({400, 403, 422, 500, 501})
-# A flag there; here a number of alternatives, of which some servers take 0 for none at all.
-ASKED: dict[Api, bytes] = {"chat": b"true", "completions": b"1"}
-
-
-async def open_with_logprobs(upstream: Upstream, call: Call, api: Api) -> tuple[Reply, bool]:
-    """Return the answer to a call that asks for log-probabilities besides, and whether it does.
-
-    What the server refuses is asked again without: nobody is to lose an answer by what we add. Raises as
-    `Upstream.open`.
-    """
-    reply = await upstream.open(replace(call, body=_asking(call.body or b"", api)))
-    if reply.status not in REFUSING:
-        return reply, True
-    await reply.close()
-    return await upstream.open(call), False
-
-
-def without_logprobs(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer, or a chunk of one, as it would be without log-probabilities."""
-    choices = payload.get("choices")
-    if not isinstance(choices, list):
-        return dict(payload)
-    return {**payload, "choices": [_silent(choice) for choice in choices]}
+def parse_object(content: str | bytes) -> dict[str, Any] | None:
+    """Return the JSON object in the text; None where there is none, or it is not in UTF-8."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def encoded(payload: Mapping[str, Any]) -> bytes:
@@ -143,32 +81,128 @@ def encoded(payload: Mapping[str, Any]) -> bytes:
     return json.dumps(payload, separators=(",", ":")).encode()
 
 
-def _silent(choice: object) -> object:
-    return {**choice, "logprobs": None} if isinstance(choice, dict) and "logprobs" in choice else choice
+def event_of(payload: Mapping[str, Any]) -> bytes:
+    """Return an event whose data are this object."""
+    return b"data: " + encoded(payload) + b"\n\n"
 
 
-def _asking(body: bytes, api: Api) -> bytes:
-    # Not encoded anew: all else stays as its caller wrote it.
-    return body.rstrip()[:-1] + b',"logprobs":' + ASKED[api] + b"}"
+def comment(text: str) -> bytes:
+    """Return a comment: clients pass over it, and the connection is seen to live."""
+    return f": {text}\n\n".encode()
 
 
-# What of a stream goes by at once, and what waits for the score: the chunk that finishes the answer.
+def broken_off(error: EigencalError) -> bytes:
+    """Return the event by which clients of OpenAI's API learn that a stream has failed."""
+    return event_of(openai_error(error_body(error, None)))
 
 
-class Tap:
+def without_logprobs(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer, or a chunk of one, as it would be without log-probabilities."""
+    choices = payload.get("choices")
+    if not isinstance(choices, list):
+        return dict(payload)
+    quiet = [
+        {**one, "logprobs": None} if isinstance(one, dict) and "logprobs" in one else one for one in choices
+    ]
+    return {**payload, "choices": quiet}
+
+
+def with_uncertainty(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a chunk with the score at its top, and in the first choice's delta.
+
+    Clients differ in which of the two they let through, and in whether they sum what comes twice.
+    """
+    choices = [
+        {**one, "delta": {**one["delta"], "uncertainty": document}}
+        if is_first(one) and isinstance(one.get("delta"), dict)
+        else one
+        for one in chunk["choices"]
+    ]
+    return {**chunk, "choices": choices, "uncertainty": document}
+
+
+def is_first(choice: object) -> bool:
+    """Tell whether it is the choice that is judged; servers that give one choice leave its index out."""
+    return isinstance(choice, dict) and not choice.get("index")
+
+
+class AnswerReader:
+    """The first choice of an answer, put together from chunks as they come; nonsense is passed over."""
+
+    def __init__(self) -> None:
+        self.finish_reason: str | None = None
+        self.model = ""
+        self._texts: list[str] = []
+        self._logprobs: dict[str, list[Any]] = {}
+        self._beside: dict[str, Any] = {}  # the last value of every member of a delta but its text
+        self._is_chat = False
+        self._has_begun = False
+
+    def take(self, chunk: Mapping[str, Any]) -> bool:
+        """Take a chunk; tell whether the first choice is finished by it."""
+        if isinstance(chunk.get("model"), str):
+            self.model = self.model or chunk["model"]
+        choices = chunk.get("choices")
+        mine = [choice for choice in choices if is_first(choice)] if isinstance(choices, list) else []
+        for choice in mine:
+            self._take(choice)
+        return any(isinstance(choice.get("finish_reason"), str) for choice in mine)
+
+    @property
+    def has_text(self) -> bool:
+        """Tell whether anything was drawn yet: servers send the role before the first token."""
+        return any(self._texts) or bool(self._beside.keys() - {"role"})
+
+    def choice(self) -> dict[str, Any]:
+        """Return the choice as an answer that is not streamed would hold it; raises Unscorable for none."""
+        if not self._has_begun:
+            raise Unscorable("no_answer", "The answer holds no choice.")
+        text = "".join(self._texts)
+        content = {"message": {**self._beside, "content": text}} if self._is_chat else {"text": text}
+        return {"finish_reason": self.finish_reason, "logprobs": self._logprobs or None, **content}
+
+    def _take(self, choice: Mapping[str, Any]) -> None:
+        self._has_begun = True
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            self._is_chat = True
+            self._beside |= {name: value for name, value in delta.items() if value and name != "content"}
+        piece = delta.get("content") if isinstance(delta, dict) else choice.get("text")
+        if isinstance(piece, str):
+            self._texts.append(piece)
+        self._take_logprobs(choice.get("logprobs"), has_text=bool(piece))
+        if isinstance(choice.get("finish_reason"), str):
+            self.finish_reason = choice["finish_reason"]
+
+    def _take_logprobs(self, logprobs: object, *, has_text: bool) -> None:
+        members = logprobs if isinstance(logprobs, dict) else {}
+        lists = {
+            name: values
+            for name in ("content", "token_logprobs")
+            if isinstance(values := members.get(name), list)
+        }
+        for name, values in lists.items():
+            self._logprobs.setdefault(name, []).extend(values)
+        if has_text and not any(lists.values()):
+            # Text whose tokens have none: a sum without them would be too high. None stands for one.
+            self._logprobs.setdefault("content" if self._is_chat else "token_logprobs", []).append(None)
+
+
+class StreamRewriter:
     """Reads a stream that goes by, and holds back the chunk that finishes the first choice.
 
     What comes after that chunk waits behind it, but for chunks of other choices. `is_over`: the server has
-    said so. `has_failed`: it has told an error. `hides_logprobs`: the caller did not ask for them.
+    said so. `has_failed`: it has sent an error. `hides_logprobs`: the caller did not ask for them.
     """
 
     def __init__(self, *, hides_logprobs: bool = False) -> None:
-        self.own = OwnAnswer()
-        self._hides_logprobs = hides_logprobs
+        self.answer = AnswerReader()
         self.is_over = self.has_failed = False
-        self._events = Events()
+        self._hides_logprobs = hides_logprobs
+        self._events = EventReader()
+        self._num_bytes = 0
         self._held: dict[str, Any] | None = None
-        self._after: list[bytes] = []
+        self._behind: list[bytes] = []
         self._passes_all = False
 
     @property
@@ -177,17 +211,20 @@ class Tap:
         return self._held is not None
 
     def feed(self, piece: bytes) -> bytes:
-        """Take a piece; return what goes on to the caller now."""
-        return b"".join(self._going_on(event) for event in self._events.feed(piece))
+        """Take a piece; return what goes on to the caller now. Raises LLMBadResponse beyond the bounds."""
+        if not self._passes_all:
+            self._num_bytes += len(piece)
+            if self._num_bytes > MAX_ANSWER_BYTES:
+                raise too_long()
+        return b"".join([self._passed(event) for event in self._events.feed(piece)])
 
-    def release(self, found: Uncertainty) -> bytes:
+    def release(self, uncertainty: Uncertainty) -> bytes:
         """Return the chunk held back, with the score on it, and what waits behind it."""
-        self.pass_all()
+        self._passes_all = True
         if self._held is None:
             return b""
-        shown = without_logprobs(self._held) if self._hides_logprobs else self._held
-        held, self._held = chunk_with_uncertainty(shown, document_of(found)), None
-        behind, self._after = b"".join(self._after), []
+        held, self._held = with_uncertainty(self._quiet(self._held), uncertainty.document()), None
+        behind, self._behind = b"".join(self._behind), []
         return event_of(held) + behind
 
     def pass_all(self) -> None:
@@ -198,34 +235,31 @@ class Tap:
         """Return what came last and is no whole event."""
         return self._events.rest()
 
-    def _shown(self, event: Event) -> bytes:
-        chunk = event.chunk() if self._hides_logprobs else None
-        return event.raw if chunk is None else event_of(without_logprobs(chunk))
+    def _quiet(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        return without_logprobs(chunk) if self._hides_logprobs else chunk
 
-    def _going_on(self, event: Event) -> bytes:
+    def _passed(self, event: Event) -> bytes:
         """Return what of an event goes on to the caller at once."""
+        chunk = event.chunk() if self._hides_logprobs or not self._passes_all else None
+        as_it_is = event_of(without_logprobs(chunk)) if chunk and self._hides_logprobs else event.raw
         if self._passes_all:
-            return self._shown(event)
+            return as_it_is
         self.is_over = self.is_over or event.is_last
-        chunk = event.chunk()
-        if self.holds:
-            return self._shown(event) if self._waits_for_none(event, chunk) else b""
-        if chunk is None:
-            return self._shown(event)
-        self.has_failed = self.has_failed or bool(chunk.get("error"))
-        if not self.own.take(chunk):
-            return self._shown(event)
-        now, self._held = divided(chunk)
-        if now is None:
+        if self.holds and not _is_of_others(chunk):
+            self._behind.append(as_it_is)
             return b""
-        return event_of(without_logprobs(now) if self._hides_logprobs else now)
+        if self.holds or chunk is None:
+            return as_it_is
+        self.has_failed = self.has_failed or bool(chunk.get("error"))
+        if not self.answer.take(chunk):
+            return as_it_is
+        now, self._held = divided(chunk)
+        return b"" if now is None else event_of(self._quiet(now))
 
-    def _waits_for_none(self, event: Event, chunk: dict[str, Any] | None) -> bool:
-        choices = (chunk or {}).get("choices")
-        if isinstance(choices, list) and choices and all(_is_other(choice) for choice in choices):
-            return True
-        self._after.append(event.raw)
-        return False
+
+def _is_of_others(chunk: dict[str, Any] | None) -> bool:
+    choices = (chunk or {}).get("choices")
+    return isinstance(choices, list) and bool(choices) and not any(map(is_first, choices))
 
 
 def divided(chunk: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
@@ -233,53 +267,144 @@ def divided(chunk: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any
 
     Some servers send the last words, or all of them, with the reason why they end: words wait for no score.
     """
-    mine = [choice for choice in chunk["choices"] if _is_first(choice)]
-    if not any(_says_more(choice) for choice in mine):
+    mine = [choice for choice in chunk["choices"] if is_first(choice)]
+    if not any(_has_words(choice) for choice in mine):
         return None, chunk
-    begun = [_begun(choice) if _is_first(choice) else choice for choice in chunk["choices"]]
-    now = {name: value for name, value in chunk.items() if name != "usage"}  # clients take the last one told
-    return {**now, "choices": begun}, {**chunk, "choices": [_ended(choice) for choice in mine]}
+    begun = [
+        choice | {name: None for name in _END_FIELDS if name in choice} if is_first(choice) else choice
+        for choice in chunk["choices"]
+    ]
+    now = {name: value for name, value in chunk.items() if name != "usage"}  # clients take the last one sent
+    return {**now, "choices": begun}, {**chunk, "choices": [_ending(choice) for choice in mine]}
 
 
-_OF_THE_END = ("finish_reason", "stop_reason")
-
-
-def _says_more(choice: dict[str, Any]) -> bool:
+def _has_words(choice: dict[str, Any]) -> bool:
     delta = choice.get("delta")
-    said = delta if isinstance(delta, dict) else {"text": choice.get("text")}
-    return any(value for name, value in said.items() if name != "role")
+    members = delta if isinstance(delta, dict) else {"text": choice.get("text")}
+    return any(value for name, value in members.items() if name != "role")
 
 
-def _begun(choice: dict[str, Any]) -> dict[str, Any]:
-    return choice | {name: None for name in _OF_THE_END if name in choice}
-
-
-def _ended(choice: dict[str, Any]) -> dict[str, Any]:
+def _ending(choice: dict[str, Any]) -> dict[str, Any]:
     """Return the choice without what went before: clients that put lists together would have it twice."""
-    kept = {name: choice[name] for name in ("index", *_OF_THE_END) if name in choice}
+    kept = {name: choice[name] for name in ("index", *_END_FIELDS) if name in choice}
     empty: dict[str, Any] = {"delta": {}} if isinstance(choice.get("delta"), dict) else {"text": ""}
     return {**kept, **empty, **({"logprobs": None} if "logprobs" in choice else {})}
 
 
-def chunk_with_uncertainty(chunk: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
-    """Return a chunk with the score at its top, and in the first choice's delta.
-
-    Clients differ in which of the two they let through, and in whether they sum what comes twice.
-    """
-    choices = [
-        {**choice, "delta": {**choice["delta"], "uncertainty": document}} if _has_delta(choice) else choice
-        for choice in chunk["choices"]
-    ]
-    return {**chunk, "choices": choices, "uncertainty": document}
-
-
-def _has_delta(choice: object) -> bool:
-    return isinstance(choice, dict) and _is_first(choice) and isinstance(choice.get("delta"), dict)
+async def as_it_is(reply: Reply) -> AsyncGenerator[bytes, None]:
+    """Yield a stream as it comes; where the server breaks it off, an event says so."""
+    last = b""
+    try:
+        async for piece in reply.pieces():
+            last = (last + piece)[-4:]
+            yield piece
+    except EigencalError as error:
+        # An event that was cut ends first, or the error would be part of it.
+        yield (b"" if last.endswith((b"\n\n", b"\r\n\r\n")) else b"\n\n") + broken_off(error)
 
 
-def _is_first(choice: object) -> bool:
-    return isinstance(choice, dict) and not choice.get("index")
+async def scored_stream(
+    reply: Reply, running: RunningScore, wait_s: float | None, *, hides_logprobs: bool = False
+) -> AsyncGenerator[bytes, None]:
+    """Yield the stream; its last chunk waits `wait_s` for the score. None: it says where to find it."""
+    rewriter, pieces = StreamRewriter(hides_logprobs=hides_logprobs), reply.pieces()
+    answer = rewriter.answer
+    try:
+        async for piece in pieces:
+            if passed := rewriter.feed(piece):
+                yield passed
+            # Not before: the caller's own first token would wait for them, and its prompt is cached now.
+            if answer.has_text:
+                running.start()
+            if rewriter.holds or rewriter.has_failed:
+                break
+        if rewriter.holds:
+            running.judge(answer.choice, answer.model)
+            # Closed with this one: left to itself, it would go on reading what nobody takes.
+            async with aclosing(_finished(rewriter, pieces, running, wait_s)) as finished:
+                async for piece in finished:
+                    yield piece
+        elif rewriter.is_over and not rewriter.has_failed:
+            # No chunk finished the answer, so none can carry the score: it is left to be fetched.
+            running.judge(answer.choice, answer.model)
+            running.detach()
+        else:
+            rewriter.pass_all()
+            await running.discard(NO_END)
+        async for piece in pieces:
+            yield rewriter.feed(piece)
+        yield rewriter.rest()
+    except EigencalError as error:
+        await running.discard(error)
+        yield broken_off(error)
 
 
-def _is_other(choice: object) -> bool:
-    return isinstance(choice, dict) and bool(choice.get("index"))
+async def _finished(
+    rewriter: StreamRewriter, pieces: AsyncIterator[bytes], running: RunningScore, wait_s: float | None
+) -> AsyncGenerator[bytes, None]:
+    """Yield what the server still sends while the score is made, and then the chunk that carries it."""
+    if wait_s is None:
+        yield rewriter.release(running.detach())
+        return
+    score = asyncio.ensure_future(running.wait(wait_s))
+    more: asyncio.Future[bytes | None] | None = asyncio.ensure_future(_next(pieces))
+    broken: EigencalError | None = None
+    try:
+        while not score.done():
+            awaited: set[asyncio.Future[Any]] = {score} if more is None else {score, more}
+            done, _ = await asyncio.wait(awaited, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                yield comment("the score is being made")
+            if more is None or not more.done():
+                continue
+            try:
+                piece = more.result()
+            except EigencalError as error:  # the answer is complete: this can be told behind its score
+                piece, broken = None, error
+            more = None if piece is None else asyncio.ensure_future(_next(pieces))
+            if piece and (passed := rewriter.feed(piece)):
+                yield passed
+        yield rewriter.release(score.result())
+        if broken is not None:
+            raise broken
+        if more is not None and (piece := await more):
+            yield rewriter.feed(piece)
+    finally:
+        left = [task for task in (score, more) if task is not None]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+async def held_stream(
+    pieces: AsyncGenerator[bytes, None], rewrite: Callable[[bytes], bytes]
+) -> AsyncGenerator[bytes, None]:
+    """Yield nothing of a stream before it has ended, but heartbeats; then what `rewrite` makes of it."""
+    held, clock = bytearray(), asyncio.get_running_loop().time
+    beat = clock() + HEARTBEAT_S
+    more: asyncio.Future[bytes | None] = asyncio.ensure_future(_next(pieces))
+    try:
+        while True:
+            await asyncio.wait({more}, timeout=max(beat - clock(), 0))
+            if clock() >= beat:
+                yield comment("the answer waits until it is judged")
+                beat = clock() + HEARTBEAT_S
+            if not more.done():
+                continue
+            if (piece := more.result()) is None:
+                break
+            held += piece
+            if len(held) > MAX_ANSWER_BYTES:
+                yield broken_off(too_long())
+                return
+            more = asyncio.ensure_future(_next(pieces))
+        yield rewrite(bytes(held))
+    finally:
+        more.cancel()
+        await asyncio.gather(more, return_exceptions=True)
+        await pieces.aclose()
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+    """Return the next piece; None for no more."""
+    return await anext(pieces, None)

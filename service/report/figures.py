@@ -686,7 +686,7 @@ def _tokens(chosen: Candidate, full: Candidate) -> str:
 
 # What an answer more is worth: every map, and P(correct), by number of answers; and how many to ask for.
 
-NAME, TITLE = "answers", "What an answer more is worth"
+ANSWERS_NAME, ANSWERS_TITLE = "answers", "What an answer more is worth"
 SIZE_FIGURES = ("loss", "brier", "auroc")
 CORRECT, SERVED = "probability_correct", "lambda_max"
 NEEDED = (
@@ -740,7 +740,7 @@ def answers(bench: Bench) -> Experiment:
         for at in found
         for one in _scored(at)
     ]
-    return ran(NAME, TITLE, _headline(found), points)
+    return ran(ANSWERS_NAME, ANSWERS_TITLE, _headline(found), points)
 
 
 def _named(at: AtSize, one: _Scored) -> TableRow:
@@ -821,7 +821,7 @@ def recommended(found: Sequence[AtSize]) -> Recommendation:
 
 # All figures of a map in a row: the maps of a study side by side, and those of several embedding models.
 
-NAME, TITLE = "embedders", "Embedding models side by side"
+EMBEDDERS_NAME, EMBEDDERS_TITLE = "embedders", "Embedding models side by side"
 
 
 def side_by_side(bench: Bench) -> list[ServedRow]:
@@ -854,14 +854,14 @@ def _row(bench: Bench, name: str) -> ServedRow:
 def embedders(benches: Mapping[str, Bench]) -> Experiment:
     """Return the main figures by embedder and map; not run for one embedder alone."""
     if len(benches) < 2:
-        return not_run(NAME, TITLE, "Only one embedder was given; give --embedder twice.")
+        return not_run(EMBEDDERS_NAME, EMBEDDERS_TITLE, "Only one embedder was given; give --embedder twice.")
     points: list[TableRow] = [
         {"embedder": name, "map": row["map"], **_parameters(bench, row["map"]), **_columns(row)}
         for name, bench in benches.items()
         for row in side_by_side(bench)
     ]
     headline = {f"{p['embedder']}: {p['map']} projection ECE": p["projection_ece"] for p in points}
-    return ran(NAME, TITLE, headline, points)
+    return ran(EMBEDDERS_NAME, EMBEDDERS_TITLE, headline, points)
 
 
 def _parameters(bench: Bench, name: str) -> TableRow:
@@ -917,7 +917,7 @@ def _null(null: Null) -> NullPart:
 # Is the gain real? Differences between maps on the same prompts, by a paired bootstrap.
 
 Ints = NDArray[np.intp]
-NAME, TITLE = "comparison", "Differences between maps, paired by prompt"
+COMPARISON_NAME, COMPARISON_TITLE = "comparison", "Differences between maps, paired by prompt"
 RESAMPLES = 500  # of figures that are no means: each resample is binned or ranked anew
 
 
@@ -934,7 +934,7 @@ def comparison(bench: Bench) -> Experiment:
         for p in points
         if p["figure"] == "cv_risk"
     }
-    return ran(NAME, TITLE, headline, points)
+    return ran(COMPARISON_NAME, COMPARISON_TITLE, headline, points)
 
 
 def difference(bench: Bench, figure: str, second: str, first: str) -> Difference:

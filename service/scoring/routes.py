@@ -4,15 +4,15 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import parse, read_json
+from service.api.bodies import CLIENT_CLOSED_REQUEST, parse, read_json, while_connected
 from service.api.deps import Services, ServicesDep
 from service.api.errors import error_body, internal_body, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
@@ -29,10 +29,8 @@ from service.scoring.schemas import (
 from service.scoring.score import Score
 
 router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
-T = TypeVar("T")
 EXAMPLES = recorded("examples.json")
 BATCH_PATIENCE_S = 300.0
-CLIENT_CLOSED_REQUEST = 499  # nobody is left to read it
 LLM_CODES = (
     "llm_error",
     "llm_bad_response",
@@ -43,29 +41,6 @@ LLM_CODES = (
 )
 PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "internal")
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
-
-
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return the result of `work`, or None, `work` cancelled, once the caller has hung up.
-
-    A plain handler goes on after its caller has gone, and would keep the LLM busy for nobody.
-    """
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnected(request))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        gone.cancel()
-        if not task.done():
-            task.cancel()
-            # Until it has let go of the LLM; whatever it ends with, nobody is left to be told.
-            await asyncio.gather(task, return_exceptions=True)
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def score_one(app: Services, body: ScoreRequest, arrived: float | None) -> Score:

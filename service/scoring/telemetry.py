@@ -20,12 +20,12 @@ STOP_S = 5.0
 class OtelEvents:
     """Sends an event per score, as a child of the span whose `traceparent` the caller sent.
 
-    `endpoint`: base URL of an OTLP collector by HTTP; "": that of the standard OTEL_* variables, which also
-    decide on headers, batches and resource. `exporter` stands in for both in tests. Raises ImportError
-    where the extra `otel` is not installed.
+    The standard OTEL_* variables name the collector (OTLP by HTTP), and decide on headers, batches and
+    resource. `exporter` stands in for them in tests. Raises ImportError where the extra `otel` is not
+    installed.
     """
 
-    def __init__(self, endpoint: str = "", *, exporter: Any = None) -> None:
+    def __init__(self, *, exporter: Any = None) -> None:
         # Imported only where switched on: they take a fifth of a second.
         from opentelemetry._logs import SeverityNumber
         from opentelemetry.sdk._logs import LoggerProvider
@@ -40,7 +40,7 @@ class OtelEvents:
             # Only then: a name given to `create` would go before that of OTEL_SERVICE_NAME.
             resource = resource.merge(Resource({"service.name": "eigencal"}))
         self._provider = LoggerProvider(resource, shutdown_on_exit=False)
-        self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter or _exporter(endpoint)))
+        self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter or _exporter()))
         self._logger = self._provider.get_logger("eigencal")
         self._stopped = False
 
@@ -103,8 +103,7 @@ def attributes_of(score: Score) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _exporter(endpoint: str) -> Any:
+def _exporter() -> Any:
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 
-    # Given by us it is taken as it is; from its own variable it gets the path by itself.
-    return OTLPLogExporter(endpoint=f"{endpoint.rstrip('/')}/v1/logs" if endpoint else None)
+    return OTLPLogExporter()

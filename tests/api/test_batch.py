@@ -75,7 +75,7 @@ async def test_bounds_of_a_batch(client: Client, items) -> None:
 
 async def test_a_closed_batch_cancels_what_is_under_way(llm: FakeLLM, embedder: FakeEmbedder) -> None:
     llm.answers = {}
-    app = create_app(Settings(batch_concurrency=2), llm=llm, embedder=embedder, store=MemoryStore())
+    app = create_app(Settings(), llm=llm, embedder=embedder, store=MemoryStore())
     lines_ = batch_lines(app.state.services, [{"samples": ["a", "b"]}, *[{"prompt": "p"}] * 3], "r")
     llm.gate = asyncio.Event()
     first = json.loads(await anext(lines_))
@@ -90,16 +90,16 @@ async def test_a_batch_waits_where_there_is_no_room_instead_of_losing_items(tmp_
     """A server that gives one answer a call takes four calls an item: more than the line has room for."""
     async with OpenAIServer(default=answers("a", "b", at_most=1)) as server:
         settings = Settings(
-            data_dir=tmp_path, llm_backend="vllm", llm_url=server.url, llm_slots=2, llm_queue=1, num_samples=4
+            data_dir=tmp_path, llm_backend="vllm", llm_url=server.url, llm_slots=2, num_samples=4
         )
         app = create_app(settings, embedder=FakeEmbedder(8), store=MemoryStore())
         async with (
             served(app) as port,
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
         ):
-            got = await lines(http, [{"prompt": f"question {i}"} for i in range(8)])
+            got = await lines(http, [{"prompt": f"question {i}"} for i in range(24)])
     assert [line for line in got if "error" in line] == []
-    assert sorted(line["index"] for line in got) == list(range(8))
+    assert sorted(line["index"] for line in got) == list(range(24))
 
 
 async def test_an_item_waits_no_longer_than_its_deadline(client: Client, llm: FakeLLM) -> None:

@@ -13,7 +13,7 @@ from service.app import serving_of
 from service.calibration.calibration import Calibration
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Message, service_fingerprint
-from service.proxy import routes as scored_stream
+from service.proxy import stream as scored_stream
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import Active, calibration
@@ -490,21 +490,11 @@ async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pyt
 
 
 async def test_a_stream_longer_than_is_held_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scored_stream, "MOST_HELD", 10)
+    monkeypatch.setattr(scored_stream, "MAX_ANSWER_BYTES", 10)
     async with before(telling(), plain(), **POLICY) as made:
         response = await made.ask(stream=True)
         await made.at_rest()
     assert "longer than" in response.text and "Paris" not in response.text
-
-
-async def test_streams_are_refused_where_the_settings_say_so() -> None:
-    async with before(telling(), plain(), abstain_streams="refuse", **POLICY) as made:
-        response = await made.ask("off", stream=True)
-        assert not made.server.requests
-        plain_one = await made.ask()
-    error = response.json()["error"]
-    assert (response.status_code, error["type"]) == (400, "invalid_request_error")
-    assert "not streamed" in error["message"] and plain_one.status_code == 200
 
 
 async def test_a_score_that_failed_withholds_nothing_that_only_its_caller_asked_for() -> None:

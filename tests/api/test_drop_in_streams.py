@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.proxy import routes as scored_stream
+from service.proxy import stream as scored_stream
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
-from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, draws_and, pieces
+from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, draws_and, hang, pieces
 
 pytestmark = pytest.mark.anyio
 MODEL = "scripted-model"
@@ -289,3 +289,16 @@ async def test_to_abstain_is_refused_of_a_stream() -> None:
     async with before(pieces(WHOLE)) as made:
         response = await stream(made, eigencal={"abstain": True, "target_error": 0.1})
     assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize("bound", ["MAX_EVENT_BYTES", "MAX_ANSWER_BYTES"])
+async def test_a_stream_beyond_its_bounds_is_broken_off_in_words(
+    bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scored_stream, bound, 2000)
+    line = b"data: " + b"x" * 3000
+    sent = [line] if bound == "MAX_EVENT_BYTES" else [b'data: {"choices":[]}\n\n'] * 200
+    async with before(pieces(*sent, then=hang)) as made:
+        response = await made.ask(stream=True)
+        await made.at_rest()
+    assert "longer than the service takes" in response.text.splitlines()[-2]

@@ -94,11 +94,11 @@ async def test_no_log_probability_makes_a_500(
         assert (response.json()["evidence"] is not None) == usable
 
 
-@pytest.mark.parametrize(("effort", "count"), [("low", 2), ("medium", 8), ("high", 20)])
+@pytest.mark.parametrize(("effort", "count"), [("low", 3), ("medium", 8), ("high", 20)])
 async def test_effort_draws_as_many_as_the_settings_say(
     client: Client, llm: TellingLLM, effort: str, count: int
 ) -> None:
-    async with client(effort_low=2) as http:
+    async with client() as http:
         body = (await http.post("/score", json={"prompt": "question 0", "effort": effort})).json()
         batch = {"items": [{"prompt": "question 1", "effort": effort}]}
         line = (await http.post("/score/batch", json=batch)).json()

@@ -92,7 +92,7 @@ async def test_an_unlike_question_and_answers_of_another_length_are_told_and_not
         like = await scored(http, prompt=LIKE)
         assert like["ood_p_value"] is not None and not is_told(like)
         assert like["decision"]["action"] == "answer"
-        assert (LIKE,) in embedder.ahead  # while the LLM drew
+        assert (LIKE,) in embedder.calls  # while the LLM drew
         for prompt in (CODE, ESSAY):
             found = await scored(http, prompt=prompt)
             assert is_told(found), prompt

@@ -173,7 +173,8 @@ async def test_a_collector_that_is_down_costs_nothing(
 
     monkeypatch.setattr(telemetry, "STOP_S", 0.1)
     with collector(status=503) as (url, _):
-        events = build_events(Settings(data_dir=tmp_path, otel_endpoint=url))
+        monkeypatch.setenv(OTEL_VARIABLES[1], url)
+        events = build_events()
         async with asyncio.timeout(60):
             async with replica_app(tmp_path, "one", events=events) as http:
                 found = [await http.post("/score", json={"prompt": "?"}) for _ in range(5)]
@@ -183,17 +184,15 @@ async def test_a_collector_that_is_down_costs_nothing(
 def test_it_is_off_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in OTEL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert isinstance(build_events(Settings(data_dir=tmp_path)), NoEvents)
+    assert isinstance(build_events(), NoEvents)
 
 
 def test_where_it_is_not_installed_the_start_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk._logs", None)
-    with pytest.raises(ValueError, match="otel"):
-        build_events(Settings(data_dir=tmp_path, otel_endpoint="http://127.0.0.1:1"))
     monkeypatch.setenv(OTEL_VARIABLES[0], "http://127.0.0.1:1")
-    assert isinstance(build_events(Settings(data_dir=tmp_path)), NoEvents)
+    assert isinstance(build_events(), NoEvents)
     assert "not installed" in caplog.text
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from service import app
+
 pytestmark = pytest.mark.anyio
 
 
@@ -13,22 +15,27 @@ def jsonl(rows: int, name: str = "Q", **more: Any) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in made).encode()
 
 
-async def test_answers_to_be_drawn_are_counted(client: Any) -> None:
-    async with client(max_calibration_texts=1000, num_samples=20) as http:
+@pytest.fixture
+def few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = app.UploadLimits
+    monkeypatch.setattr(app, "UploadLimits", lambda **limits: made(**limits, max_texts=1000))
+
+
+async def test_answers_to_be_drawn_are_counted(client: Any, few_texts: None) -> None:
+    async with client(num_samples=20) as http:
         refused = await http.post("/calibrate", files={"file": jsonl(50)})
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid_dev_data")
         detail = refused.json()["detail"]
         assert detail.startswith("50 rows make up to 1050 answers and references, more than the 1000 ")
         assert "num_samples" in detail
-        assert "EIGENCAL_MAX_CALIBRATION_TEXTS" in detail
         assert (await http.get("/jobs")).json() == []
         fewer = {"num_samples": "10"}  # as the message says
         assert (await http.post("/calibrate", files={"file": jsonl(50)}, data=fewer)).status_code == 202
 
 
-async def test_both_files_of_an_evaluation_count_together(client: Any) -> None:
+async def test_both_files_of_an_evaluation_count_together(client: Any, few_texts: None) -> None:
     samples = [str(i) for i in range(9)]
-    async with client(max_calibration_texts=1000) as http:
+    async with client() as http:
         files = {"dev": jsonl(50, samples=samples), "test": jsonl(51, "T", samples=samples)}
         refused = await http.post("/evaluate", files=files)
         assert refused.json()["detail"].startswith("101 rows make up to 1010 answers and references")

@@ -99,11 +99,6 @@ async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
     assert [(one.prompt, one.messages) for one in prompts] == [("Which?", None)] * 2
 
 
-async def test_the_effort_is_a_setting(tmp_path: Path) -> None:
-    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE), verify_effort="low", effort_low=3) as http:
-        assert (await verified(http))["total_samples"] == 3
-
-
 async def test_a_raw_value_is_no_probability(client: Client) -> None:
     async with client() as http:
         refused = await http.post("/verify", json=ASKED)

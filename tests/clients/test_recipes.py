@@ -101,14 +101,17 @@ def post(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_the_event_of_a_score_is_below_the_callers_span(server: OpenAIServer, tmp_path: Path) -> None:
+def test_the_event_of_a_score_is_below_the_callers_span(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
     bodies: list[bytes] = []
     with collector(bodies) as endpoint:
         database = f"sqlite:///{tmp_path / 'store.db'}"
-        with service(database, server, tmp_path, otel_endpoint=endpoint) as made:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        with service(database, server, tmp_path) as made:
             url = str(made.http.base_url).rstrip("/")
             done = outcome(script("opentelemetry.md", "ask.py", url, tmp_path))
             assert done.stdout == f"{DRAWN[0]}\n", done.stderr

@@ -14,9 +14,9 @@ from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
 from service.llm.embedded import converted_model
 from service.llm.prompting import FEW_SHOT
 from tests.support.services import PATIENCE_S, address
+from tests.support.vllm import ENVIRONMENT, VLLM_PYTHON, serve_command
 
 WEIGHTS = ROOT / "data" / "weights"
-VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 
 
 class VllmServer:
@@ -30,13 +30,16 @@ class VllmServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it by our own command, and wait until it serves."""
-        command = [PYTHON, "-m", "service", "vllm-serve", str(converted_model(WEIGHTS))]
-        command += ["--python", str(VLLM_PYTHON), "--port", str(self.port), "--served-name", "smollm2"]
-        command += self._flags
+        """Start it, and wait until it serves."""
+        command = [*serve_command(converted_model(WEIGHTS), self.port, name="smollm2"), *self._flags]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                cwd=ROOT,
+                env=os.environ | ENVIRONMENT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         wait_for(f"{self.url}/health", self._process, 400)
 

@@ -83,8 +83,8 @@ async def test_an_embedder_that_is_full_costs_no_answer() -> None:
 
 async def test_a_full_line_before_the_llm_costs_no_answer() -> None:
     async with OpenAIServer(default=draws_and(answers("Paris"), hang)) as server:
-        async with drop_in(server, llm_slots=1, llm_queue=1, chat_deadline_s=0.2) as made:
-            replies = await asyncio.gather(*(made.ask() for _ in range(20)))
+        async with drop_in(server, llm_slots=1, chat_deadline_s=0.2) as made:
+            replies = await asyncio.gather(*(made.ask() for _ in range(40)))
             found = [reply.json()["uncertainty"] for reply in replies]
     assert {reply.status_code for reply in replies} == {200}
     assert {one["status"] for one in found} == {"pending", "failed"}

@@ -86,9 +86,6 @@ class FakeLLM:
             self._on_request(request)
         self.active += 1
         try:
-            for text in self._texts(request)[: self.tell]:
-                if request.on_answer is not None:
-                    request.on_answer(text)
             await self._wait(request.deadline_s)
             return self._answer(request)
         except asyncio.CancelledError:
@@ -141,15 +138,12 @@ class FakeEmbedder:
         vectors: Mapping[str, Sequence[float]] | None = None,
         gate: asyncio.Event | None = None,
         empty_answers: EmptyAnswers = FAILED,
-        on_ahead: Callable[[], None] | None = None,
     ) -> None:
         self.dimension = dimension
         self.empty_answers: EmptyAnswers = empty_answers
         self.available = True
         self.calls: list[tuple[str, ...]] = []
-        self.ahead: list[tuple[str, ...]] = []
         self._gate = gate
-        self._on_ahead = on_ahead
         self._cache = {text: _unit(np.asarray(v, dtype=np.float64)) for text, v in (vectors or {}).items()}
 
     @property
@@ -171,15 +165,6 @@ class FakeEmbedder:
         await self.check()
         empty = np.empty((0, self.dimension), dtype=np.float32)
         return Embedded(np.stack([self._vector(text) for text in texts]) if texts else empty, self.identity)
-
-    async def embed_ahead(self, texts: Sequence[str]) -> None:
-        """Keep nothing, record the texts in `ahead` and tell `on_ahead`; raises as `embed`."""
-        self.ahead.append(tuple(texts))
-        if self._on_ahead is not None:
-            self._on_ahead()
-        if self._gate is not None:
-            await self._gate.wait()
-        await self.check()
 
     async def check(self) -> None:
         """Raise EmbedderUnavailable while `available` is false."""

@@ -4,18 +4,18 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
-from service.server import Bounds, configured
+from service.cli import HTTP_OPTIONS
 
 
 @asynccontextmanager
-async def served(app: FastAPI, bounds: Bounds | None = None) -> AsyncIterator[int]:
+async def served(app: FastAPI, **options: Any) -> AsyncIterator[int]:
     """Serve on a free loopback port, as the service does; yield the port."""
-    errors = getattr(app.state, "errors", None)
-    config = configured(app, bounds, errors, port=0, log_level="warning", lifespan="on")
+    config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on", **HTTP_OPTIONS | options)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # signals belong to the test runner
     task = asyncio.create_task(server.serve())

@@ -1,4 +1,4 @@
-"""What is ours in a call is cut out of its bytes; what is drawn beside it, which answers are like that."""
+"""What is drawn beside a call, and which answers are like that."""
 
 import json
 from typing import Any
@@ -8,66 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.llm.port import Sampling
-from service.proxy.chat_score import OwnAnswer, first_choice, refuse_textless
+from service.proxy.chat_score import first_choice, refuse_textless
 from service.proxy.prompt import Unscorable, drawn_alike, wire_prompt
-from service.proxy.request import object_in, take_out
+from service.proxy.routes import parse_call
+from service.proxy.stream import AnswerReader
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=8,
 )
-names = st.text(max_size=4) | st.sampled_from(["messages", "eigencal", 'a"eigencal"'])
-objects = st.dictionaries(names, values, max_size=5)
-spaces = st.sampled_from(["", " ", "\n\t", "\r\n  "])
-
-
-@given(objects, spaces, spaces, st.booleans())
-def test_our_field_alone_is_cut_out(body: dict[str, Any], around: str, between: str, ascii_: bool) -> None:
-    text = json.dumps(body, ensure_ascii=ascii_, separators=(f"{between},{around}", f"{around}:{between}"))
-    sent = f"{around}{text}{between}".encode()
-    kept, own = take_out(sent)
-    assert json.loads(kept) == {name: value for name, value in body.items() if name != "eigencal"}
-    if "eigencal" in body:
-        assert own is not None and json.loads(own) == body["eigencal"]
-    else:
-        assert own is None and json.loads(kept) == body
-
-
-@given(objects.filter(lambda body: "eigencal" not in json.dumps(body)))
-def test_a_call_without_our_field_is_the_very_same(body: dict[str, Any]) -> None:
-    sent = json.dumps(body, indent=3).encode()
-    assert take_out(sent) == (sent, None)
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b'{"eigencal": {}',
-        b'{"eigencal" {}}',
-        b'{"eigencal": }',
-        b'{"eigencal": {}}x',
-        b'{"eigencal": {},}',
-        b'["eigencal"]',
-        b'"eigencal"',
-        b'{"a": ' + b"[" * 100_000 + b', "eigencal": 1}',
-        b'\xff{"eigencal": 1}',
-        b'{"eigencal": ' + b"9" * 5000 + b"}",
-    ],
-)
-def test_what_is_no_json_object_goes_on_as_it_is(sent: bytes) -> None:
-    assert take_out(sent) == (sent, None)
-
-
-def test_a_field_that_comes_twice_is_cut_out_twice() -> None:
-    assert take_out(b'{"eigencal":1,"a":1e400,"eigencal":2}') == (b'{"a":1e400}', "2")
 
 
 @pytest.mark.parametrize(
     "sent", [b"", b"[]", b"7", b'{"a": NaN}', b'{"a": 1e999}', b'{"a": "\\ud800"}', b"{"]
 )
 def test_what_could_not_be_sent_again_is_not_read(sent: bytes) -> None:
-    assert object_in(sent) is None
+    assert parse_call(sent) is None
 
 
 @given(values, st.sampled_from(["chat", "completions"]), st.sampled_from(["messages", "prompt", "tools"]))
@@ -84,7 +41,7 @@ def test_whatever_is_sent_is_drawn_or_told_to_be_none(value: Any, api: Any, name
 
 @given(st.dictionaries(st.sampled_from(["choices", "model"]), values))
 def test_no_answer_breaks_its_reading(payload: dict[str, Any]) -> None:
-    own = OwnAnswer()
+    own = AnswerReader()
     own.take(payload)
     for read in (own.choice, lambda: first_choice(payload)):
         try:

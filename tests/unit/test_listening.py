@@ -9,15 +9,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from typer.testing import CliRunner
 
-from service.cli import OF_THE_WIRE, _log_from, cli
-from service.server import AddressError, bound, run
+from service.cli import OF_THE_WIRE, _check_address, _log_from, cli
 
 ROOT = Path(__file__).parents[2]
 # Servers elsewhere, and not up: nothing to load, nothing to wait for.
@@ -46,52 +43,8 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no such host", "x" * 64 + ".invalid"])
 def test_an_address_that_is_none_of_ours_is_named(host: str) -> None:
-    with pytest.raises(AddressError, match=f"EIGENCAL_HOST={host} EIGENCAL_PORT=0 .*[^: ]\\.$"):
-        with bound(host, 0):
-            pass
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", ""])
-def test_port_0_is_one_free_port_on_every_address_and_refuses_until_served(host: str) -> None:
-    with bound(host, 0) as sockets:
-        ports = {one.getsockname()[1] for one in sockets}
-        assert len(ports) == 1 and 0 not in ports
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", *ports))
-        for one in sockets:
-            one.listen()
-        socket.create_connection(("127.0.0.1", *ports)).close()
-    assert all(one.fileno() == -1 for one in sockets)
-
-
-def test_a_name_may_have_addresses_that_this_machine_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, 0)) for ip in ("192.0.2.1", "127.0.0.1")]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    with bound("both", 0) as sockets:
-        assert [one.getsockname()[0] for one in sockets] == ["127.0.0.1"]
-
-
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_of_two_that_started_at_once_the_later_one_says_so(
-    caplog: pytest.LogCaptureFixture, loop: str
-) -> None:
-    heard: list[str] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        while len(heard) < 2:
-            heard.append((await receive())["type"])
-            await send({"type": f"{heard[-1]}.complete"})
-
-    with bound("127.0.0.1", 0) as first:
-        port = first[0].getsockname()[1]
-        with bound("127.0.0.1", port) as second:
-            first[0].listen()
-            config = uvicorn.Config(app, port=port, lifespan="on", log_config=None, loop=loop)
-            with pytest.raises(SystemExit) as ended:
-                run(config, second)
-    assert ended.value.code == 2
-    assert f"EIGENCAL_PORT={port}" in caplog.text
-    assert heard == ["lifespan.startup", "lifespan.shutdown"]
+    with pytest.raises(OSError, match=f"EIGENCAL_HOST={host} EIGENCAL_PORT=0 .*[^: ]\\.$"):
+        _check_address(host, 0)
 
 
 @pytest.fixture(params=["127.0.0.1", "::1"])

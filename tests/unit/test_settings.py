@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from service.app import build_llm, own_keys, serving_of
 from service.cli import cli
-from service.settings import Settings, strangers
+from service.settings import Settings, unknown_variables
 from service.spectral.selective import CONFIDENCE
 from tests.support.fakes import FakeEmbedder
 from tools.settings_table import table
@@ -111,8 +111,8 @@ def test_a_bare_prompt_and_a_conversation_share_their_calibrations(tmp_path: Pat
 
 def test_a_variable_that_is_no_setting_is_named_with_the_nearest_that_is() -> None:
     names = ["PATH", "EIGENCAL_PORT", "eigencal_host", "EIGENCAL_TEST_WEIGHTS_DIR"]
-    assert strangers(names) == {}
-    found = strangers(
+    assert unknown_variables(names) == {}
+    found = unknown_variables(
         [*names, "EIGENCAL_EMBEDER", "EIGENCAL_LLM_MODLE", "eigencal_prot", "EIGENCAL_IMAGE_TAG"]
     )
     assert found == {

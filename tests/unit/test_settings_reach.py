@@ -4,8 +4,7 @@ A new setting needs a line in OTHER, and in one of the two sets when it is for o
 """
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from service import server as listening
 from service.api.auth import Keys
 from service.api.deps import Services
 from service.api.middleware import BodyLimit
@@ -37,7 +35,6 @@ from service.scoring.score import NoEvents
 from service.scoring.score_cache import KeptScores
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
-from service.server import Bounds
 from service.settings import PREFIX, Settings
 from service.store.database import Database
 from service.store.documents import SqlKept
@@ -60,16 +57,11 @@ OTHER = {
     "llm_timeout_s": "77",
     "llm_slots": "31",
     "llm_priority": "true",
-    "llm_threads": "3",
-    "llm_queue": "5",
     "system_prompt": "Be brief.",
     "few_shot": "Q: One?\nA: 1",
     "prompt_template": "Ask: {prompt}",
     "answer_regex": "a+",
     "num_samples": "9",
-    "effort_low": "2",
-    "effort_medium": "7",
-    "effort_high": "19",
     "sampling_temperature": "0.9",
     "top_p": "0.8",
     "top_k": "7",
@@ -84,29 +76,17 @@ OTHER = {
     "abstain": "true",
     "abstain_text": "No idea.",
     "abstain_fail_open": "true",
-    "abstain_streams": "refuse",
-    "otel_endpoint": "http://127.0.0.1:9003",
-    "verify_effort": "low",
-    "guardrail_wait_s": "7",
     "score_ttl_s": "60",
     "score_cache_size": "50",
     "embedder": "all-MiniLM-L6-v2",
     "empty_answers": "embedded",
     "embedder_url": "http://127.0.0.1:9002/v1",
     "embedder_api_key": "an-embedder-key",
-    "embedder_device": "cpu",
-    "embedder_threads": "3",
     "embedder_cache": "123",
-    "embedder_queue": "17",
-    "embed_early": "true",
     "proxies_from_env": "true",
-    "receive_timeout_s": "7",
     "max_connections": "99",
-    "max_bodies_bytes": "67108864",
     "max_body_bytes": "4096",
     "max_upload_bytes": "8192",
-    "max_calibration_texts": "2000",
-    "batch_concurrency": "3",
     "calibration_max_concurrency": "5",
 }
 BASES = {
@@ -123,7 +103,6 @@ SERVERS_ONLY = {
     "llm_slots",
     "llm_priority",
     "embedder_api_key",
-    "embed_early",
     "proxies_from_env",
     "calibration_max_concurrency",  # of one slot, there is one
 }
@@ -152,7 +131,6 @@ BUILT = [
     Services,
     UploadLimits,
     BodyLimit,
-    Bounds,
 ]
 Picture = dict[str, Any]
 
@@ -183,24 +161,18 @@ def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, s
     """Return what `serve` builds in this environment, up to where it would begin to listen."""
     picture: Picture = {}
 
-    @contextmanager
-    def bound(*where: object) -> Iterator[list[object]]:
-        picture["bound"] = where
-        yield []
-
-    def run(config: Any, *_: object) -> None:
-        picture["uvicorn"] = config.log_level
-        picture["middleware"] = [(one.cls.__name__, plain(one.kwargs)) for one in config.app.user_middleware]
+    def run(app: Any, **options: Any) -> None:
+        picture["uvicorn"] = options
+        picture["middleware"] = [(one.cls.__name__, plain(one.kwargs)) for one in app.user_middleware]
 
     with monkeypatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(listening, "bound", bound)
-        patch.setattr(listening, "run", run)
+        patch.setattr("uvicorn.run", run)
         for one in BUILT:
             patch.setattr(one, "__init__", recorded(one.__init__, one.__name__, picture))
         for name, value in set_.items():
             patch.setenv(f"{PREFIX}{name.upper()}", value)
-        patch.setattr(telemetry, "OtelEvents", lambda endpoint: picture.update(otel=endpoint) or NoEvents())
+        patch.setattr(telemetry, "OtelEvents", NoEvents)
         for name in OTEL_VARIABLES:
             patch.delenv(name, raising=False)
         result = CliRunner().invoke(cli, ["serve"])

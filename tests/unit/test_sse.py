@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.proxy.chat_score import new_uncertainty
-from service.proxy.stream import Events, Tap
+from service.errors import LLMBadResponse
+from service.proxy.chat_score import Uncertainty
+from service.proxy.stream import EventReader, StreamRewriter
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=12)
 data_lines = texts.map(lambda text: f"data: {json.dumps({'t': text}, ensure_ascii=False)}")
@@ -27,22 +28,30 @@ def test_any_split_gives_the_same_events_and_bytes(stream, data, rest) -> None:
     whole = joined(stream) + rest
     cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=20).map(sorted))
     edges = [0, *cuts, len(whole)]
-    at_once, bit_by_bit = Events(), Events()
+    at_once, bit_by_bit = EventReader(), EventReader()
     expected = at_once.feed(whole)
     found = [event for a, b in pairwise(edges) for event in bit_by_bit.feed(whole[a:b])]
-    assert found == expected and len(found) == len(stream[0])
+    assert [one.raw for one in found] == [one.raw for one in expected] and len(found) == len(stream[0])
     assert b"".join(event.raw for event in found) + bit_by_bit.rest() == whole
+
+
+def test_an_event_without_end_is_refused_before_it_fills_the_memory(monkeypatch) -> None:
+    monkeypatch.setattr("service.proxy.stream.MAX_EVENT_BYTES", 1000)
+    reader = EventReader()
+    reader.feed(b"data: " + b"x" * 900)
+    with pytest.raises(LLMBadResponse):
+        reader.feed(b"x" * 100)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_lines_of_data_are_one_object(end: bytes) -> None:
-    [event] = Events().feed(end.join([b'data: {"a":', b"data:  1}", b"", b""]))
+    [event] = EventReader().feed(end.join([b'data: {"a":', b"data:  1}", b"", b""]))
     assert event.chunk() == {"a": 1} and event.data == '{"a":\n 1}'
 
 
 @pytest.mark.parametrize("data", [b"[DONE]", b"", b"7", b"[" * 50_000, b"{" * 50_000, b'{"a": }', b"\xff"])
 def test_what_is_no_object_is_no_chunk(data: bytes) -> None:
-    [event] = Events().feed(b"data: " + data + b"\n\n")
+    [event] = EventReader().feed(b"data: " + data + b"\n\n")
     assert event.chunk() is None and event.is_last == (data == b"[DONE]")
 
 
@@ -74,11 +83,11 @@ nonsense = st.recursive(
 
 @given(st.lists(st.dictionaries(st.sampled_from(["choices", "model", "error"]), nonsense), max_size=4))
 def test_no_chunk_breaks_the_reading_of_a_stream(chunks) -> None:
-    tap = Tap()
+    tap = StreamRewriter()
     raw = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
     passed = tap.feed(raw)
     held = tap.holds
-    everything = passed + tap.release(new_uncertainty("")) + tap.rest()
+    everything = passed + tap.release(Uncertainty("scr_1", "")) + tap.rest()
     # One more where the finishing chunk holds words: they go before it.
     assert everything.count(b"\n\n") in (len(chunks), len(chunks) + 1)
     assert held or everything == raw
@@ -93,10 +102,10 @@ def test_no_chunk_breaks_the_reading_of_a_stream(chunks) -> None:
 )
 def test_words_on_the_finishing_chunk_wait_for_no_score(said, empty) -> None:
     chunk = {"choices": [{"index": 0, **said, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
-    tap = Tap()
+    tap = StreamRewriter()
     at_once = json.loads(tap.feed(b"data: %b\n\n" % json.dumps(chunk).encode())[6:])
     assert tap.holds and at_once == {"choices": [{"index": 0, **said, "finish_reason": None}]}
-    held = json.loads(tap.release(new_uncertainty(""))[6:])
+    held = json.loads(tap.release(Uncertainty("scr_1", ""))[6:])
     choice = held["choices"][0]
     choice.get("delta", {}).pop("uncertainty", None)
     assert choice == {"index": 0, **empty, "finish_reason": "stop"}
@@ -107,12 +116,12 @@ def test_a_role_alone_waits_with_the_finish() -> None:
     chunk = {
         "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]
     }
-    tap = Tap()
+    tap = StreamRewriter()
     assert tap.feed(b"data: %b\n\n" % json.dumps(chunk).encode()) == b"" and tap.holds
 
 
 def test_what_is_no_choice_goes_by_with_the_words() -> None:
     chunk = {"choices": [3, {"text": "Paris", "finish_reason": "stop"}]}
-    tap = Tap()
+    tap = StreamRewriter()
     at_once = json.loads(tap.feed(b"data: %b\n\n" % json.dumps(chunk).encode())[6:])
     assert at_once["choices"] == [3, {"text": "Paris", "finish_reason": None}]

@@ -9,7 +9,6 @@ export const BY_CODE: Readonly<Record<string, Kind>> = {
   invalid_request: errors.InvalidRequestError,
   bad_request: errors.InvalidRequestError,
   method_not_allowed: errors.InvalidRequestError,
-  header_too_large: errors.InvalidRequestError,
   too_few_samples: errors.TooFewSamplesError,
   invalid_dev_data: errors.InvalidDevDataError,
   body_too_large: errors.BodyTooLargeError,
@@ -30,7 +29,6 @@ export const BY_CODE: Readonly<Record<string, Kind>> = {
   store_unavailable: errors.StoreUnavailableError,
   no_probability: errors.NoProbabilityError,
   deadline_exceeded: errors.DeadlineExceededError,
-  request_timeout: errors.DeadlineExceededError,
   internal: errors.InternalError,
 };
 // For codes of others: of a proxy before the service, or of the LLM server behind it.

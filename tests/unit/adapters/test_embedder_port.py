@@ -41,7 +41,7 @@ def http() -> Embedder:
 def minilm() -> Embedder:
     if find(MINILM, WEIGHTS) is None:
         pytest.skip(f"no {MINILM}: python -m service weights fetch {MINILM}")
-    return SentenceTransformerEmbedder(MINILM, cache_dir=WEIGHTS, device="cpu", threads=1)
+    return SentenceTransformerEmbedder(MINILM, cache_dir=WEIGHTS)
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +86,6 @@ class TestPort:
         rows = [found.vectors for found in runner.run(together())]
         for left, right in pairwise(rows):
             np.testing.assert_allclose(left[1], right[0], atol=1e-5)
-
-    def test_texts_may_be_embedded_ahead(self, embedder: Embedder, runner: asyncio.Runner) -> None:
-        before = runner.run(embedder.embed(["Suva was asked for before."])).vectors
-        runner.run(embedder.embed_ahead(["Apia", "Suva was asked for before.", "Apia"]))
-        runner.run(embedder.embed_ahead([]))
-        rows = runner.run(embedder.embed(["Suva was asked for before.", "Apia"])).vectors
-        np.testing.assert_allclose(rows[0], before[0], atol=1e-5)
-        np.testing.assert_allclose(np.linalg.norm(rows[1]), 1, atol=1e-6)
 
     def test_no_texts_give_no_rows(self, embedder: Embedder, runner: asyncio.Runner) -> None:
         assert runner.run(embedder.embed([])).vectors.shape == (0, embedder.identity.dimension)

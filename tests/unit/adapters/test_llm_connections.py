@@ -74,18 +74,18 @@ def test_a_whole_answer_keeps_its_connection_for_a_while_and_no_other_does() -> 
 
             await get()
             await get()
-            assert lent.number == (0, 1)
+            assert (lent.num_lent, lent.num_idle) == (0, 1)
             assert len(server._connections) == 1
             with pytest.raises(KeyError):
                 await get(KeyError())
-            assert lent.number == (0, 0)
+            assert (lent.num_lent, lent.num_idle) == (0, 0)
             await get()
             while server._connections:
                 await asyncio.sleep(0.01)
-            assert lent.number == (0, 0)
+            assert (lent.num_lent, lent.num_idle) == (0, 0)
             await get()
             await lent.close()
-            assert lent.number == (0, 0)
+            assert (lent.num_lent, lent.num_idle) == (0, 0)
 
     asyncio.run(asyncio.wait_for(main(), 60))
 
@@ -101,7 +101,7 @@ def test_a_connection_taken_again_does_not_expire_while_it_is_lent() -> None:
             assert again is first
             await asyncio.sleep(0.06)  # past the time for which it would have been kept
             assert not again.is_closed
-        assert connections.number == (0, 1)
+        assert (connections.num_lent, connections.num_idle) == (0, 1)
         await connections.close()
         assert failed == []
 

@@ -11,8 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.embedding.cache import BUDGET, BUDGET_OF_OTHERS, MOST_TEXTS, budget_on, chunks
-from service.embedding.local import LoadOptions, ModelSource, SentenceTransformerEmbedder
+from service.embedding.local import (
+    MAX_CHUNK_TEXTS,
+    MAX_CHUNK_TOKENS,
+    MAX_CHUNK_TOKENS_ELSEWHERE,
+    ModelSource,
+    SentenceTransformerEmbedder,
+    chunks,
+)
 from service.errors import EmbedderUnavailable, Overloaded
 from service.llm.port import EmbedderIdentity
 from service.llm.weights import MINILM, MPNET, WeightsError, find
@@ -35,8 +41,8 @@ class TinyModel:
         self.gate.set()
         self.fails: Exception | None = None
 
-    def __call__(self, source: ModelSource, options: LoadOptions) -> "TinyModel":
-        self.source, self.options = source, options
+    def __call__(self, source: ModelSource, precision: str) -> "TinyModel":
+        self.source, self.precision = source, precision
         return self
 
     def __getitem__(self, index: int) -> object:
@@ -98,9 +104,8 @@ def test_folder_is_known_by_its_content(folder: Path, tmp_path: Path) -> None:
 
 def test_options_reach_the_model(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
-    options = {"load": model, "precision": "bfloat16", "threads": 1}
-    identity = with_embedder(identity_of, folder, tmp_path, **options)
-    assert model.options == LoadOptions(None, "bfloat16", 1)
+    identity = with_embedder(identity_of, folder, tmp_path, load=model, precision="bfloat16")
+    assert model.precision == "bfloat16"
     assert (model.source.location, model.source.local) == (str(folder), True)
     assert identity.precision == "bfloat16"
 
@@ -174,13 +179,13 @@ def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path
 
 def test_large_call_is_cut_into_chunks_of_like_length(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
-    texts = [f"{'x' * (i % 7)}{i}" for i in range(MOST_TEXTS + 10)]
+    texts = [f"{'x' * (i % 7)}{i}" for i in range(MAX_CHUNK_TEXTS + 10)]
 
     async def scenario(embedder: SentenceTransformerEmbedder) -> None:
         rows = (await embedder.embed(texts)).vectors
         np.testing.assert_allclose(rows[:, 0] / rows[:, 1], [len(text) for text in texts], rtol=1e-5)
         first, second = model.batches[1:]
-        assert len(first) == MOST_TEXTS
+        assert len(first) == MAX_CHUNK_TEXTS
         assert max(map(len, first)) <= min(map(len, second))
 
     with_embedder(scenario, folder, tmp_path, load=model)
@@ -203,26 +208,7 @@ def test_long_texts_let_another_caller_in_between(folder: Path, tmp_path: Path) 
         first, *rest = model.batches[1:]
         assert rest.index(["short"]) == 0
         assert sum(map(len, [first, *rest])) == 257
-        assert all(len(batch) * model.max_seq_length <= BUDGET["cpu"] for batch in [first, *rest])
-
-    with_embedder(scenario, folder, tmp_path, load=model)
-
-
-def test_one_small_call_among_many_large_ones_is_next(folder: Path, tmp_path: Path) -> None:
-    """However many have brought much: the model finishes what it is at, and takes the small call."""
-    model = TinyModel()
-
-    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
-        model.batches.clear()
-        model.gate.clear()
-        long = [[f"{i} {j} " + "word " * 400 for j in range(12)] for i in range(10)]
-        large = [asyncio.create_task(embedder.embed(texts)) for texts in long]
-        await asyncio.to_thread(model.entered.wait)
-        small = asyncio.create_task(embedder.embed(["small"]))
-        await asyncio.sleep(0)
-        model.gate.set()
-        await asyncio.gather(small, *large)
-        assert [batch == ["small"] for batch in model.batches].index(True) <= 1
+        assert all(len(batch) * model.max_seq_length <= MAX_CHUNK_TOKENS["cpu"] for batch in [first, *rest])
 
     with_embedder(scenario, folder, tmp_path, load=model)
 
@@ -237,7 +223,9 @@ def test_chunks_hold_every_text_once_and_keep_their_budget() -> None:
                 tokens = [
                     min(2 + len(texts[i].encode(errors="replace")) // 3, longest or 10**9) for i in chunk
                 ]
-                assert len(chunk) == 1 or (len(chunk) <= MOST_TEXTS and len(chunk) * max(tokens) <= budget)
+                assert len(chunk) == 1 or (
+                    len(chunk) <= MAX_CHUNK_TEXTS and len(chunk) * max(tokens) <= budget
+                )
     assert list(chunks([], 384, 1024)) == []
 
 
@@ -245,9 +233,9 @@ def test_short_texts_go_together_and_an_accelerator_takes_long_ones_together_too
     assert [
         len(chunk) for chunk in chunks(["a short answer of 40 characters or so .."] * 130, 384, 1024)
     ] == [64, 64, 2]
-    assert (budget_on("cpu"), budget_on("cuda:0")) == (BUDGET["cpu"], BUDGET_OF_OTHERS)
-    assert [len(chunk) for chunk in chunks(["x" * 31_000] * 70, 384, budget_on("cuda:0"))] == [64, 6]
-    assert [len(chunk) for chunk in chunks(["x" * 31_000] * 4, 8192, budget_on("cpu"))] == [1, 1, 1, 1]
+    cpu, elsewhere = MAX_CHUNK_TOKENS["cpu"], MAX_CHUNK_TOKENS_ELSEWHERE
+    assert [len(chunk) for chunk in chunks(["x" * 31_000] * 70, 384, elsewhere)] == [64, 6]
+    assert [len(chunk) for chunk in chunks(["x" * 31_000] * 4, 8192, cpu)] == [1, 1, 1, 1]
 
 
 def test_failure_of_the_model_is_named_without_its_words(folder: Path, tmp_path: Path) -> None:
@@ -284,7 +272,7 @@ def test_before_start_and_after_stop_it_says_so(folder: Path, tmp_path: Path) ->
 def test_failed_start_may_be_tried_again(folder: Path, tmp_path: Path) -> None:
     tries: list[ModelSource] = []
 
-    def second_time(source: ModelSource, options: LoadOptions) -> TinyModel:
+    def second_time(source: ModelSource, precision: str) -> TinyModel:
         tries.append(source)
         if len(tries) == 1:
             raise WeightsError("not yet")
@@ -339,10 +327,10 @@ def recorded() -> tuple[list[str], np.ndarray]:
 
 @pytest.mark.weights
 def test_minilm_by_name_and_by_folder_is_the_same(minilm: Path, tmp_path: Path) -> None:
-    by_name = with_embedder(identity_of, f"sentence-transformers/{MINILM}", weights_dir(), threads=1)
+    by_name = with_embedder(identity_of, f"sentence-transformers/{MINILM}", weights_dir())
     copy = shutil.copytree(minilm, tmp_path / "copied")
     assert by_name == EmbedderIdentity(MINILM, "sha256:53aa51172d142c89", 384, "float32")
-    assert with_embedder(identity_of, copy, tmp_path / "cache", threads=1) == by_name
+    assert with_embedder(identity_of, copy, tmp_path / "cache") == by_name
 
 
 @pytest.mark.weights
@@ -352,12 +340,12 @@ def test_minilm_knows_meaning_and_batches_do_not_matter(minilm: Path) -> None:
     async def scenario(embedder: SentenceTransformerEmbedder) -> np.ndarray:
         return (await embedder.embed(texts)).vectors
 
-    together = with_embedder(scenario, MINILM, weights_dir(), threads=1)
+    together = with_embedder(scenario, MINILM, weights_dir())
 
     async def one_by_one(embedder: SentenceTransformerEmbedder) -> np.ndarray:
         return np.concatenate([(await embedder.embed([text])).vectors for text in texts])
 
-    alone = with_embedder(one_by_one, MINILM, weights_dir(), threads=1)
+    alone = with_embedder(one_by_one, MINILM, weights_dir())
     np.testing.assert_allclose(together, alone, atol=2e-6)
     assert together[0] @ together[1] > together[0] @ together[2] + 0.2
 
@@ -371,6 +359,6 @@ def test_mpnet_reproduces_the_recorded_vectors(recorded: tuple[list[str], np.nda
         assert embedder.identity == EmbedderIdentity(MPNET, "sha256:78c0197b6159d926", 768, "float32")
         return (await embedder.embed(texts)).vectors
 
-    rows = with_embedder(scenario, MPNET, weights_dir(), device="cpu", threads=1)
+    rows = with_embedder(scenario, MPNET, weights_dir())
     assert len(texts) > 20
     assert 1 - np.sum(rows.astype(float) * vectors, axis=1).min() < 1e-5

@@ -7,14 +7,9 @@ import weakref
 import numpy as np
 import pytest
 
-from service.embedding.cache import Made, Maker, TwoMakersError, VectorCache, unit_rows
+from service.embedding.cache import VectorCache, unit_rows
 from service.embedding.lru import LRU
 from service.errors import EmbedderUnavailable, Overloaded
-from service.llm.port import EmbedderIdentity
-
-
-def maker(revision: str = "1") -> Maker:
-    return Maker(EmbedderIdentity("model", revision, 2, "float32"))
 
 
 class Model:
@@ -25,9 +20,8 @@ class Model:
         self.gate: asyncio.Event | None = None
         self.fails: Exception | None = None
         self.cancelled = 0
-        self.maker = maker()
 
-    async def __call__(self, texts: list[str]) -> Made:
+    async def __call__(self, texts: list[str]) -> np.ndarray:
         self.batches.append(texts)
         try:
             if self.gate is not None:
@@ -37,7 +31,7 @@ class Model:
             raise
         if self.fails is not None:
             raise self.fails
-        return Made(np.array([[len(text), 1] for text in texts], dtype=np.float32), self.maker)
+        return np.array([[len(text), 1] for text in texts], dtype=np.float32)
 
 
 async def settle() -> None:
@@ -53,7 +47,7 @@ def test_rows_follow_the_texts_and_each_is_embedded_once() -> None:
     async def scenario() -> None:
         model = Model()
         cache = cached(model)
-        rows = (await cache.rows(["aa", "b", "aa"])).vectors
+        rows = await cache.rows(["aa", "b", "aa"])
         assert rows[:, 0].tolist() == [2, 1, 2]
         assert rows.flags.c_contiguous
         await cache.rows(["b", "ccc"])
@@ -66,8 +60,8 @@ def test_long_texts_are_remembered_without_being_kept() -> None:
     async def scenario() -> None:
         model, long = Model(), ["x" * 5000, "x" * 4999 + "\ud800", "y" * 5000]
         cache = cached(model)
-        first = (await cache.rows(long)).vectors
-        assert (await cache.rows(long)).vectors.tolist() == first.tolist()
+        first = await cache.rows(long)
+        assert (await cache.rows(long)).tolist() == first.tolist()
         assert len(model.batches) == 1
         assert max(len(key) for key in cache._kept._entries) < 100
 
@@ -87,7 +81,7 @@ def test_oldest_vector_is_forgotten() -> None:
 
 def test_larger_call_than_the_cache_is_still_answered() -> None:
     async def scenario() -> None:
-        rows = (await cached(Model(), max_entries=1).rows(["a", "bb", "ccc"])).vectors
+        rows = await cached(Model(), max_entries=1).rows(["a", "bb", "ccc"])
         assert rows[:, 0].tolist() == [1, 2, 3]
 
     asyncio.run(scenario())
@@ -101,7 +95,7 @@ def test_text_under_way_is_shared() -> None:
         calls = [asyncio.create_task(cache.rows(texts)) for texts in (["a", "b"], ["b", "c"], ["a"])]
         await settle()
         model.gate.set()
-        assert [len(found.vectors) for found in await asyncio.gather(*calls)] == [2, 2, 1]
+        assert [len(found) for found in await asyncio.gather(*calls)] == [2, 2, 1]
         assert model.batches == [["a", "b"], ["c"]]
 
     asyncio.run(scenario())
@@ -118,10 +112,10 @@ def test_queue_refuses_past_its_bound_but_serves_what_is_kept() -> None:
         with pytest.raises(Overloaded) as refused:
             await cache.rows(["b"])
         assert refused.value.retry_after_s >= 1
-        assert len((await cache.rows(["kept"])).vectors) == 1
+        assert len(await cache.rows(["kept"])) == 1
         model.gate.set()
         await waiting
-        assert len((await cache.rows(["b"])).vectors) == 1
+        assert len(await cache.rows(["b"])) == 1
 
     asyncio.run(scenario())
 
@@ -136,7 +130,7 @@ def test_caller_that_leaves_harms_nobody_else() -> None:
         leaves.cancel()
         await settle()
         model.gate.set()
-        assert len((await stays).vectors) == 1
+        assert len(await stays) == 1
         assert leaves.cancelled()
         assert model.cancelled == 0
 
@@ -154,7 +148,7 @@ def test_batch_that_nobody_waits_for_is_cancelled_and_frees_its_place() -> None:
         await settle()
         assert model.cancelled == 1
         model.gate.set()
-        assert len((await cache.rows(["a"])).vectors) == 1
+        assert len(await cache.rows(["a"])) == 1
 
     asyncio.run(scenario())
 
@@ -170,7 +164,7 @@ def test_failure_reaches_every_caller_and_is_not_kept() -> None:
         found = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(item) for item in found] == [EmbedderUnavailable] * 2
         model.fails = None
-        assert len((await cache.rows(["a"])).vectors) == 1
+        assert len(await cache.rows(["a"])) == 1
 
     asyncio.run(scenario())
 
@@ -189,185 +183,26 @@ def test_model_that_stops_is_an_error_not_a_cancellation() -> None:
 def test_lone_surrogate_reaches_the_model_as_text() -> None:
     async def scenario() -> None:
         model = Model()
-        assert len((await cached(model).rows(["caf\ud800"])).vectors) == 1
+        assert len(await cached(model).rows(["caf\ud800"])) == 1
         assert model.batches == [["caf?"]]
 
     asyncio.run(scenario())
 
 
-def test_vectors_of_two_makers_are_never_mixed() -> None:
-    """A call that has one vector kept and gets the other from another maker starts again."""
-
+def test_vectors_of_two_models_are_never_mixed() -> None:
     async def scenario() -> None:
         model = Model()
         cache = cached(model)
-        assert (await cache.rows(["a"])).made_by.revision == "1"
-        model.maker = maker("2")
-        found = await cache.rows(["a", "bb"])
-        assert found.made_by.revision == "2"
-        assert model.batches == [["a"], ["bb"], ["a"]]
-
-    asyncio.run(scenario())
-
-
-def test_a_late_vector_of_the_old_maker_is_not_served_beside_the_new_ones() -> None:
-    async def scenario() -> None:
-        model, old = Model(), maker("1")
-        cache = cached(model)
-        model.gate, model.maker = asyncio.Event(), old
-        late = asyncio.create_task(cache.rows(["late"]))
-        await settle()
-        gate, model.gate, model.maker = model.gate, None, maker("2")
-        assert (await cache.rows(["new"])).made_by.revision == "2"
-        model.maker = old
-        gate.set()
-        assert (await late).made_by.revision == "1"
-        model.maker = maker("2")
-        assert (await cache.rows(["late", "new", "third"])).made_by.revision == "2"
-
-    asyncio.run(scenario())
-
-
-def test_makers_by_turns_are_an_error_after_a_few_starts() -> None:
-    async def by_turns(texts: list[str]) -> Made:
-        turns.append(texts)
-        raise TwoMakersError
-
-    async def scenario() -> None:
-        with pytest.raises(EmbedderUnavailable, match="two models by turns"):
-            await VectorCache(by_turns, max_entries=9, max_queue=1).rows(["a"])
-        assert len(turns) == 3
-
-    turns: list[list[str]] = []
-    asyncio.run(scenario())
-
-
-def test_two_makers_of_one_identity_are_two() -> None:
-    async def scenario() -> None:
-        model = Model()
-        cache = cached(model)
-        await cache.rows(["a"])
-        model.maker = maker()
-        await cache.rows(["a", "b"])
-        assert model.batches == [["a"], ["b"], ["a"]]
-
-    asyncio.run(scenario())
-
-
-# Ahead of a call
-
-
-def test_what_is_done_ahead_is_not_done_again() -> None:
-    async def scenario() -> None:
-        model = Model()
-        cache = cached(model)
-        await cache.ahead(["a", "bb", "a"])
-        await cache.ahead(["bb"])
-        assert (await cache.rows(["bb", "ccc", "a"])).vectors[:, 0].tolist() == [2, 3, 1]
-        assert model.batches == [["a", "bb"], ["ccc"]]
-
-    asyncio.run(scenario())
-
-
-def test_nothing_is_done_ahead_where_no_vector_is_kept() -> None:
-    async def scenario() -> None:
-        model = Model()
-        await cached(model, max_entries=0).ahead(["a"])
-        assert model.batches == []
-
-    asyncio.run(scenario())
-
-
-def test_ahead_waits_until_nobody_else_embeds_and_goes_piece_by_piece() -> None:
-    """Two callers with long texts ahead keep a third waiting for one piece of theirs, not for all."""
-
-    async def scenario() -> None:
-        model = Model()
-        model.gate = gate = asyncio.Event()
-        cache = cached(model)
-        first = asyncio.create_task(cache.rows(["first"]))
-        await settle()
-        long = ["x" * 390, "y" * 390, "z" * 390]
-        waiting = [asyncio.create_task(cache.ahead([f"{text}{i}" for text in long])) for i in (1, 2)]
-        await settle()
-        assert model.batches == [["first"]]
-        model.gate = held = asyncio.Event()
-        gate.set()
-        await first
-        await settle()
-        assert model.batches[1:] == [["x" * 390 + "1"]]
-        model.gate = last = asyncio.Event()
-        third = asyncio.create_task(cache.rows(["third", "x" * 390 + "1"]))
-        await settle()
-        held.set()
-        await settle()
-        assert model.batches[2:] == [["third"]]
-        last.set()
-        assert len((await third).vectors) == 2
-        await asyncio.gather(*waiting)
-        assert [len(batch) for batch in model.batches] == [1] * 8
-
-    asyncio.run(scenario())
-
-
-def test_nobody_is_refused_for_what_is_done_ahead() -> None:
-    async def scenario() -> None:
-        model = Model()
+        await cache.rows(["kept"])
         model.gate = asyncio.Event()
-        cache = cached(model, max_queue=1)
-        ahead = asyncio.create_task(cache.ahead(["ahead"]))
+        meets_both = asyncio.create_task(cache.rows(["kept", "new"]))
         await settle()
-        caller = asyncio.create_task(cache.rows(["a"]))
-        await settle()
-        with pytest.raises(Overloaded):
-            await cache.rows(["b"])
+        cache.clear()
         model.gate.set()
-        await asyncio.gather(ahead, caller)
-
-    asyncio.run(scenario())
-
-
-def test_who_joined_a_batch_ahead_that_fails_begins_his_own() -> None:
-    async def scenario() -> None:
-        model = Model()
-        model.gate, model.fails = asyncio.Event(), EmbedderUnavailable("down")
-        cache = cached(model)
-        ahead = asyncio.create_task(cache.ahead(["a"]))
-        await settle()
-        caller = asyncio.create_task(cache.rows(["a", "bb"]))
-        await settle()
-
-        async def recovered(texts: list[str]) -> Made:
-            model.fails = None
-            return await model(texts)
-
-        cache._compute = recovered
-        model.gate.set()
-        with pytest.raises(EmbedderUnavailable):
-            await ahead
-        assert (await caller).vectors[:, 0].tolist() == [1, 2]
-
-    asyncio.run(scenario())
-
-
-def test_a_batch_ahead_that_its_caller_leaves_is_cancelled_unless_another_has_joined() -> None:
-    async def scenario() -> None:
-        model = Model()
-        cache = cached(model)
-        for joined in (False, True):
-            model.gate = asyncio.Event()
-            ahead = asyncio.create_task(cache.ahead(["a"]))
-            await settle()
-            caller = asyncio.create_task(cache.rows(["a"])) if joined else None
-            await settle()
-            ahead.cancel()
-            await settle()
-            model.gate.set()
-            if caller is not None:
-                assert len((await caller).vectors) == 1
-            assert model.cancelled == 1
-        assert model.batches == [["a"], ["a"]]
-        assert not cache._batches
+        with pytest.raises(EmbedderUnavailable, match="changed its model"):
+            await meets_both
+        await cache.rows(["kept", "new"])
+        assert model.batches == [["kept"], ["new"], ["kept", "new"]]
 
     asyncio.run(scenario())
 
@@ -408,10 +243,10 @@ def test_lru_keeps_what_is_read() -> None:
 def test_a_vector_that_is_kept_does_not_keep_its_batch_in_memory() -> None:
     made: list[weakref.ref[np.ndarray]] = []
 
-    async def compute(texts: list[str]) -> Made:
+    async def compute(texts: list[str]) -> np.ndarray:
         rows = np.ones((len(texts), 2), dtype=np.float32)
         made.append(weakref.ref(rows))
-        return Made(rows, maker())
+        return rows
 
     async def scenario() -> None:
         cache = VectorCache(compute, max_entries=1, max_queue=1)
@@ -419,7 +254,7 @@ def test_a_vector_that_is_kept_does_not_keep_its_batch_in_memory() -> None:
         await settle()
         gc.collect()
         assert made[0]() is None
-        assert len((await cache.rows(["b"])).vectors) == 1
+        assert len(await cache.rows(["b"])) == 1
         assert len(made) == 1  # "b" had been kept
 
     asyncio.run(scenario())

@@ -1,6 +1,5 @@
 """What a score is made of: the calibration chosen, the modes, the warnings, the deadline, where time went."""
 
-import asyncio
 import time
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from service.calibration.calibration import Calibration, NoCalibrations, Paramet
 from service.llm.port import Draw, Generation, GenerationRequest, Message, Sampling, Usage, WirePrompt
 from service.scoring.judging import num_indistinct, truncated
 from service.scoring.score import ScoreCommand, Stopwatch, find_modes
-from service.scoring.scorer import Scorer, choose, embedding_early
+from service.scoring.scorer import Scorer, choose
 from service.scoring.serving import LiveLoad
 from service.spectral.maps import Identity, TemperatureMap
 from service.spectral.spectrum import Spectrum, spectrum
@@ -186,20 +185,3 @@ def test_a_live_score_counts_until_it_ends_also_by_an_error() -> None:
     with pytest.raises(KeyError), live.one():
         raise KeyError
     assert live.under_way == 0
-
-
-@pytest.mark.anyio
-async def test_an_embedder_that_fails_early_is_left_alone_until_the_last_answer() -> None:
-    embedder = FakeEmbedder()
-    embedder.available = False
-    command = ScoreCommand(GenerationRequest(12, Sampling(), prompt="p"))
-    async with embedding_early(embedder, command) as listening:
-        assert listening.generation is not None
-        tell = listening.generation.on_answer
-        assert tell is not None
-        for i in range(12):
-            tell(f"answer {i}")
-            if i == 5:
-                while not embedder.ahead:
-                    await asyncio.sleep(0)
-    assert len(embedder.ahead) == 1
