@@ -19,8 +19,8 @@ from service.llm.port import Message
 from service.settings import Settings
 from tests.support.fakes import FakeLLM
 from tests.support.kept import MemoryKept
-from tests.support.memory_store import MemoryStore
 from tests.support.replica_apps import orthogonal, replica_app
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 PATH = "/beta/litellm_basic_guardrail_api"
@@ -414,7 +414,7 @@ async def test_a_verdict_does_not_wait_for_ever(tmp_path: Path) -> None:
 async def in_memory(
     folder: Path, llm: FakeLLM, documents: MemoryKept | None = None
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Any]]:
-    store = MemoryStore()
+    store = SqliteStore()
     store.kept = documents or store.kept
     settings = Settings(data_dir=folder, num_samples=5, target_error=0.15)
     app = create_app(settings, llm=llm, embedder=orthogonal(), store=store)

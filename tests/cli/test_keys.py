@@ -13,7 +13,7 @@ from tests.support.command import PATIENCE_S, Command, Done
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.in_a_terminal import terminal
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 Run = Callable[..., Awaitable[Done]]
 INTERRUPT = "Ctrl-C"
@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def command(tmp_path: Path) -> AsyncIterator[Command]:
     settings = Settings(data_dir=tmp_path / "data")
-    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(8), store=MemoryStore())
+    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(8), store=SqliteStore())
     async with served(app) as port:
         yield Command(tmp_path, {"EIGENCAL_URL": f"http://127.0.0.1:{port}"})
 
