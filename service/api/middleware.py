@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.errors import error_response, internal_problem
 from service.api.headers import SECURITY_HEADERS, policy_for
 from service.errors import BodyTooLarge
-from service.scoring.score import TRACEPARENT
+from service.scoring.telemetry import TRACEPARENT
 
 log = logging.getLogger(__name__)
 

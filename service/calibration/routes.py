@@ -25,8 +25,8 @@ from service.jobs.model import Correction
 from service.jobs.routes import CODES, accepted, example, queued
 from service.jobs.schemas import JOB, JobOut
 from service.report.model import VerdictRow, VerdictsPart
+from service.scoring.command import Target
 from service.scoring.judging import lowest_named, promise
-from service.scoring.score import Target
 
 MAX_CORRECTIONS = 10_000
 # No rows promise so little: what is promised instead is the lowest that can be.

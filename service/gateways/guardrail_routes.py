@@ -20,7 +20,7 @@ from service.scoring.serving import Effort, Serving
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 PATH = "/beta/litellm_basic_guardrail_api"
-LONGEST_REASON = 500  # in a header
+MAX_REASON_CHARS = 500  # in a header
 HEADERS: dict[str, Any] = {
     "X-Eigencal-Reason": {
         "description": "Why there is no score to decide by; absent where there is one.",
@@ -93,14 +93,17 @@ async def post_guardrail(request: Request, app: ServicesDep, gateways: GatewaysD
     if call.input_type == "request":
         _begin(call, params, key, gateways.guardrail, app.serving)
         return _answer(Verdict("NONE"), {})
+    if call.structured_messages:
+        # Where its request went to another replica, or was never sent, it is drawn for now.
+        _begin(call, params, key, gateways.guardrail, app.serving)
     work = _judged(app, gateways.guardrail, call, params, key, wrong)
     found = await while_connected(request, work)
     if found is None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     headers = {} if found.score is None else told(app, found.score, key.owner)
-    if found.score is None or found.score.judgement.decisive is None:
+    if found.score is None or found.score.decisive is None:
         _note(app, request, found.reason)
-        headers["X-Eigencal-Reason"] = found.reason.encode("ascii", "replace").decode()[:LONGEST_REASON]
+        headers["X-Eigencal-Reason"] = found.reason.encode("ascii", "replace").decode()[:MAX_REASON_CHARS]
     return _answer(found, headers)
 
 

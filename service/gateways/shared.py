@@ -11,7 +11,6 @@ from service.api.deps import Services
 from service.gateways.guardrail import Guardrail
 from service.gateways.verdicts import Verifier
 from service.llm.port import Message
-from service.scoring.schemas import headers_of, view
 from service.scoring.score import Score
 
 
@@ -42,8 +41,8 @@ GatewaysDep = Annotated[Gateways, Depends(gateways)]
 
 def told(app: Services, score: Score, owner: str) -> dict[str, str]:
     """Keep a score for `GET /scores/{id}`, and return its headers, with that id."""
-    app.kept.keep(score.id, owner, view(score, ["modes"]).model_dump_json(exclude_unset=True))
-    return {**headers_of(score), "X-Score-ID": score.id}
+    app.kept.keep(score.id, owner, score.json_text(["modes"]))
+    return {**score.headers(), "X-Score-ID": score.id}
 
 
 # A gateway's messages as a conversation that can be scored, or why it cannot.

@@ -6,10 +6,11 @@ from typing import Literal
 
 from service.errors import NoProbability
 from service.llm.port import FAILED, GenerationRequest, Message, is_blank
-from service.scoring.judging import HELD_BACK, why_no_probability
-from service.scoring.score import Score, ScoreCommand
+from service.scoring.command import ScoreCommand
+from service.scoring.judging import HELD_BACK
+from service.scoring.score import Score
 from service.scoring.scorer import Scorer
-from service.scoring.serving import Effort, Serving
+from service.scoring.serving import Serving
 
 DEADLINE_S = 50.0  # the router gives up after 60 by default, and a score of fewer answers is better than none
 
@@ -30,10 +31,9 @@ class Verification:
 class Verifier:
     """Judges answers given by others."""
 
-    def __init__(self, scorer: Scorer, serving: Serving, effort: Effort | None = None) -> None:
+    def __init__(self, scorer: Scorer, serving: Serving) -> None:
         self._scorer = scorer
         self._serving = serving
-        self._effort = effort
 
     async def verify(
         self, question: str, answer: str, context: str | None = None, *, arrived: float | None = None
@@ -50,31 +50,29 @@ class Verifier:
         return Verification(0.0, 0, score) if blank else verification(score)
 
     def _request(self, question: str, context: str | None) -> GenerationRequest:
-        number = None if self._effort is None else self._serving.efforts.num_samples(self._effort)
         if context:
             turns = (Message("system", context), Message("user", question))
-            request = self._serving.request(messages=turns, num_samples=number)
+            request = self._serving.request(messages=turns)
         else:
-            request = self._serving.request(prompt=question, num_samples=number)
+            request = self._serving.request(prompt=question)
         return replace(request, deadline_s=DEADLINE_S)
 
 
 def verification(score: Score) -> Verification:
     """Return what a score says of its candidate. Raises NoProbability where nothing tells P(correct)."""
-    judged = score.judgement.candidate
+    judged = score.candidate
     correct = None if judged is None else judged.probability_correct
-    if not score.judgement.supported and why_no_probability(score) is None:
+    if not score.supported and score.no_model is None:
         # Decisions never let such a text through. As a failure, a router that fails open would send it on.
         correct = 0.0
     if judged is None or correct is None or not math.isfinite(correct):
         raise NoProbability(reason(score))
-    number = round(judged.share * len(score.samples))
-    return Verification(min(max(correct, 0.0), 1.0), number, score)
+    return Verification(min(max(correct, 0.0), 1.0), score.num_agreeing, score)
 
 
 def reason(score: Score) -> str:
     """Return why a score has no P(correct), with what its warnings say of the calibration."""
-    why = why_no_probability(score) or "its model gives no finite number"
+    why = score.no_model or "its model gives no finite number"
     about = [w.message for w in score.warnings if w.code.startswith(("calibration_", "evidence_"))]
     return " ".join([f"Nothing tells how likely an answer is right: {why}.", *about])
 
@@ -103,8 +101,8 @@ def unscored(why: str, *, fail_closed: bool, score: Score | None = None) -> Verd
 
 def verdict(score: Score, *, fail_closed: bool) -> Verdict:
     """Return what the score's decision comes to."""
-    decision = score.judgement.decision
-    if decision is None or why_no_probability(score) is not None:
+    decision = score.decision
+    if decision is None or score.no_model is not None:
         return unscored(reason(score), fail_closed=fail_closed, score=score)
     if decision.action == "answer":
         return Verdict("NONE", score=score)

@@ -12,8 +12,8 @@ from service.api.deps import Services, ServicesDep
 from service.api.openapi import json_body, responses
 from service.gateways.shared import GatewayModel, GatewaysDep, told
 from service.gateways.verdicts import Verification, Verifier
+from service.scoring.request import Answer, PromptText
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES
-from service.scoring.schemas import Answer, PromptText
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 EXAMPLE = {"question": "What is the capital of France?", "answer": "Paris", "threshold": 0.7}
@@ -88,9 +88,9 @@ async def _verified(
 def _view(found: Verification, threshold: float) -> Verified:
     return Verified(
         confidence=found.confidence,
-        should_escalate=found.confidence < threshold or found.score.judgement.unlike,
+        should_escalate=found.confidence < threshold or found.score.unlike,
         verified_count=found.num_agreeing,
-        total_samples=len(found.score.samples),
-        samples=list(found.score.samples),
+        total_samples=found.score.num_samples,
+        samples=found.score.samples or [],
         threshold=threshold,
     )

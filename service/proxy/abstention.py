@@ -10,7 +10,6 @@ from typing import Any
 from service.proxy.chat_score import Uncertainty
 from service.proxy.prompt import Api, Unscorable
 from service.proxy.stream import AnswerReader, EventReader, encoded, event_of, with_uncertainty
-from service.scoring.judging import why_no_probability
 
 # Members of an answer that tell nothing of what it says.
 _ABOUT = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "usage")
@@ -21,7 +20,7 @@ _KEPT_IN_CHUNKS = _KEPT | {"uncertainty"}
 
 def is_abstained(uncertainty: Uncertainty) -> bool:
     """Tell whether the decision on the answer is to abstain."""
-    decision = uncertainty.score.judgement.decision if uncertainty.score else None
+    decision = uncertainty.score.decision if uncertainty.score else None
     return decision is not None and decision.action == "abstain"
 
 
@@ -33,7 +32,7 @@ def is_judged(uncertainty: Uncertainty) -> bool:
     if uncertainty.warning is not None and uncertainty.warning.code in ("tool_call", "refusal"):
         return True
     score = uncertainty.score
-    return score is not None and score.judgement.decision is not None and why_no_probability(score) is None
+    return score is not None and score.decision is not None and score.no_model is None
 
 
 def has_others(payload: Mapping[str, Any]) -> bool:

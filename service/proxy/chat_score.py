@@ -13,8 +13,9 @@ from service.errors import EigencalError, NoUsableAnswers
 from service.ids import new_id
 from service.llm.port import FAILED, Draw, GenerationRequest, is_blank
 from service.proxy.prompt import Api, Unscorable, drawn_alike, token_limit, wire_prompt
-from service.scoring.schemas import headers_of, view
-from service.scoring.score import Drawn, Score, ScoreCommand, ScoreWarning, Target
+from service.scoring.basis import Drawn
+from service.scoring.command import ScoreCommand, Target
+from service.scoring.score import Score, ScoreWarning, warning
 from service.scoring.scorer import MIN_SAMPLES, Scorer
 from service.scoring.serving import Serving
 
@@ -46,28 +47,26 @@ class Uncertainty:
 
     def scored(self, score: Score) -> "Uncertainty":
         """Return it with its score, which takes the id that the caller knows already."""
-        return replace(self, status="scored", score=replace(score, id=self.id))
+        return replace(self, status="scored", score=score.model_copy(update={"id": self.id}))
 
     def failed(self, error: Exception) -> "Uncertainty":
         """Return it without one: not to be had for this answer, or failed."""
         if isinstance(error, Unscorable):
-            return replace(self, status="not_scored", warning=ScoreWarning(error.code, error.message))
+            return replace(self, status="not_scored", warning=warning(error.code, error.message))
         if isinstance(error, EigencalError):
-            warning = ScoreWarning(error.code, error.detail)
+            why = warning(error.code, error.detail)
         else:
-            warning = ScoreWarning(
-                "internal", "Something went wrong in the service; its log has the details."
-            )
+            why = warning("internal", "Something went wrong in the service; its log has the details.")
         status: Status = "not_scored" if isinstance(error, NoUsableAnswers) else "failed"
-        return replace(self, status=status, warning=warning, failure=error)
+        return replace(self, status=status, warning=why, failure=error)
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON. No field of it is named `error`: clients would raise."""
         document: dict[str, Any] = {"id": self.id, "status": self.status}
         if self.score is not None:
-            fields = view(self.score, ()).model_dump(mode="json", exclude_unset=True)
+            fields = self.score.document()
             # Of the chat's own answer, as everything here: a /score has this of the answer drawn.
-            fields["probability_correct"] = self.score.judgement.decisive
+            fields["probability_correct"] = self.score.decisive
             document |= {name: value for name, value in fields.items() if name not in NOT_REPEATED}
         if self.warning is not None:
             document["warning"] = {"code": self.warning.code, "message": self.warning.message}
@@ -77,7 +76,7 @@ class Uncertainty:
 
     def headers(self) -> dict[str, str]:
         """Return the headers of an answer that has its score, or of one that may be asked for it later."""
-        return {ID_HEADER: self.id} | ({} if self.score is None else headers_of(self.score))
+        return {ID_HEADER: self.id} | ({} if self.score is None else self.score.headers())
 
 
 @dataclass(frozen=True, slots=True)

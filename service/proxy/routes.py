@@ -51,7 +51,7 @@ from service.proxy.stream import (
     without_logprobs,
 )
 from service.proxy.upstream import Call, Reply, Upstream, read_all
-from service.scoring.score import ScoreCommand, Target
+from service.scoring.command import ScoreCommand, Target
 from service.scoring.serving import Effort, Serving
 
 Mode = Literal["off", "async", "on"]

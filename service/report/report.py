@@ -53,8 +53,8 @@ from service.report.model import (
     TemperatureCurve,
     estimate,
 )
+from service.scoring.command import Target
 from service.scoring.judging import lowest_named, percent
-from service.scoring.score import Target
 from service.spectral.correctness import bootstrap_auroc
 from service.spectral.correctness_model import CorrectnessFit, Scores
 from service.spectral.evidence import EvidenceFit

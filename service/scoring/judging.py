@@ -1,10 +1,11 @@
-"""What the caller should know of the answers that a score rests on."""
+"""What a score says of single texts, and what its caller should know (method, sections 7 and 8)."""
 
 import math
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,22 +13,30 @@ from numpy.typing import NDArray
 from service.calibration.calibration import PROMISE_MEANING, Decider, features
 from service.embedding.outcomes import outcome_vectors
 from service.llm.port import Generation
-from service.scoring.score import (
-    Decision,
-    Evidence,
-    JudgedCandidate,
-    Judgement,
-    Score,
-    ScoreCommand,
-    ScoreWarning,
-    Target,
-    shares_by_mode,
-)
+from service.scoring.basis import Basis, shares_by_mode
+from service.scoring.command import ScoreCommand, Target
+from service.scoring.score import Candidate, Decision, Evidence, ScoreWarning, warning
 from service.spectral.born import BornProbability, born_probability_of
 from service.spectral.maps import DepolarizedMap, ServedSpectrum, TemperatureMap
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promises
 from service.spectral.spectrum import Spectrum
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the answers say of the candidate and of the score's own `answer`.
+
+    `share`: of the answers, how many of 1 lie closest to the candidate's mode. `no_model`: why nothing tells
+    P(correct), in words; None where something does.
+    """
+
+    candidate: Candidate | None
+    share: float
+    probability_correct: float | None
+    decision: Decision | None
+    no_model: str | None
+
 
 TRUNCATED_SHARE = 0.5  # of the answers cut by max_tokens, from which on a score warns
 EQUAL_COSINE = 1 - 1e-6
@@ -45,7 +54,7 @@ def partial(generation: Generation) -> list[ScoreWarning]:
     if empty:
         said.append(f"{empty} of {came} answers hold no text (only reasoning, a tool call, or nothing)")
     rest = f"the {usable} others" if empty else "those"
-    return [ScoreWarning("partial_samples", f"{', and '.join(said)}; the score rests on {rest}.")]
+    return [warning("partial_samples", f"{', and '.join(said)}; the score rests on {rest}.")]
 
 
 def truncated(generation: Generation, command: ScoreCommand) -> list[ScoreWarning]:
@@ -58,7 +67,7 @@ def truncated(generation: Generation, command: ScoreCommand) -> list[ScoreWarnin
         f"{cut} of {came} answers were cut by max_tokens ({limit}); the score rests on their beginnings. "
         "Allow more tokens, or have the model answer more briefly."
     )
-    return [ScoreWarning("truncated_samples", message)]
+    return [warning("truncated_samples", message)]
 
 
 def indistinct(alike: int, distinct_: int) -> list[ScoreWarning]:
@@ -69,7 +78,7 @@ def indistinct(alike: int, distinct_: int) -> list[ScoreWarning]:
         f"The embedder cannot tell {alike} of the {distinct_} distinct answers from others that say other "
         "things (characters unknown to it, or texts equal as far as it reads): they count as agreement."
     )
-    return [ScoreWarning("indistinct_answers", message)]
+    return [warning("indistinct_answers", message)]
 
 
 def num_indistinct(texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
@@ -90,8 +99,6 @@ def essence(text: str) -> str:
     dropped = (ord(char) for char in set(plain) if unicodedata.category(char)[0] in IGNORED)
     return plain.translate(dict.fromkeys(dropped))
 
-
-# Whether a text is let through: by the thresholds that a calibration's counts allow (method, section 8).
 
 # Callers choose targets freely; those of the settings, and of most callers, are few.
 KEPT_PROMISES = 256
@@ -118,9 +125,7 @@ def decide(
     if found.threshold is None:
         reason = _unreachable(counts, found, target)
         # Of a target that nobody named there is nothing to warn of.
-        about = (
-            [] if target.by_default else [ScoreWarning("target_unreachable", f"{reason} {PROMISE_MEANING}")]
-        )
+        about = [] if target.by_default else [warning("target_unreachable", f"{reason} {PROMISE_MEANING}")]
         return held_back(target, reason), about
     if correct is None:
         return held_back(target, UNSUPPORTED, found), []
@@ -131,15 +136,25 @@ def decide(
     if not passes:
         return held_back(target, f"{told}, and {needed} is needed so that {kept}.", found), []
     reason = f"Let it through. {told}; from {needed} on, {kept}."
-    return Decision("answer", target, reason, found.threshold, found.coverage), []
+    return _decision("answer", target, reason, found), []
 
 
 def held_back(target: Target, why: str, found: Promise | None = None) -> Decision:
     """Return the decision to abstain; found: the promise whose threshold the text misses."""
-    reason = f"{HELD_BACK}{why}"
-    if found is None:
-        return Decision("abstain", target, reason)
-    return Decision("abstain", target, reason, found.threshold, found.coverage)
+    return _decision("abstain", target, f"{HELD_BACK}{why}", found)
+
+
+def _decision(
+    action: Literal["answer", "abstain"], target: Target, reason: str, found: Promise | None
+) -> Decision:
+    return Decision.model_construct(
+        action=action,
+        reason=reason,
+        target_error=target.error,
+        confidence=target.confidence,
+        threshold=None if found is None else found.threshold,
+        coverage=0.0 if found is None else found.coverage,
+    )
 
 
 @lru_cache(KEPT_PROMISES)
@@ -180,9 +195,6 @@ def lowest_named(counts: SelectiveCounts, found: Promise) -> float | None:
         if rounded < 1 and promise(counts, Target(rounded, found.confidence)).threshold is not None:
             return rounded
     return found.lowest_error
-
-
-# How single texts are judged by the answers drawn (method, sections 7 and 8).
 
 
 def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
@@ -234,42 +246,53 @@ class _Model:
             outcomes.born(text, served).probability,
             served.entropy,
             None if told is None else told.missing_mass,
-            None if told is None else told.mean_log_probability,
+            None if told is None else told.mean_logprob,
         )
         return float(self.decider.model.predict(columns).item())
 
 
 def judge(
-    score: Score, outcomes: Outcomes, target: Target | None, *, unlike: bool = False
+    basis: Basis, outcomes: Outcomes, target: Target | None, *, unlike: bool = False
 ) -> tuple[Judgement, list[ScoreWarning]]:
-    """Return what the score says of its candidate and of its answer, with the warnings on both.
+    """Return what the answers say of the candidate and of `basis.answer`, with the warnings on both.
 
     unlike: the prompt is too unlike the calibration's rows for anything to be let through. Where nothing
     tells P(correct), a warning says why only if a decision was asked for.
     """
-    model = _model_of(score)
-    correct = None if isinstance(model, str) else model.probability(score.answer, outcomes)
-    judgement = Judgement(_candidate(score, outcomes, model), correct, unlike=unlike)
+    model = _model_of(basis)
+    no_model = model if isinstance(model, str) else None
+    correct = None if isinstance(model, str) else model.probability(basis.answer, outcomes)
+    candidate, share = _candidate(basis, outcomes, model)
     warnings = _mistaken(outcomes)
     if target is None or (target.by_default and isinstance(model, str)):
-        return judgement, warnings
-    decision, about_decision = _decide(model, judgement, target)
+        return Judgement(candidate, share, correct, None, no_model), warnings
+    if isinstance(model, str):
+        why = f"Nothing tells how likely an answer is right: {model}."
+        decision, about_decision = held_back(target, why), [warning("no_correctness_model", why)]
+    else:
+        decisive = correct if candidate is None else candidate.probability_correct
+        decision, about_decision = decide(model.decider.counts, decisive, target)
     if unlike:
-        decision = replace(decision, action="abstain", reason=UNLIKE)
-    warnings += _unsupported(model, judgement) + _elsewhere(model, score.answer, outcomes.candidate)
-    return replace(judgement, decision=decision), [*warnings, *about_decision]
+        decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
+    warnings += _unsupported(model, candidate) + _elsewhere(model, basis.answer, outcomes.candidate)
+    return Judgement(candidate, share, correct, decision, no_model), [*warnings, *about_decision]
 
 
-def _candidate(score: Score, outcomes: Outcomes, model: _Model | str) -> JudgedCandidate | None:
+def _candidate(basis: Basis, outcomes: Outcomes, model: _Model | str) -> tuple[Candidate | None, float]:
+    """Return what the answers say of the candidate, and the share of them on its mode."""
     if outcomes.candidate is None:
-        return None
-    born = outcomes.born(outcomes.candidate, score.served)
+        return None, 0.0
+    born = outcomes.born(outcomes.candidate, basis.served)
     # The rows' texts that no answer supports are the LLM's own, right as often as others of such a prompt:
     # they tell nothing of nonsense, which looks the same from here.
-    told = None if isinstance(model, str) or born.mode is None else model
-    correct = None if told is None else told.probability(outcomes.candidate, outcomes)
+    correct = None
+    if isinstance(model, _Model) and born.mode is not None:
+        correct = model.probability(outcomes.candidate, outcomes)
     share = 0.0 if born.mode is None else float(shares_by_mode(outcomes.found)[born.mode])
-    return JudgedCandidate(born.probability, born.mode, correct, share)
+    candidate = Candidate.model_construct(
+        probability=born.probability, mode=born.mode, probability_correct=correct
+    )
+    return candidate, share
 
 
 def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
@@ -286,19 +309,19 @@ def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
         "The embedder cannot tell the candidate from an answer that says another thing (characters unknown "
         "to it, or texts equal as far as it reads): it is judged as if it were that answer."
     )
-    return [ScoreWarning("indistinct_answers", message)]
+    return [warning("indistinct_answers", message)]
 
 
-def _unsupported(model: _Model | str, judgement: Judgement) -> list[ScoreWarning]:
+def _unsupported(model: _Model | str, candidate: Candidate | None) -> list[ScoreWarning]:
     """Return a warning when no answer supports the text decided about, which is then not let through."""
     # Where there is no model nothing is let through anyway, and a warning says so.
-    if isinstance(model, str) or judgement.supported:
+    if isinstance(model, str) or candidate is None or candidate.mode is not None:
         return []
     message = (
         "The candidate says what none of the answers says (its `mode` is null): it is not let through, and "
         "nothing tells how likely it is right. More answers may hold what it says."
     )
-    return [ScoreWarning("unsupported_candidate", message)]
+    return [warning("unsupported_candidate", message)]
 
 
 def _elsewhere(model: _Model | str, answer: str, candidate: str | None) -> list[ScoreWarning]:
@@ -316,38 +339,25 @@ def _elsewhere(model: _Model | str, answer: str, candidate: str | None) -> list[
         )
     else:
         return []
-    return [ScoreWarning("correctness_label_mismatch", message)]
+    return [warning("correctness_label_mismatch", message)]
 
 
-def why_no_probability(score: Score) -> str | None:
-    """Return why nothing tells P(correct) for this score, in words; None where something does."""
-    model = _model_of(score)
-    return model if isinstance(model, str) else None
-
-
-def _model_of(score: Score) -> _Model | str:
-    """Return what tells P(correct) for this score, or why nothing does."""
-    if score.applied is None:
+def _model_of(basis: Basis) -> _Model | str:
+    """Return what tells P(correct) for these answers, or why nothing does."""
+    if basis.applied is None:
         return "no calibration is applied"
-    calibration, count = score.applied.calibration, len(score.samples)
+    calibration, count = basis.applied.calibration, len(basis.generation.draws)
     if not calibration.deciders:
         return f"calibration {calibration.id} holds no model of being right; {_why(calibration.id)}"
     decider = calibration.deciders.get(count)
     if decider is None:
         lacks = f"calibration {calibration.id} holds no model of being right for {count} answers"
         return f"{lacks}; {_why(calibration.id)}"
-    map_ = decider.map_for(score.evidence.missing_mass if score.evidence else None)
+    map_ = decider.map_for(basis.evidence.missing_mass if basis.evidence else None)
     if map_ is None:
         return f"the model of calibration {calibration.id} takes log-probabilities, which these answers lack"
-    return _Model(decider, map_, score.evidence)
+    return _Model(decider, map_, basis.evidence)
 
 
 def _why(calibration_id: str) -> str:
     return f"its report, /calibrations/{calibration_id}/report, says why"
-
-
-def _decide(model: _Model | str, judgement: Judgement, target: Target) -> tuple[Decision, list[ScoreWarning]]:
-    if isinstance(model, str):
-        why = f"Nothing tells how likely an answer is right: {model}."
-        return held_back(target, why), [ScoreWarning("no_correctness_model", why)]
-    return decide(model.decider.counts, judgement.decisive, target)

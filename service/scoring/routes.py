@@ -17,16 +17,8 @@ from service.api.deps import Services, ServicesDep
 from service.api.errors import error_body, internal_body, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
 from service.errors import EigencalError, InvalidRequest, Overloaded
-from service.scoring.schemas import (
-    HEADERS,
-    BatchRequest,
-    ScoreRequest,
-    ScoreResponse,
-    headers_of,
-    to_command,
-    view,
-)
-from service.scoring.score import Score
+from service.scoring.request import BatchRequest, ScoreRequest, to_command
+from service.scoring.score import HEADERS, Score
 
 router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
 EXAMPLES = recorded("examples.json")
@@ -56,7 +48,7 @@ async def score_one(app: Services, body: ScoreRequest, arrived: float | None) ->
     summary="Score how uncertain the LLM is about a prompt",
     responses={
         200: {
-            **ok(ScoreResponse, {name: example["response"] for name, example in EXAMPLES.items()}),
+            **ok(Score, {name: example["response"] for name, example in EXAMPLES.items()}),
             "headers": HEADERS,
         },
         **responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES),
@@ -77,9 +69,9 @@ async def post_score(request: Request, app: ServicesDep) -> Response:
     score = await while_connected(request, score_one(app, body, request.scope.get("eigencal.arrived")))
     if score is None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
-    content = view(score, body.return_).model_dump_json(exclude_unset=True)
+    content = score.json_text(body.return_)
     app.kept.keep(score.id, owner_of(request), content)
-    return Response(content, headers=headers_of(score), media_type="application/json")
+    return Response(content, headers=score.headers(), media_type="application/json")
 
 
 @router.post(
@@ -158,9 +150,9 @@ async def batch_line(app: Services, index: int, item: object, request_id: str | 
     try:
         # Through bytes: an item is held to exactly the rules of a body of its own.
         body = parse(json.dumps(item).encode(), ScoreRequest)
-        result = view(await score_in_turn(app, body), body.return_)
-        content = result.model_dump_json(exclude_unset=True)
-        app.kept.keep(result.id, owner, content)
+        score = await score_in_turn(app, body)
+        content = score.json_text(body.return_)
+        app.kept.keep(score.id, owner, content)
         return b'{"index":%d,"result":%s}\n' % (index, content.encode())
     except EigencalError as error:
         problem = error_body(error, request_id)

@@ -1,105 +1,193 @@
-"""What the log-probabilities of the answers to one prompt say."""
+"""A score: the one model that the scorer makes, the routes return and the clients read."""
 
-import time
-from collections.abc import Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from service.calibration.calibration import Calibration, Method
-from service.embedding.outcomes import log_probabilities
-from service.ids import new_id
-from service.llm.port import Draw, EmbedderIdentity, Generation, GenerationRequest, Usage
-from service.spectral.evidence import EvidenceMap, mean_log_probability, missing_mass
-from service.spectral.maps import DepolarizedMap, Identity, ServedSpectrum, TemperatureMap
-from service.spectral.spectrum import Spectrum
+ScorePart = Literal["samples", "modes", "spectrum"]
+PARTS = frozenset[str](("samples", "modes", "spectrum"))
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the log-probabilities of the answers say.
+class Part(BaseModel):
+    """Base of a score and its parts. Made by `model_construct`: the values are ours, not to be checked."""
 
-    `missing_mass`: u in (0, 1), the mass that the LLM gives to none of the answers; higher = less certain.
-    `mean_log_probability`: of whole answers, in nats, 0 at most; higher = more certain.
-    """
-
-    missing_mass: float
-    mean_log_probability: float
+    model_config = ConfigDict(frozen=True)
 
 
-def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | None:
-    """Return the evidence of the answers, None unless each has a log-probability.
+class SpectrumValues(Part):
+    """The two numbers of a spectrum."""
 
-    index: (m,) which distinct text each answer is.
-    """
-    totals = log_probabilities(draws)
-    return None if totals is None else Evidence(missing_mass(totals, index), mean_log_probability(totals))
+    lambda_max: float = Field(description="Largest eigenvalue, 0..1. Higher = more certain.")
+    entropy: float = Field(description="Von Neumann entropy in nats. Higher = less certain.")
 
 
-# What a score says of single texts: how likely they are, whether right, and whether to let one through.
+class CalibrationUsed(Part):
+    """The calibration that the score used, with the parameters for its number of answers."""
+
+    id: str = Field(description="Id of the calibration.")
+    method: Literal["depolarized", "temperature", "evidence"] = Field(description="The map applied.")
+    temperature: float = Field(description="Matrix temperature T applied.")
+    depolarization: float = Field(
+        description="Depolarisation g applied, 0 for `temperature`; with `evidence`, that of this very score."
+    )
+    evidence_intercept: float | None = Field(
+        None, description="With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."
+    )
+    evidence_slope: float | None = Field(None, description="With `evidence`: b.")
+    created_at: datetime = Field(description="When it was fitted.")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is asked of a decision.
+class Evidence(Part):
+    """What the log-probabilities of the answers say."""
 
-    `error`: the share of wrong ones allowed among the answers let through, in (0, 1). `confidence`: with
-    which probability it is kept, in (0, 1). `by_default`: nobody named one, so there is a decision only
-    where a calibration can make it.
-    """
-
-    error: float
-    confidence: float
-    by_default: bool = False
+    missing_mass: float = Field(
+        description="Mass that the LLM gives to none of the answers, 0..1. Higher = less certain."
+    )
+    mean_logprob: float = Field(
+        description="Mean log-probability of the whole answers, nats. Higher = more certain."
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedCandidate:
-    """A text that the caller has, judged by the answers drawn.
+class ScoreWarning(Part):
+    """Something the caller should know."""
 
-    `probability`: p(y) under the served matrix, in [0, lambda_max]; higher = more likely meant. `mode`: the
-    eigenvector that it belongs to, 0 the largest; None: it says what no answer said. `probability_correct`:
-    in [0, 1]; None where no model tells, or `mode` is None. `share`: of the answers drawn, how many of 1 lie
-    closest to that eigenvector; 0 without one.
-    """
-
-    probability: float
-    mode: int | None
-    probability_correct: float | None
-    share: float = 0.0
+    code: str = Field(
+        description="calibration_missing, calibration_mismatch, evidence_missing, partial_samples, "
+        "truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, "
+        "unsupported_candidate, correctness_label_mismatch or out_of_distribution."
+    )
+    message: str = Field(description="The same for a person.")
+    differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Whether to let a text through.
+class Candidate(Part):
+    """What the answers say of the text given as `candidate`."""
 
-    `reason`: why, and so what to do with the text, in a sentence.
-    `threshold`: the least P(correct) that is let through; None where the target cannot be promised.
-    `coverage`: the share of questions, of those that set the threshold, that it lets through, in [0, 1].
-    """
+    probability: float = Field(
+        description="Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer "
+        "to what the LLM means. Raw where `calibrated` is false."
+    )
+    mode: int | None = Field(
+        description="The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into "
+        "`modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: "
+        "it says what none of them said."
+    )
+    probability_correct: float | None = Field(
+        description="Probability, 0..1, that the candidate is right. Null in the cases in which the "
+        "`probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it "
+        "rests on verdicts: on whether answers to the calibration's questions were right."
+    )
 
-    action: Literal["answer", "abstain"]
-    target: Target
-    reason: str
-    threshold: float | None = None
-    coverage: float = 0.0
+
+class Decision(Part):
+    """Whether to let a text through, so that few of those let through are wrong."""
+
+    action: Literal["answer", "abstain"] = Field(description="Let it through, or do not.")
+    reason: str = Field(description="Why, and what to do with the text, for a person.")
+    target_error: float = Field(description="Share of wrong ones allowed among those let through.")
+    confidence: float = Field(
+        description="How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at "
+        "least this share keep the error at or below `target_error`. It says nothing of this one text, and "
+        "less of a target that was chosen since it is barely reachable."
+    )
+    threshold: float | None = Field(
+        description="The least P(correct) that is let through; null where the target cannot be promised."
+    )
+    coverage: float = Field(
+        description="Share of the calibration's questions that is let through, 0..1; 0 where none is."
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What a score says of the candidate, and of its own `answer`.
+class Mode(Part):
+    """One latent meaning among the answers: an eigenvector of the density matrix."""
 
-    `probability_correct`: of the answer, in [0, 1]; None where no model tells. `unlike`: the prompt is too
-    unlike the calibration's rows for anything to be let through.
-    """
+    probability: float = Field(description="Its served eigenvalue, 0..1.")
+    share: float = Field(description="Share of the samples that lie closest to it, 0..1.")
+    answer: str = Field(description="The sample most aligned with it.")
 
-    candidate: JudgedCandidate | None = None
-    probability_correct: float | None = None
-    decision: Decision | None = None
-    unlike: bool = False
+
+class FullSpectrum(Part):
+    """The whole spectrum."""
+
+    eigenvalues: list[float] = Field(description="Served eigenvalues, descending.")
+    null_value: float = Field(description="Served eigenvalue of each remaining direction.")
+    null_count: int = Field(description="Number of remaining directions.")
+    uncalibrated: list[float] = Field(description="Eigenvalues as they came, descending, sum 1.")
+
+
+class TokenUsage(Part):
+    """Tokens, as the LLM server counts them."""
+
+    prompt_tokens: int = Field(description="Tokens of the prompt.")
+    completion_tokens: int = Field(description="Tokens of all answers.")
+
+
+class Timings(Part):
+    """Milliseconds by stage."""
+
+    queue: float = Field(description="Waiting: for parsing and for a slot at the LLM.")
+    generate: float | None = Field(None, description="Drawing the answers; null for supplied samples.")
+    embed: float = Field(description="Embedding the distinct answers.")
+    spectrum: float = Field(description="Spectrum, calibration and modes.")
+    total: float = Field(description="All of it.")
+
+
+class Score(Part):
+    """A scored prompt."""
+
+    id: str = Field(description="Id of this score.")
+    answer: str = Field(description="The sample most aligned with the dominant eigenvector.")
+    probability_correct: float | None = Field(
+        description="Probability that `answer` is right, 0..1, by the verdicts on the calibration's "
+        "questions. Null where no calibration is applied, where it has no model of being right for so many "
+        "answers, or where the model takes log-probabilities that these lack."
+    )
+    candidate: Candidate | None = Field(description="The `candidate` judged; null without one.")
+    decision: Decision | None = Field(
+        description="What to do with the `candidate` or, without one, `answer`, to keep a target error; null "
+        "where no calibration can decide and the request names no `target_error`. Without a "
+        "`probability_correct`, as for a candidate whose `mode` is null: abstain."
+    )
+    lambda_max: float = Field(
+        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
+        "of their meaning the answers share, not the probability that the answer is right."
+    )
+    entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
+    entropy_normalized: float = Field(description="Entropy over the largest that the spectrum allows, 0..1.")
+    calibrated: bool = Field(description="Whether a calibration that fits was applied.")
+    uncalibrated: SpectrumValues = Field(description="The same two numbers without calibration.")
+    calibration: CalibrationUsed | None = Field(description="The calibration used; null: none.")
+    ood_p_value: float | None = Field(
+        description="How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this "
+        "share look as unlike, by their question and by the length of their answers. Higher = more like. "
+        "Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its "
+        "rows' prompts."
+    )
+    evidence: Evidence | None = Field(
+        description="What the log-probabilities say; null unless every answer has one."
+    )
+    warnings: list[ScoreWarning] = Field(description="What to know about this score.")
+    model: str | None = Field(description="Model that answered; null for supplied samples.")
+    embedder: str = Field(description="Embedder of the answers.")
+    num_samples: int = Field(description="Answers scored.")
+    num_distinct: int = Field(description="Distinct ones among them.")
+    num_truncated: int = Field(description="Answers cut by max_tokens; they count.")
+    num_empty: int = Field(
+        description="Answers without text: left out as failed, unless the settings say what they mean."
+    )
+    modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
+    samples: list[str] | None = Field(None, description="The answers, in the order drawn.")
+    spectrum: FullSpectrum | None = Field(None, description="The whole spectrum.")
+    usage: TokenUsage | None = Field(description="Tokens used; null for supplied samples.")
+    timings_ms: Timings = Field(description="Where the time went.")
+
+    # Not told: why nothing tells P(correct), the share of the answers on the candidate's mode, and whether
+    # the prompt is too unlike the calibration's rows for anything to be let through.
+    _no_model: str | None = PrivateAttr(None)
+    _share: float = PrivateAttr(0.0)
+    _unlike: bool = PrivateAttr(False)
 
     @property
     def supported(self) -> bool:
@@ -111,254 +199,68 @@ class Judgement:
         """P(correct) of the text that a decision is about: the candidate where there is one."""
         return self.probability_correct if self.candidate is None else self.candidate.probability_correct
 
-
-# What is asked of a score, and what it says: put together from the answers and their spectrum.
-
-MAX_MODES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreCommand:
-    """What to score: a prompt for the LLM (`generation`), or `samples` that the caller has drawn.
-
-    `logprobs`: of each whole sample, in nats; None: not known.
-    `calibration`: "active", "none", or the id of a stored one.
-    `candidate`: a text to judge by the answers; it is none of them. `target`: what a decision is to keep.
-    `asked`: the text that supplied samples answer, None where it is not known.
-    """
-
-    generation: GenerationRequest | None = None
-    samples: tuple[str, ...] | None = None
-    logprobs: tuple[float, ...] | None = None
-    source_label: str = ""
-    calibration: str = "active"
-    candidate: str | None = None
-    target: Target | None = None
-    asked: str | None = None
-    arrived: float | None = None  # time.perf_counter() when the request came in
+    @property
+    def no_model(self) -> str | None:
+        """Why nothing tells P(correct), in words; None where something does."""
+        return self._no_model
 
     @property
-    def question(self) -> str | None:
-        """Return the text of what is asked, as `question_text` has it."""
-        return self.asked if self.generation is None else self.generation.question
+    def num_agreeing(self) -> int:
+        """How many of the answers lie closest to the candidate's mode; 0 without one."""
+        return round(self._share * self.num_samples)
 
     @property
-    def num_samples(self) -> int:
-        """Return how many answers are asked for."""
-        return len(self.samples or ()) if self.generation is None else self.generation.num_samples
+    def unlike(self) -> bool:
+        """Whether the prompt is too unlike the calibration's rows for anything to be let through."""
+        return self._unlike
+
+    def document(self, parts: Collection[ScorePart] = ()) -> dict[str, Any]:
+        """Return it as JSON holds it, with these further parts."""
+        return self.model_dump(mode="json", exclude_unset=True, exclude=set(PARTS.difference(parts)))
+
+    def json_text(self, parts: Collection[ScorePart]) -> str:
+        """Return it as JSON, with these further parts."""
+        return self.model_dump_json(exclude_unset=True, exclude=set(PARTS.difference(parts)))
+
+    def headers(self) -> dict[str, str]:
+        """Return its headers, for proxies that drop bodies."""
+        headers = {"X-Lambda-Max": f"{self.lambda_max:.6f}", "X-Entropy": f"{self.entropy:.6f}"}
+        if self.calibration is not None:
+            headers["X-Calibration-ID"] = self.calibration.id
+        if self.candidate is not None:
+            headers["X-Candidate-Probability"] = f"{self.candidate.probability:.6f}"
+        if self.decisive is not None:
+            headers["X-Probability-Correct"] = f"{self.decisive:.6f}"
+        if self.decision is not None:
+            headers["X-Decision"] = self.decision.action
+        return headers
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreWarning:
-    """Something that the caller should know; `code` is stable."""
-
-    code: str
-    message: str
-    differs: tuple[str, ...] = ()
+def warning(code: str, message: str, differs: Collection[str] = ()) -> ScoreWarning:
+    """Return a warning; `differs` is told where there is any."""
+    more = {"differs": list(differs)} if differs else {}
+    return ScoreWarning.model_construct(None, code=code, message=message, **more)
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """One latent meaning: an eigenvector.
-
-    `probability`: its served eigenvalue. `share`: share of the samples that lie closest to it. `answer`: the
-    sample most aligned with it.
-    """
-
-    probability: float
-    share: float
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """The calibration that a score used: the map for its number of answers, and for its evidence.
-
-    `evidence`: the one that `map` was made by; None where the answers have no log-probabilities, or the
-    calibration needs none.
-    """
-
-    calibration: Calibration
-    map: DepolarizedMap | TemperatureMap
-    evidence: EvidenceMap | None = None
-
-    @property
-    def method(self) -> Method:
-        """Return how the score was served, which without log-probabilities is not by evidence."""
-        if self.evidence is not None:
-            return "evidence"
-        return "depolarized" if isinstance(self.map, DepolarizedMap) else "temperature"
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The result. `served` is what to act on, `raw` the spectrum as it came; equal when not calibrated.
-
-    `ood_p_value`: of a prompt like the calibration's rows, in (0, 1]; lower = less like them. None where no
-    calibration is applied, or one that does not know its rows' prompts.
-    """
-
-    id: str
-    answer: str
-    served: ServedSpectrum
-    raw: ServedSpectrum
-    applied: Applied | None
-    warnings: tuple[ScoreWarning, ...]
-    model: str | None
-    embedder: str
-    samples: tuple[str, ...]
-    num_distinct: int
-    num_truncated: int
-    num_empty: int
-    modes: tuple[Mode, ...]
-    usage: Usage | None
-    evidence: Evidence | None = None
-    ood_p_value: float | None = None
-    judgement: Judgement = field(default_factory=Judgement)
-    timings_s: dict[str, float] = field(default_factory=dict)
-
-
-class Stopwatch:
-    """Where the time of a score went: seconds by stage, from the arrival of the request on."""
-
-    def __init__(self, start: float | None = None) -> None:
-        self._start = self._last = time.perf_counter() if start is None else start
-        self.laps: dict[str, float] = {}
-
-    def elapsed_s(self) -> float:
-        """Return the seconds since the start."""
-        return time.perf_counter() - self._start
-
-    def lap(self, stage: str) -> None:
-        """Close a stage."""
-        now = time.perf_counter()
-        self.laps[stage] = now - self._last
-        self._last = now
-
-    def move(self, source: str, target: str, seconds: float) -> None:
-        """Count seconds of one stage to another."""
-        # `seconds` was not measured between laps, so it may be more than the stage has.
-        moved = min(seconds, self.laps[source])
-        self.laps[source] -= moved
-        self.laps[target] += moved
-
-    def resume(self) -> None:
-        """Leave out the time since the last stage: nothing was done in it."""
-        gap = time.perf_counter() - self._last
-        self._start += gap
-        self._last += gap
-
-    def total(self) -> dict[str, float]:
-        """Return the laps and their total."""
-        return {**self.laps, "total": self._last - self._start}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """Answers that wait to be scored, and the command that asked for them.
-
-    `chosen`: the calibration that it names, None for the active one or none. `marks`: the time until now.
-    """
-
-    command: ScoreCommand
-    chosen: Calibration | None
-    generation: Generation
-    marks: Stopwatch
-
-
-def assemble(
-    found: Spectrum,
-    texts: Sequence[str],
-    counts: NDArray[np.int_],
-    generation: Generation,
-    applied: Applied | None,
-    made_by: EmbedderIdentity,
-    evidence: Evidence | None,
-) -> Score:
-    """Return the score of the answers whose spectrum was `found`, without its warnings and timings.
-
-    texts, counts: the distinct answers and how often each came.
-    """
-    raw = Identity().serve(found.eigenvalues, found.dimension)
-    served = applied.map.serve(found.eigenvalues, found.dimension) if applied else raw
-    modes = find_modes(found, served, texts, counts)
-    texts_drawn = tuple(draw.text for draw in generation.draws)
-    return Score(
-        id=new_id("scr"),
-        answer=modes[0].answer,
-        served=served,
-        raw=raw,
-        applied=applied,
-        warnings=(),
-        model=generation.model or None,
-        embedder=made_by.name,
-        samples=texts_drawn,
-        num_distinct=len(texts),
-        num_truncated=sum(draw.truncated for draw in generation.draws),
-        num_empty=generation.num_empty + sum(not text for text in texts_drawn),
-        modes=modes,
-        usage=generation.usage if generation.model else None,
-        evidence=evidence,
-    )
-
-
-def find_modes(
-    found: Spectrum, served: ServedSpectrum, texts: Sequence[str], counts: NDArray[np.int_]
-) -> tuple[Mode, ...]:
-    """Return a mode for each of the leading eigenvectors (at most MAX_MODES), largest eigenvalue first.
-
-    The answer of a mode is the one with the largest squared projection, ties to the most frequent.
-    """
-    squared = np.square(found.projections)
-    share = shares_by_mode(found)
-    modes = []
-    for i in range(min(found.rank, MAX_MODES)):
-        # Equal but for rounding.
-        tied = np.flatnonzero(squared[:, i] >= squared[:, i].max() - 1e-9)
-        best = tied[np.argmax(counts[tied])]
-        modes.append(Mode(float(served.eigenvalues[i]), float(share[i]), texts[best]))
-    return tuple(modes)
-
-
-def shares_by_mode(found: Spectrum) -> NDArray[np.float64]:
-    """Return the shares (r,) of the answers that lie closest to each eigenvector; they sum to 1."""
-    nearest = np.square(found.projections).argmax(axis=1)
-    return np.bincount(nearest, weights=found.weights, minlength=found.rank).astype(np.float64)
-
-
-# What a monitoring system is told of each score.
-
-# The caller's `traceparent` (W3C Trace Context), for all that is done for its request, in other tasks, too.
-TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
-
-
-class ScoreEvents(Protocol):
-    """Tells of scores elsewhere; no call waits, and none raises."""
-
-    async def start(self) -> None:
-        """Begin to send."""
-
-    async def stop(self) -> None:
-        """Send what is left, if that goes soon; idempotent."""
-
-    def scored(self, score: Score) -> None:
-        """Tell of a score."""
-
-    def failed(self, code: str) -> None:
-        """Tell of an error instead of a score."""
-
-
-class NoEvents:
-    """Tells nobody."""
-
-    async def start(self) -> None:
-        """Nothing to begin."""
-
-    async def stop(self) -> None:
-        """Nothing is left."""
-
-    def scored(self, score: Score) -> None:
-        """Do nothing."""
-
-    def failed(self, code: str) -> None:
-        """Do nothing."""
+HEADERS: dict[str, Any] = {
+    "X-Lambda-Max": {"description": "`lambda_max`.", "schema": {"type": "number"}},
+    "X-Entropy": {"description": "`entropy`.", "schema": {"type": "number"}},
+    "X-Calibration-ID": {
+        "description": "Id of the calibration used; absent without one.",
+        "schema": {"type": "string"},
+    },
+    "X-Candidate-Probability": {
+        "description": "`candidate.probability`; absent without a candidate.",
+        "schema": {"type": "number"},
+    },
+    "X-Probability-Correct": {
+        "description": "`probability_correct` of the `candidate` or, without one, of `answer`; absent where "
+        "null.",
+        "schema": {"type": "number"},
+    },
+    "X-Decision": {
+        "description": "`decision.action`: `answer`, let the text through, or `abstain`, hold it back. The "
+        "text is the `candidate` or, without one, `answer`. Absent where `decision` is null.",
+        "schema": {"type": "string", "enum": ["answer", "abstain"]},
+    },
+}

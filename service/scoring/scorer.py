@@ -1,4 +1,4 @@
-"""Answers enough for a score: how many it takes, the time they have to come, and the error for too few."""
+"""The use case: draw answers, embed them, take the spectrum, serve it calibrated, judge texts by it."""
 
 import asyncio
 import time
@@ -21,6 +21,7 @@ from service.errors import (
     NoUsableAnswers,
     TooFewSamples,
 )
+from service.ids import new_id
 from service.llm.port import (
     FAILED,
     Embedded,
@@ -35,7 +36,10 @@ from service.llm.port import (
     is_blank,
     service_fingerprint,
 )
+from service.scoring.basis import Applied, Basis, Drawn, Stopwatch, basis_of, evidence_of
+from service.scoring.command import ScoreCommand
 from service.scoring.judging import (
+    Judgement,
     Outcomes,
     indistinct,
     judge,
@@ -45,18 +49,18 @@ from service.scoring.judging import (
     with_candidate,
 )
 from service.scoring.score import (
-    Applied,
-    Drawn,
+    CalibrationUsed,
     Evidence,
-    Judgement,
+    FullSpectrum,
     Score,
-    ScoreCommand,
     ScoreWarning,
-    Stopwatch,
-    assemble,
-    evidence_of,
+    SpectrumValues,
+    Timings,
+    TokenUsage,
+    warning,
 )
 from service.scoring.serving import LiveLoad
+from service.spectral.maps import DepolarizedMap
 from service.spectral.spectrum import Spectrum, spectrum
 from service.spectral.text_scores import words
 
@@ -112,9 +116,7 @@ def supplied(samples: Sequence[str], logprobs: Sequence[float] | None) -> Genera
     return Generation(draws, requested=len(draws), model="")
 
 
-# Which calibration fits a request, or why none does; and whether the prompt is like its rows.
-
-NO_EVIDENCE = ScoreWarning(
+NO_EVIDENCE = warning(
     "evidence_missing",
     "The calibration uses log-probabilities, and these answers came without: they are served by its plain "
     "parameters.",
@@ -187,12 +189,12 @@ def out_of_distribution(p_value: float | None) -> list[ScoreWarning]:
         f"The question, or the length of its answers, is unlike the calibration's rows (p = {p_value:.2g}): "
         "what the calibration says is said of questions like those."
     )
-    return [ScoreWarning("out_of_distribution", message)]
+    return [warning("out_of_distribution", message)]
 
 
 def _no_fit(wanted: Fingerprint, active: list[Calibration]) -> ScoreWarning:
     if not active:
-        return ScoreWarning("calibration_missing", "No calibration is active: raw values are served.")
+        return warning("calibration_missing", "No calibration is active: raw values are served.")
     nearest = min(active, key=lambda calibration: len(calibration.fingerprint.differs(wanted)))
     return _mismatch(nearest, nearest.fingerprint.differs(wanted))
 
@@ -201,10 +203,8 @@ def _mismatch(calibration: Calibration, differs: list[str]) -> ScoreWarning:
     message = (
         f"Calibration {calibration.id} was fitted with another {', '.join(differs)}: raw values are served."
     )
-    return ScoreWarning("calibration_mismatch", message, tuple(differs))
+    return warning("calibration_mismatch", message, tuple(differs))
 
-
-# The main use case: draw answers, embed them, take the spectrum, serve it calibrated.
 
 Counts = NDArray[np.int_]
 P = ParamSpec("P")
@@ -315,21 +315,27 @@ class Scorer:
         alike = await _apart(_much(texts), num_indistinct, texts, vectors)
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
-        score = assemble(spectrum_, texts, counts, generation, applied, embedded.made_by, evidence)
+        basis = basis_of(spectrum_, texts, counts, generation, applied, evidence)
         about = None if question is None else embedded.vectors[[*to_embed, *asked].index(question)]
-        score = replace(score, ood_p_value=ood_p_value(applied, about, generation))
-        unlike = out_of_distribution(score.ood_p_value)
+        p_value = ood_p_value(applied, about, generation)
+        unlike = out_of_distribution(p_value)
         outcomes = Outcomes(texts, candidate, embedded.vectors[: len(to_embed)], spectrum_)
         # A decision's first bounds import scipy, which takes half a second.
         decides = command.target is not None and applied is not None and applied.calibration.deciders
         slow = decides or _much([candidate or ""])
         judgement, about_texts = await _apart(
-            slow, judge, score, outcomes, command.target, unlike=bool(unlike) and self._ood_abstain
+            slow, judge, basis, outcomes, command.target, unlike=bool(unlike) and self._ood_abstain
         )
         marks.lap("spectrum")
         about_answers = [*partial(generation), *truncated(generation, command)]
         about_answers += indistinct(alike, len(texts))
-        return _finish(score, judgement, [*about_answers, *warnings, *unlike, *about_texts], command, marks)
+        laps = marks.total()
+        if command.generation is None:
+            del laps["generate"]
+        every = [*about_answers, *warnings, *unlike, *about_texts]
+        score = compose(basis, judgement, every, embedded.made_by, p_value, laps)
+        score._unlike = bool(unlike) and self._ood_abstain
+        return score
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
@@ -442,14 +448,72 @@ async def _apart(slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.
     return await asyncio.to_thread(work, *args, **kwargs) if slow else work(*args, **kwargs)
 
 
-def _finish(
-    score: Score,
+def compose(
+    basis: Basis,
     judgement: Judgement,
     warnings: list[ScoreWarning],
-    command: ScoreCommand,
-    marks: Stopwatch,
+    made_by: EmbedderIdentity,
+    ood_p_value: float | None,
+    laps: dict[str, float],
 ) -> Score:
-    laps = marks.total()
-    if command.generation is None:
-        del laps["generate"]
-    return replace(score, judgement=judgement, warnings=tuple(warnings), timings_s=laps)
+    """Return the score. laps: seconds by stage."""
+    generation, served, raw, usage = basis.generation, basis.served, basis.raw, basis.generation.usage
+    texts = [draw.text for draw in generation.draws]
+    score = Score.model_construct(
+        id=new_id("scr"),
+        answer=basis.answer,
+        probability_correct=judgement.probability_correct,
+        candidate=judgement.candidate,
+        decision=judgement.decision,
+        lambda_max=served.lambda_max,
+        entropy=served.entropy,
+        entropy_normalized=served.entropy_normalized(len(texts)),
+        calibrated=basis.applied is not None,
+        uncalibrated=SpectrumValues.model_construct(lambda_max=raw.lambda_max, entropy=raw.entropy),
+        calibration=None if basis.applied is None else _calibration_used(basis.applied),
+        ood_p_value=ood_p_value,
+        evidence=basis.evidence,
+        warnings=warnings,
+        model=generation.model or None,
+        embedder=made_by.name,
+        num_samples=len(texts),
+        num_distinct=len(basis.texts),
+        num_truncated=sum(draw.truncated for draw in generation.draws),
+        num_empty=generation.num_empty + sum(not text for text in texts),
+        modes=list(basis.modes),
+        samples=texts,
+        spectrum=FullSpectrum.model_construct(
+            eigenvalues=served.eigenvalues.tolist(),
+            null_value=served.null_value,
+            null_count=served.null_count,
+            uncalibrated=raw.eigenvalues.tolist(),
+        ),
+        usage=TokenUsage.model_construct(
+            prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
+        )
+        if generation.model
+        else None,
+        timings_ms=Timings.model_construct(
+            None, **{stage: round(seconds * 1000, 3) for stage, seconds in laps.items()}
+        ),
+    )
+    score._no_model, score._share = judgement.no_model, judgement.share
+    return score
+
+
+def _calibration_used(applied: Applied) -> CalibrationUsed:
+    by_evidence: dict[str, float] = {}
+    if applied.evidence is not None:
+        by_evidence = {
+            "evidence_intercept": applied.evidence.intercept,
+            "evidence_slope": applied.evidence.slope,
+        }
+    return CalibrationUsed.model_construct(
+        None,
+        id=applied.calibration.id,
+        method=applied.method,
+        temperature=applied.map.temperature,
+        depolarization=applied.map.depolarization if isinstance(applied.map, DepolarizedMap) else 0.0,
+        created_at=applied.calibration.created_at,
+        **by_evidence,
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.llm.port import GenerationRequest, Message, Sampling
-from service.scoring.score import Target
+from service.scoring.command import Target
 from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2

@@ -6,15 +6,52 @@ No text of a prompt or an answer is in them.
 import asyncio
 import logging
 import threading
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Protocol
 
-from service.scoring.score import TRACEPARENT, Score
+from service.scoring.score import Score
 
 log = logging.getLogger(__name__)
 
 EVENT = "gen_ai.evaluation.result"
 PROBABILITY, CANDIDATE, LAMBDA_MAX = "probability_correct", "candidate_probability", "lambda_max"
 STOP_S = 5.0
+
+
+# The caller's `traceparent` (W3C Trace Context), for all that is done for its request, in other tasks, too.
+TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
+
+
+class ScoreEvents(Protocol):
+    """Tells of scores elsewhere; no call waits, and none raises."""
+
+    async def start(self) -> None:
+        """Begin to send."""
+
+    async def stop(self) -> None:
+        """Send what is left, if that goes soon; idempotent."""
+
+    def scored(self, score: Score) -> None:
+        """Tell of a score."""
+
+    def failed(self, code: str) -> None:
+        """Tell of an error instead of a score."""
+
+
+class NoEvents:
+    """Tells nobody."""
+
+    async def start(self) -> None:
+        """Nothing to begin."""
+
+    async def stop(self) -> None:
+        """Nothing is left."""
+
+    def scored(self, score: Score) -> None:
+        """Do nothing."""
+
+    def failed(self, code: str) -> None:
+        """Do nothing."""
 
 
 class OtelEvents:
@@ -78,11 +115,11 @@ class OtelEvents:
 
 def attributes_of(score: Score) -> dict[str, Any]:
     """Return the attributes of a score's event."""
-    candidate, decision = score.judgement.candidate, score.judgement.decision
-    name, value = LAMBDA_MAX, score.served.lambda_max
+    candidate, decision = score.candidate, score.decision
+    name, value = LAMBDA_MAX, score.lambda_max
     # Of the text that the caller shows, where it is known.
-    if score.judgement.decisive is not None:
-        name, value = PROBABILITY, score.judgement.decisive
+    if score.decisive is not None:
+        name, value = PROBABILITY, score.decisive
     elif candidate is not None:
         name, value = CANDIDATE, candidate.probability
     told: dict[str, Any] = {
@@ -95,10 +132,10 @@ def attributes_of(score: Score) -> dict[str, Any]:
         or None,
         "gen_ai.request.model": score.model,
         "eigencal.score.id": score.id,
-        "eigencal.lambda_max": score.served.lambda_max,
-        "eigencal.entropy": score.served.entropy,
-        "eigencal.num_samples": len(score.samples),
-        "eigencal.calibration.id": score.applied.calibration.id if score.applied else None,
+        "eigencal.lambda_max": score.lambda_max,
+        "eigencal.entropy": score.entropy,
+        "eigencal.num_samples": score.num_samples,
+        "eigencal.calibration.id": score.calibration.id if score.calibration else None,
     }
     return {name: value for name, value in told.items() if value is not None}
 

@@ -21,8 +21,8 @@ from service.app import create_app
 from service.calibration.calibration import Calibration
 from service.errors import InvalidRequest
 from service.llm.port import Sampling, caller_fingerprint, service_fingerprint
-from service.scoring.schemas import ScoreRequest, to_command
-from service.scoring.score import Target
+from service.scoring.command import Target
+from service.scoring.request import ScoreRequest, to_command
 from service.scoring.serving import Serving
 from service.settings import Settings
 from service.spectral.correctness_model import FEATURES

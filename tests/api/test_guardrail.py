@@ -13,12 +13,9 @@ import pytest
 from service.app import create_app
 from service.errors import LLMUnavailable
 from service.gateways import guardrail
-from service.gateways import guardrail as shared_draws
-from service.gateways.guardrail import Key
 from service.llm.port import Message
 from service.settings import Settings
 from tests.support.fakes import FakeLLM
-from tests.support.kept import MemoryKept
 from tests.support.replica_apps import orthogonal, replica_app
 from tests.support.sqlite_store import SqliteStore
 
@@ -72,7 +69,6 @@ async def pending(llm: FakeLLM) -> None:
     async with asyncio.timeout(60):
         while not llm.active:
             await asyncio.sleep(0.01)
-    await asyncio.sleep(0.1)  # until the store knows
 
 
 async def test_a_sure_answer_passes_and_an_unsure_one_is_blocked_in_words(tmp_path: Path) -> None:
@@ -104,64 +100,41 @@ async def test_an_id_that_comes_again_with_tools_is_not_judged_by_the_first_chat
     tmp_path: Path,
 ) -> None:
     llm, closed = FakeLLM(default=UNANIMOUS), {"fail_closed": True}
-    async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", FakeLLM()) as two:
-        await asked(one)
+    async with replica(tmp_path, "one", llm) as http:
+        await asked(http)
         await drawn(llm)
-        await asked(one, tools=[{"type": "function"}])
-        assert (
-            "tools"
-            in (await judged(one, additional_provider_specific_params=closed)).json()["blocked_reason"]
-        )
-        async with asyncio.timeout(60):  # the other replica learns it a little later
-            while "tools" not in (await judged(two, additional_provider_specific_params=closed)).text:
-                await asyncio.sleep(0.05)
+        await asked(http, tools=[{"type": "function"}])
+        found = await judged(http, additional_provider_specific_params=closed)
+    assert "tools" in found.json()["blocked_reason"]
 
 
 ANOTHER = [{"role": "user", "content": "Another?"}]
 CLOSED = {"additional_provider_specific_params": {"fail_closed": True}}
 
 
-async def test_two_chats_under_one_id_on_two_replicas_never_share_draws(tmp_path: Path) -> None:
-    first, later = FakeLLM(default=UNANIMOUS), FakeLLM(default=["Lyon"] * 5)
-    async with replica(tmp_path, "one", first) as one, replica(tmp_path, "two", later) as two:
-        await asked(one)
-        await drawn(first)
-        assert (await judged(one)).json() == {"action": "NONE"}
-        await asked(two, structured_messages=ANOTHER)
-        async with asyncio.timeout(60):  # the first replica learns of it a little later
-            while "Two chats" not in (await judged(one)).headers.get(REASON, ""):
-                await asyncio.sleep(0.05)
-        for http in (two, one):  # whichever of the chats this answer is to
-            found = await judged(http, "Lyon")
-            assert "Two chats" in found.headers[REASON] and "x-decision" not in found.headers
-            assert (await judged(http, "Lyon", **CLOSED)).json()["action"] == "BLOCKED"
-    assert len(first.requests) == 1
-
-
-@pytest.mark.parametrize("shared", [False, True])
-async def test_two_chats_under_one_id_never_share_draws(tmp_path: Path, shared: bool) -> None:
-    llm, other = FakeLLM(default=UNANIMOUS, gate=asyncio.Event()), FakeLLM(default=UNANIMOUS)
-    async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", other) as two:
-        await asked(one)
+async def test_two_chats_under_one_id_never_share_draws(tmp_path: Path) -> None:
+    llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
+    async with replica(tmp_path, "one", llm) as http:
+        await asked(http)
         await pending(llm)
-        await asked(one, structured_messages=ANOTHER)
-        await asked(one)  # once more: an answer may still be to the other
+        await asked(http, structured_messages=ANOTHER)
+        await asked(http)  # once more: an answer may still be to the other
         llm.gate.set()
-        async with asyncio.timeout(60):  # the store learns of it a little later
-            while "Two chats" not in (found := await judged(two if shared else one)).headers[REASON]:
-                await asyncio.sleep(0.05)
-        assert found.json() == {"action": "NONE"} and "x-decision" not in found.headers
-    assert not other.requests
+        found = await judged(http)
+        assert "Two chats" in found.headers[REASON] and "x-decision" not in found.headers
+        assert (await judged(http, "Lyon", **CLOSED)).json()["action"] == "BLOCKED"
 
 
-async def test_one_chat_may_come_twice(tmp_path: Path) -> None:
-    llm, other = FakeLLM(default=UNANIMOUS), FakeLLM(default=UNANIMOUS)
-    async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", other) as two:
-        await asked(one)
-        await drawn(llm)
-        await asked(two)
-        for http in (one, two):
-            assert (await judged(http)).headers["x-decision"] == "answer"
+async def test_an_answer_that_comes_with_its_chat_is_drawn_for_where_its_request_did_not_come(
+    tmp_path: Path,
+) -> None:
+    llm = FakeLLM(default=UNANIMOUS)
+    async with replica(tmp_path, "one", llm) as http:
+        assert "No request call" in (await judged(http)).headers[REASON]
+        found = await judged(http, structured_messages=MESSAGES)
+        assert found.headers["x-decision"] == "answer"
+        assert "Two chats" in (await judged(http, structured_messages=ANOTHER)).headers[REASON]
+    assert len(llm.requests) == 1
 
 
 async def test_the_chat_does_not_wait_for_the_draws(tmp_path: Path) -> None:
@@ -179,72 +152,11 @@ async def test_the_chat_does_not_wait_for_the_draws(tmp_path: Path) -> None:
 
 async def test_a_stream_is_judged_as_far_as_it_has_come_and_nothing_is_drawn_again(tmp_path: Path) -> None:
     llm = FakeLLM(default=UNANIMOUS)
-    async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", FakeLLM()) as two:
-        await asked(one)
-        for http in (one, two):
-            found = [(await judged(http, text)).json()["action"] for text in ("Nice", "Lyon", "Paris")]
-            assert found == ["BLOCKED", "BLOCKED", "NONE"]
+    async with replica(tmp_path, "one", llm) as http:
+        await asked(http)
+        found = [(await judged(http, text)).json()["action"] for text in ("Nice", "Lyon", "Paris")]
+        assert found == ["BLOCKED", "BLOCKED", "NONE"]
     assert len(llm.requests) == 1
-
-
-async def test_another_replica_takes_the_draws(tmp_path: Path) -> None:
-    first, second = FakeLLM(default=UNANIMOUS), FakeLLM(default=["Lyon"])
-    async with replica(tmp_path, "one", first) as one, replica(tmp_path, "two", second) as two:
-        await asked(one)
-        await drawn(first)
-        found = await judged(two)
-        assert (found.json(), found.headers["x-decision"]) == ({"action": "NONE"}, "answer")
-        here = await judged(one)
-    for name in ("x-lambda-max", "x-probability-correct", "x-entropy"):
-        assert found.headers[name] == here.headers[name]
-    assert second.requests == []
-
-
-async def test_another_replica_waits_for_draws_under_way(tmp_path: Path) -> None:
-    first, second = FakeLLM(default=UNANIMOUS, gate=asyncio.Event()), FakeLLM(default=["Lyon"])
-    async with replica(tmp_path, "one", first) as one, replica(tmp_path, "two", second) as two:
-        await asked(one)
-        await pending(first)
-        verdict = asyncio.create_task(judged(two))
-        await asyncio.sleep(0.5)
-        assert not verdict.done()
-        first.gate.set()
-        assert (await verdict).headers["x-decision"] == "answer"
-    assert second.requests == []
-
-
-async def test_another_replica_draws_when_the_first_is_dead(tmp_path: Path) -> None:
-    first, second = FakeLLM(gate=asyncio.Event()), FakeLLM(default=UNANIMOUS)
-    async with replica(tmp_path, "one", first) as one, replica(tmp_path, "two", second) as two:
-        await asked(one)
-        await pending(first)
-        beat = one._transport.app.state.gateways.guardrail._peers._task
-        beat.cancel()  # as with a process that is gone: its row stands still until a peer strikes it off
-        found = await judged(two)
-        assert (found.json(), found.headers["x-decision"]) == ({"action": "NONE"}, "answer")
-    assert [one.messages for one in second.requests] == [one.messages for one in first.requests]
-
-
-async def test_a_replica_that_stops_leaves_its_draws_to_others_at_once(tmp_path: Path) -> None:
-    first, second = FakeLLM(gate=asyncio.Event()), FakeLLM(default=UNANIMOUS)
-    async with replica(tmp_path, "two", second) as two:
-        async with replica(tmp_path, "one", first) as one:
-            await asked(one)
-            await pending(first)
-        async with replica(tmp_path, "one", FakeLLM(default=["Lyon"])):  # its name lives again
-            assert (await judged(two)).headers["x-decision"] == "answer"
-    assert first.cancelled == 1
-
-
-async def test_a_namesake_that_started_anew_draws_itself(tmp_path: Path) -> None:
-    """What the former process of this name was drawing, nobody draws any more."""
-    first, second = FakeLLM(gate=asyncio.Event()), FakeLLM(default=UNANIMOUS)
-    async with replica(tmp_path, "one", first) as one:
-        await asked(one)
-        await pending(first)
-        one._transport.app.state.gateways.guardrail._calls.clear()  # it cannot tell anyone
-        async with replica(tmp_path, "one", second) as again:
-            assert (await judged(again)).headers["x-decision"] == "answer"
 
 
 async def test_calls_of_another_key_are_not_found(tmp_path: Path) -> None:
@@ -321,7 +233,7 @@ async def test_without_a_target_of_anybodys_the_default_one_is_kept(tmp_path: Pa
 
 async def test_the_gateway_may_set_target_and_effort(tmp_path: Path) -> None:
     llm = FakeLLM(default=["Paris", "Lyon", "Paris"])
-    async with replica(tmp_path, "one", llm, target_error=None, effort_low=3) as http:
+    async with replica(tmp_path, "one", llm, target_error=None) as http:
         for target, action in ((0.05, "BLOCKED"), (0.35, "NONE")):
             params = {"target_error": target, "effort": "low", "unknown": 1}
             sent = {"additional_provider_specific_params": params, "litellm_call_id": str(target)}
@@ -381,66 +293,41 @@ async def test_draws_that_fail_fail_no_chat(
 ) -> None:
     caplog.set_level(logging.INFO)
     llm = FakeLLM(fail_with=[failure])
-    async with replica(tmp_path, "one", llm) as one, replica(tmp_path, "two", FakeLLM()) as two:
-        await asked(one)
+    async with replica(tmp_path, "one", llm) as http:
+        await asked(http)
         await drawn(llm)
-        await asyncio.sleep(0.1)
-        for http in (one, two):
-            found = await judged(http)
-            assert found.json() == {"action": "NONE"}
-            assert found.headers[REASON] in (
-                "The LLM server is down.",
-                "Something went wrong in the service.",
-            )
-            assert "boom" not in str(found.headers)
+        found = await judged(http)
+    assert found.json() == {"action": "NONE"}
+    assert found.headers[REASON] in ("The LLM server is down.", "Something went wrong in the service.")
+    assert "boom" not in str(found.headers)
     assert "guardrail_unscored" in caplog.text
     assert SECRET not in caplog.text
 
 
 async def test_a_verdict_does_not_wait_for_ever(tmp_path: Path) -> None:
-    llm = FakeLLM(gate=asyncio.Event())
-    async with replica(tmp_path, "one", llm, guardrail_wait_s=0.3) as one:
-        async with replica(tmp_path, "two", FakeLLM(), guardrail_wait_s=0.3) as two:
-            await asked(one)
-            await pending(llm)
-            for http in (one, two):
-                assert (await judged(http)).headers[REASON] == "The answers were not drawn in time."
-            llm.gate.set()
-            await drawn(llm)
-            assert (await judged(one)).headers["x-decision"] == "abstain"
+    llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
+    async with replica(tmp_path, "one", llm) as http:
+        http._transport.app.state.gateways.guardrail._wait_s = 0.3
+        await asked(http)
+        await pending(llm)
+        assert (await judged(http)).headers[REASON] == "The answers were not drawn in time."
+        llm.gate.set()
+        await drawn(llm)
+        assert (await judged(http)).headers["x-decision"] == "answer"
 
 
 @asynccontextmanager
-async def in_memory(
-    folder: Path, llm: FakeLLM, documents: MemoryKept | None = None
-) -> AsyncIterator[tuple[httpx.AsyncClient, Any]]:
-    store = SqliteStore()
-    store.kept = documents or store.kept
+async def in_memory(folder: Path, llm: FakeLLM) -> AsyncIterator[tuple[httpx.AsyncClient, Any]]:
     settings = Settings(data_dir=folder, num_samples=5, target_error=0.15)
-    app = create_app(settings, llm=llm, embedder=orthogonal(), store=store)
+    app = create_app(settings, llm=llm, embedder=orthogonal(), store=SqliteStore())
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
             yield http, app
 
 
-@pytest.mark.parametrize("down", ["dead", "hanging"])
-async def test_a_store_that_is_down_costs_nothing_but_the_sharing(
-    tmp_path: Path, down: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guardrail, "STOP_S", 0.05)
-    documents = MemoryKept(gate=asyncio.Event() if down == "hanging" else None)
-    documents.available = False
-    async with asyncio.timeout(60):
-        async with in_memory(tmp_path, FakeLLM(default=UNANIMOUS), documents) as (http, _):
-            await asked(http)
-            assert "x-score-id" in (await judged(http)).headers
-            other = await judged(http, litellm_call_id="another")
-            assert other.json() == {"action": "NONE"} and "not available" in other.headers[REASON]
-
-
 async def test_calls_under_way_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guardrail, "MOST_UNDER_WAY", 3)
+    monkeypatch.setattr(guardrail, "MAX_UNDER_WAY", 3)
     llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
     async with in_memory(tmp_path, llm) as (http, _):
         for i in range(5):
@@ -455,7 +342,7 @@ async def test_calls_under_way_are_bounded(tmp_path: Path, monkeypatch: pytest.M
 async def test_calls_known_are_bounded_and_idle_ones_expire(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guardrail, "MOST_KNOWN", 3)
+    monkeypatch.setattr(guardrail, "MAX_KNOWN", 3)
     llm = FakeLLM(default=UNANIMOUS)
     async with in_memory(tmp_path, llm) as (http, app):
         rail = app.state.gateways.guardrail
@@ -490,17 +377,3 @@ async def test_a_caller_who_hangs_up_takes_no_draws_with_it(tmp_path: Path) -> N
         llm.gate.set()
         assert "x-score-id" in (await judged(http)).headers
     assert (len(llm.requests), llm.cancelled) == (1, 0)
-
-
-async def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guardrail, "MOST_CHARACTERS", 2000)
-    documents = MemoryKept()
-    async with in_memory(tmp_path, FakeLLM(default=UNANIMOUS), documents) as (http, _):
-        await asked(http, structured_messages=[{"role": "user", "content": "x" * 3000}])
-        assert "x-score-id" in (await judged(http)).headers
-        assert await documents.get(shared_draws.KIND, Key("call-1", "").id, "") is None
-
-
-def test_an_id_of_any_form_makes_a_key() -> None:
-    ids = {Key(text, "").id for text in ("a", "b", "\x00", "\ud800", "x" * 10_000, "")}
-    assert len(ids) == 6 and {len(id_) for id_ in ids} == {32}

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from service.app import build_llm, create_app, own_keys, serving_of
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, LanguageModel, service_fingerprint
-from service.scoring.score import ScoreCommand
+from service.scoring.command import ScoreCommand
 from service.settings import Settings
 from tests.api.test_score import Active, calibration
 from tests.support.fakes import FakeEmbedder

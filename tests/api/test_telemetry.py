@@ -14,8 +14,7 @@ import pytest
 
 from service.app import OTEL_VARIABLES, build_events
 from service.errors import LLMUnavailable
-from service.scoring.score import NoEvents
-from service.settings import Settings
+from service.scoring.telemetry import NoEvents
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.replica_apps import replica_app
 
@@ -140,7 +139,7 @@ def collector(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]
         server.server_close()
 
 
-@pytest.mark.parametrize("named_by", ["otel_endpoint", *OTEL_VARIABLES])
+@pytest.mark.parametrize("named_by", OTEL_VARIABLES)
 async def test_a_collector_gets_it_by_otlp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
 ) -> None:
@@ -148,12 +147,8 @@ async def test_a_collector_gets_it_by_otlp(
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
     with collector() as (url, got):
-        settings: dict[str, Any] = {"data_dir": tmp_path}
-        if named_by == "otel_endpoint":
-            settings["otel_endpoint"] = f"{url}/"
-        else:
-            monkeypatch.setenv(named_by, f"{url}/v1/logs" if "LOGS" in named_by else url)
-        events = build_events(Settings(**settings))
+        monkeypatch.setenv(named_by, f"{url}/v1/logs" if "LOGS" in named_by else url)
+        events = build_events()
         async with replica_app(tmp_path, "one", events=events) as http:
             score = (await http.post("/score", json={"prompt": SECRET}, headers=PARENT)).json()
     [(path, body)] = got

@@ -1,7 +1,6 @@
 """POST /verify and GET /health, as vLLM's semantic router calls them."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from service.errors import NoProbability
 from service.gateways.verdicts import verification
 from service.llm.port import Message
-from service.scoring.score import ScoreCommand
+from service.scoring.command import ScoreCommand
 from service.scoring.scorer import Scorer
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -151,7 +150,7 @@ async def test_it_takes_a_score_key(client: Client) -> None:
 async def test_a_number_that_is_none_is_refused() -> None:
     scorer = Scorer(FakeLLM(), FakeEmbedder())
     score = await scorer.score(ScoreCommand(samples=("a", "b"), candidate="a"))
-    assert score.judgement.candidate is not None
-    broken = replace(score.judgement.candidate, probability_correct=math.nan)
+    assert score.candidate is not None
+    broken = score.candidate.model_copy(update={"probability_correct": math.nan})
     with pytest.raises(NoProbability):
-        verification(replace(score, judgement=replace(score.judgement, candidate=broken)))
+        verification(score.model_copy(update={"candidate": broken}))

@@ -6,7 +6,8 @@ import pytest
 
 from service.api.errors import STATUS
 from service.api.openapi import EXAMPLES, recorded
-from service.scoring.schemas import ScoreRequest, ScoreResponse
+from service.scoring.request import ScoreRequest
+from service.scoring.score import Score
 
 RECORDED = recorded("examples.json")
 
@@ -15,7 +16,7 @@ RECORDED = recorded("examples.json")
 def test_a_recorded_score_fits_the_schema(name: str) -> None:
     example = RECORDED[name]
     ScoreRequest.model_validate_json(json.dumps(example["request"]))
-    response = ScoreResponse.model_validate(example["response"])
+    response = Score.model_validate(example["response"])
     assert response.model_dump(mode="json", exclude_unset=True) == example["response"]
 
 

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from service.app import create_app
-from service.scoring.schemas import ScoreRequest
+from service.scoring.request import ScoreRequest
 from service.settings import Settings
 from tests.support.browser import PATIENCE_S, Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -64,7 +64,7 @@ def click(tab: Page, text: str) -> None:
 
 def test_no_schema_is_shown_as_one_that_nothing_fits(page: Page) -> None:
     types = page.evaluate(TYPES)
-    assert {"ScoreRequest", "BatchRequest", "ScoreResponse"} <= types.keys()
+    assert {"ScoreRequest", "BatchRequest", "Score"} <= types.keys()
     assert all(kind.startswith("object") for kind in types.values()), types
 
 

@@ -9,7 +9,7 @@ from service.calibration.calibration import Decider, JudgedTexts
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw
-from service.scoring.score import Target
+from service.scoring.command import Target
 from service.spectral.correctness_model import CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap

@@ -14,7 +14,7 @@ from service.llm.weights import WeightsError
 
 
 async def loaded(name: str, cache_dir: Path) -> dict[str, object]:
-    embedder = SentenceTransformerEmbedder(name, cache_dir=cache_dir, device="cpu", threads=1)
+    embedder = SentenceTransformerEmbedder(name, cache_dir=cache_dir)
     try:
         await embedder.start()
         rows = (await embedder.embed(["paris"])).vectors

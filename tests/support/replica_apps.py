@@ -13,8 +13,8 @@ from service.calibration.calibration import Calibration
 from service.jobs.model import Setup
 from service.jobs.waiting import Patience
 from service.llm.port import LanguageModel, Message, service_fingerprint
-from service.scoring.score import ScoreEvents
 from service.scoring.serving import LiveLoad, Serving
+from service.scoring.telemetry import ScoreEvents
 from service.settings import Settings
 from tests.support.calibrations import calibration
 from tests.support.decisions import decider

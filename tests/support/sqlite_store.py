@@ -30,7 +30,7 @@ from service.store.database import Database
 from service.store.migrations import migrate
 from service.store.tables import jobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.kept import Alone, MemoryKept
+from tests.support.kept import MemoryKept
 from tests.support.keys import MemoryKeys
 
 
@@ -98,7 +98,6 @@ class SqliteStore:
         self.calibrations = SqlCalibrations(self.database, self.active)
         self.kept = MemoryKept()
         self.keys = MemoryKeys()
-        self.peers = Alone()
 
     async def start(self) -> None:
         """Open the file."""

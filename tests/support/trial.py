@@ -12,7 +12,8 @@ from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import StoredRow
 from service.embedding.outcomes import outcome_vectors, texts_to_embed
 from service.llm.port import caller_fingerprint
-from service.scoring.score import Score, ScoreCommand, Target
+from service.scoring.command import ScoreCommand, Target
+from service.scoring.score import Score
 from service.scoring.scorer import Scorer
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import Active
@@ -77,18 +78,18 @@ def check(trial: Sequence[Mapping[str, Score]]) -> int:
         for name, score in scores.items():
             _check_one(score)
             _check_order(scores["own"], score)
-            assert name not in NONSENSE or score.judgement.decisive is None
+            assert name not in NONSENSE or score.decisive is None
         through += _action(scores["own"]) == "answer"
     return through
 
 
 def _action(score: Score) -> str:
-    assert score.judgement.decision is not None
-    return score.judgement.decision.action
+    assert score.decision is not None
+    return score.decision.action
 
 
 def _check_one(score: Score) -> None:
-    found = score.judgement.candidate
+    found = score.candidate
     assert found is not None
     assert (found.mode is None) == (found.probability_correct is None)
     assert (found.mode is None) == ("unsupported_candidate" in [one.code for one in score.warnings])
@@ -97,7 +98,7 @@ def _check_one(score: Score) -> None:
 
 def _check_order(own: Score, other: Score) -> None:
     """Of two texts that the same answers support, the likelier meant is no less likely right."""
-    first, second = own.judgement.candidate, other.judgement.candidate
+    first, second = own.candidate, other.candidate
     assert first is not None
     assert second is not None
     if first.probability_correct is not None and second.probability_correct is not None:

@@ -31,10 +31,10 @@ from service.llm import openai_server as llm_http
 from service.proxy.routes import Chat
 from service.proxy.upstream import HttpUpstream
 from service.scoring import telemetry
-from service.scoring.score import NoEvents
 from service.scoring.score_cache import KeptScores
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
+from service.scoring.telemetry import NoEvents
 from service.settings import PREFIX, Settings
 from service.store.database import Database
 from service.store.documents import SqlKept

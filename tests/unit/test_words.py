@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from service.app import DESCRIPTION
-from service.scoring.schemas import ScoreResponse
+from service.scoring.score import Score
 from service.spectral.maps import DepolarizedMap, Identity
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 HONEST = "not the probability that the answer is right"
 SAID = {
     "README": README,
-    "the schema": ScoreResponse.model_json_schema()["properties"]["lambda_max"]["description"],
+    "the schema": Score.model_json_schema()["properties"]["lambda_max"]["description"],
     "the API's description": DESCRIPTION,
 }
 

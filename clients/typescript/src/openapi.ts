@@ -973,10 +973,10 @@ export interface components {
             temperature: number;
         };
         /**
-         * CandidateOut
+         * Candidate
          * @description What the answers say of the text given as `candidate`.
          */
-        CandidateOut: {
+        Candidate: {
             /**
              * Mode
              * @description The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into `modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: it says what none of them said.
@@ -1043,10 +1043,10 @@ export interface components {
             rows: components["schemas"]["CorrectionIn"][];
         };
         /**
-         * DecisionOut
+         * Decision
          * @description Whether to let a text through, so that few of those let through are wrong.
          */
-        DecisionOut: {
+        Decision: {
             /**
              * Action
              * @description Let it through, or do not.
@@ -1148,10 +1148,10 @@ export interface components {
             test: components["schemas"]["ExampleIn"][];
         };
         /**
-         * EvidenceOut
+         * Evidence
          * @description What the log-probabilities of the answers say.
          */
-        EvidenceOut: {
+        Evidence: {
             /**
              * Mean Logprob
              * @description Mean log-probability of the whole answers, nats. Higher = more certain.
@@ -1266,6 +1266,32 @@ export interface components {
              * @enum {string}
              */
             role: "system" | "user" | "assistant";
+        };
+        /**
+         * FullSpectrum
+         * @description The whole spectrum.
+         */
+        FullSpectrum: {
+            /**
+             * Eigenvalues
+             * @description Served eigenvalues, descending.
+             */
+            eigenvalues: number[];
+            /**
+             * Null Count
+             * @description Number of remaining directions.
+             */
+            null_count: number;
+            /**
+             * Null Value
+             * @description Served eigenvalue of each remaining direction.
+             */
+            null_value: number;
+            /**
+             * Uncalibrated
+             * @description Eigenvalues as they came, descending, sum 1.
+             */
+            uncalibrated: number[];
         };
         /**
          * GuardrailCall
@@ -1655,10 +1681,10 @@ export interface components {
             role: "system" | "user" | "assistant";
         };
         /**
-         * ModeOut
+         * Mode
          * @description One latent meaning among the answers: an eigenvector of the density matrix.
          */
-        ModeOut: {
+        Mode: {
             /**
              * Answer
              * @description The sample most aligned with it.
@@ -1869,6 +1895,113 @@ export interface components {
             top_p?: number;
         };
         /**
+         * Score
+         * @description A scored prompt.
+         */
+        Score: {
+            /**
+             * Answer
+             * @description The sample most aligned with the dominant eigenvector.
+             */
+            answer: string;
+            /**
+             * Calibrated
+             * @description Whether a calibration that fits was applied.
+             */
+            calibrated: boolean;
+            /** @description The calibration used; null: none. */
+            calibration: components["schemas"]["CalibrationUsed"] | null;
+            /** @description The `candidate` judged; null without one. */
+            candidate: components["schemas"]["Candidate"] | null;
+            /** @description What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain. */
+            decision: components["schemas"]["Decision"] | null;
+            /**
+             * Embedder
+             * @description Embedder of the answers.
+             */
+            embedder: string;
+            /**
+             * Entropy
+             * @description Von Neumann entropy served, nats. Higher = less certain.
+             */
+            entropy: number;
+            /**
+             * Entropy Normalized
+             * @description Entropy over the largest that the spectrum allows, 0..1.
+             */
+            entropy_normalized: number;
+            /** @description What the log-probabilities say; null unless every answer has one. */
+            evidence: components["schemas"]["Evidence"] | null;
+            /**
+             * Id
+             * @description Id of this score.
+             */
+            id: string;
+            /**
+             * Lambda Max
+             * @description Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right.
+             */
+            lambda_max: number;
+            /**
+             * Model
+             * @description Model that answered; null for supplied samples.
+             */
+            model: string | null;
+            /**
+             * Modes
+             * @description The leading meanings, at most five.
+             */
+            modes?: components["schemas"]["Mode"][] | null;
+            /**
+             * Num Distinct
+             * @description Distinct ones among them.
+             */
+            num_distinct: number;
+            /**
+             * Num Empty
+             * @description Answers without text: left out as failed, unless the settings say what they mean.
+             */
+            num_empty: number;
+            /**
+             * Num Samples
+             * @description Answers scored.
+             */
+            num_samples: number;
+            /**
+             * Num Truncated
+             * @description Answers cut by max_tokens; they count.
+             */
+            num_truncated: number;
+            /**
+             * Ood P Value
+             * @description How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts.
+             */
+            ood_p_value: number | null;
+            /**
+             * Probability Correct
+             * @description Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack.
+             */
+            probability_correct: number | null;
+            /**
+             * Samples
+             * @description The answers, in the order drawn.
+             */
+            samples?: string[] | null;
+            /** @description The whole spectrum. */
+            spectrum?: components["schemas"]["FullSpectrum"] | null;
+            /** @description Where the time went. */
+            timings_ms: components["schemas"]["Timings"];
+            /** @description The same two numbers without calibration. */
+            uncalibrated: components["schemas"]["SpectrumValues"];
+            /** @description Tokens used; null for supplied samples. */
+            usage: components["schemas"]["TokenUsage"] | null;
+            /**
+             * Warnings
+             * @description What to know about this score.
+             */
+            warnings: components["schemas"]["ScoreWarning"][];
+        };
+        /**
          * ScoreRequest
          * @description What to score: `prompt` or `messages`, or `samples` already drawn (then `prompt` is optional).
          */
@@ -1952,137 +2085,25 @@ export interface components {
             target_error?: number;
         };
         /**
-         * ScoreResponse
-         * @description A scored prompt.
+         * ScoreWarning
+         * @description Something the caller should know.
          */
-        ScoreResponse: {
+        ScoreWarning: {
             /**
-             * Answer
-             * @description The sample most aligned with the dominant eigenvector.
+             * Code
+             * @description calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch or out_of_distribution.
              */
-            answer: string;
+            code: string;
             /**
-             * Calibrated
-             * @description Whether a calibration that fits was applied.
+             * Differs
+             * @description For a mismatch: the parts that differ.
              */
-            calibrated: boolean;
-            /** @description The calibration used; null: none. */
-            calibration: components["schemas"]["CalibrationUsed"] | null;
-            /** @description The `candidate` judged; null without one. */
-            candidate: components["schemas"]["CandidateOut"] | null;
-            /** @description What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain. */
-            decision: components["schemas"]["DecisionOut"] | null;
+            differs?: string[] | null;
             /**
-             * Embedder
-             * @description Embedder of the answers.
+             * Message
+             * @description The same for a person.
              */
-            embedder: string;
-            /**
-             * Entropy
-             * @description Von Neumann entropy served, nats. Higher = less certain.
-             */
-            entropy: number;
-            /**
-             * Entropy Normalized
-             * @description Entropy over the largest that the spectrum allows, 0..1.
-             */
-            entropy_normalized: number;
-            /** @description What the log-probabilities say; null unless every answer has one. */
-            evidence: components["schemas"]["EvidenceOut"] | null;
-            /**
-             * Id
-             * @description Id of this score.
-             */
-            id: string;
-            /**
-             * Lambda Max
-             * @description Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right.
-             */
-            lambda_max: number;
-            /**
-             * Model
-             * @description Model that answered; null for supplied samples.
-             */
-            model: string | null;
-            /**
-             * Modes
-             * @description The leading meanings, at most five.
-             */
-            modes?: components["schemas"]["ModeOut"][] | null;
-            /**
-             * Num Distinct
-             * @description Distinct ones among them.
-             */
-            num_distinct: number;
-            /**
-             * Num Empty
-             * @description Answers without text: left out as failed, unless the settings say what they mean.
-             */
-            num_empty: number;
-            /**
-             * Num Samples
-             * @description Answers scored.
-             */
-            num_samples: number;
-            /**
-             * Num Truncated
-             * @description Answers cut by max_tokens; they count.
-             */
-            num_truncated: number;
-            /**
-             * Ood P Value
-             * @description How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one of a release before 0.3, which cannot tell.
-             */
-            ood_p_value: number | null;
-            /**
-             * Probability Correct
-             * @description Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack.
-             */
-            probability_correct: number | null;
-            /**
-             * Samples
-             * @description The answers, in the order drawn.
-             */
-            samples?: string[] | null;
-            /** @description The whole spectrum. */
-            spectrum?: components["schemas"]["SpectrumOut"] | null;
-            /** @description Where the time went. */
-            timings_ms: components["schemas"]["TimingsOut"];
-            /** @description The same two numbers without calibration. */
-            uncalibrated: components["schemas"]["SpectrumValues"];
-            /** @description Tokens used; null for supplied samples. */
-            usage: components["schemas"]["UsageOut"] | null;
-            /**
-             * Warnings
-             * @description What to know about this score.
-             */
-            warnings: components["schemas"]["WarningOut"][];
-        };
-        /**
-         * SpectrumOut
-         * @description The whole spectrum.
-         */
-        SpectrumOut: {
-            /**
-             * Eigenvalues
-             * @description Served eigenvalues, descending.
-             */
-            eigenvalues: number[];
-            /**
-             * Null Count
-             * @description Number of remaining directions.
-             */
-            null_count: number;
-            /**
-             * Null Value
-             * @description Served eigenvalue of each remaining direction.
-             */
-            null_value: number;
-            /**
-             * Uncalibrated
-             * @description Eigenvalues as they came, descending, sum 1.
-             */
-            uncalibrated: number[];
+            message: string;
         };
         /**
          * SpectrumValues
@@ -2101,10 +2122,10 @@ export interface components {
             lambda_max: number;
         };
         /**
-         * TimingsOut
+         * Timings
          * @description Milliseconds by stage.
          */
-        TimingsOut: {
+        Timings: {
             /**
              * Embed
              * @description Embedding the distinct answers.
@@ -2132,10 +2153,10 @@ export interface components {
             total: number;
         };
         /**
-         * UsageOut
+         * TokenUsage
          * @description Tokens, as the LLM server counts them.
          */
-        UsageOut: {
+        TokenUsage: {
             /**
              * Completion Tokens
              * @description Tokens of all answers.
@@ -2209,27 +2230,6 @@ export interface components {
              * @description Least confidence that is not to be escalated.
              */
             threshold: number;
-        };
-        /**
-         * WarningOut
-         * @description Something the caller should know.
-         */
-        WarningOut: {
-            /**
-             * Code
-             * @description calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch or out_of_distribution.
-             */
-            code: string;
-            /**
-             * Differs
-             * @description For a mismatch: the parts that differ.
-             */
-            differs?: string[] | null;
-            /**
-             * Message
-             * @description The same for a person.
-             */
-            message: string;
         };
     };
     responses: never;
@@ -4489,7 +4489,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ScoreResponse"];
+                    "application/json": components["schemas"]["Score"];
                 };
             };
             /** @description Unauthorized */

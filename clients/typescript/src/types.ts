@@ -4,9 +4,9 @@ import type { EigencalError } from "./errors.js";
 /** A request for a score: a `prompt`, `messages`, or `samples` drawn already, and how to score them. */
 export type ScoreRequest = Schema<"ScoreRequest">;
 /** A score: `lambda_max` (0..1, higher = more certain), `entropy` (nats), and what they rest on. */
-export type Score = Schema<"ScoreResponse">;
+export type Score = Schema<"Score">;
 /** A warning on a score. */
-export type Warning = Schema<"WarningOut">;
+export type Warning = Schema<"ScoreWarning">;
 /** A labelled question. */
 export type Row = Schema<"ExampleIn">;
 /** A calibration, as the service lists it. */

@@ -7,7 +7,7 @@ from service.store.location import Bounded
 
 from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.errors import StoreUnavailable
-from service.scoring.score import ScoreCommand
+from service.scoring.command import ScoreCommand
 from service.scoring.scorer import Scorer
 from service.store.database import Database
 from tests.support.calibrations import calibration

@@ -9,8 +9,9 @@ import pytest
 
 from service.embedding.local import SentenceTransformerEmbedder
 from service.llm.weights import MINILM, find
+from service.scoring.command import ScoreCommand
 from service.scoring.judging import essence, num_indistinct
-from service.scoring.score import Score, ScoreCommand
+from service.scoring.score import Score
 from service.scoring.scorer import Scorer
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
@@ -63,7 +64,7 @@ def test_a_real_embedder_and_the_warning(samples: tuple[str, ...], warned: bool)
         pytest.skip(f"no {MINILM}: python -m service weights fetch {MINILM}")
 
     async def scored() -> Score:
-        embedder = SentenceTransformerEmbedder(MINILM, cache_dir=WEIGHTS, device="cpu", threads=1)
+        embedder = SentenceTransformerEmbedder(MINILM, cache_dir=WEIGHTS)
         await embedder.start()
         try:
             return await Scorer(FakeLLM(), embedder).score(ScoreCommand(samples=samples))
@@ -73,4 +74,4 @@ def test_a_real_embedder_and_the_warning(samples: tuple[str, ...], warned: bool)
     score = asyncio.run(scored())
     assert ("indistinct_answers" in [warning.code for warning in score.warnings]) == warned
     if warned:
-        assert score.raw.lambda_max == pytest.approx(1.0)
+        assert score.uncalibrated.lambda_max == pytest.approx(1.0)

@@ -12,7 +12,7 @@ from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.embedding.outcomes import distinct, outcome_vectors
 from service.llm.port import Draw
-from service.scoring.score import evidence_of, find_modes
+from service.scoring.basis import evidence_of, find_modes
 from service.spectral.born import born_probability_of
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
@@ -65,7 +65,7 @@ def scored(one: StoredRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperat
         answer = find_modes(found, served, texts, counts)[0].answer
     text = every[distinct([*texts, *TEXTS, "Metz"])[0].index(answer)]
     p = born_probability_of(found, served, every[: len(texts)], text).probability
-    known = (evidence.missing_mass, evidence.mean_log_probability) if evidence else ()
+    known = (evidence.missing_mass, evidence.mean_logprob) if evidence else ()
     return {name: float(np.asarray(value)) for name, value in features(p, served.entropy, *known).items()}
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from service.calibration.calibration import Calibration, Decider, JudgedTexts, NoCalibrations, Parameters
 from service.llm.port import GenerationRequest, Sampling, caller_fingerprint
+from service.scoring.command import ScoreCommand, Target
 from service.scoring.judging import lowest_named, promise
-from service.scoring.score import Score, ScoreCommand, Target
+from service.scoring.score import Score
 from service.scoring.scorer import Scorer
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
@@ -76,7 +77,7 @@ def codes(score: Score) -> list[str]:
 async def test_a_candidate_has_the_probability_that_the_served_matrix_gives_it(
     candidate: str, probability: float, mode: int | None
 ) -> None:
-    found = (await scored(TWO_TO_ONE, supplied(), candidate=candidate)).judgement.candidate
+    found = (await scored(TWO_TO_ONE, supplied(), candidate=candidate)).candidate
     assert found is not None
     assert found.probability == pytest.approx(probability)
     assert found.mode == mode
@@ -90,27 +91,27 @@ async def test_a_raw_score_judges_by_the_raw_matrix(
     candidate: str, probability: float, mode: int | None
 ) -> None:
     score = await scored(TWO_TO_ONE, candidate=candidate)
-    assert score.judgement.candidate is not None
-    assert score.judgement.candidate.probability == pytest.approx(probability)
-    assert score.judgement.candidate.mode == mode
+    assert score.candidate is not None
+    assert score.candidate.probability == pytest.approx(probability)
+    assert score.candidate.mode == mode
     assert codes(score) == ["calibration_missing"]
 
 
 @pytest.mark.parametrize("samples", [("a", "", ""), ("", "", "a")])
 async def test_an_empty_candidate_is_the_outcome_of_empty_answers(samples: tuple[str, ...]) -> None:
     score = await scored(samples, supplied(), candidate="")
-    assert score.judgement.candidate is not None
-    assert score.judgement.candidate.probability == pytest.approx(FIRST)
+    assert score.candidate is not None
+    assert score.candidate.probability == pytest.approx(FIRST)
     other = await scored(samples, supplied(), candidate="mostly a")
-    assert other.judgement.candidate is not None
-    assert other.judgement.candidate.probability == pytest.approx(0.64 * SECOND + 0.36 * NULL)
+    assert other.candidate is not None
+    assert other.candidate.probability == pytest.approx(0.64 * SECOND + 0.36 * NULL)
 
 
 async def test_an_empty_candidate_is_embedded_where_empty_answers_are() -> None:
     one = FakeEmbedder(DIMENSION, vectors={**VECTORS, "": AXES[0]}, empty_answers="embedded")
     score = await Scorer(FakeLLM(), one).score(ScoreCommand(samples=TWO_TO_ONE, candidate=""))
-    assert score.judgement.candidate is not None
-    assert score.judgement.candidate.probability == pytest.approx(2 / 3)
+    assert score.candidate is not None
+    assert score.candidate.probability == pytest.approx(2 / 3)
     assert one.calls == [("a", "b", "")]
 
 
@@ -124,10 +125,8 @@ async def test_the_candidate_is_embedded_with_the_answers_in_one_call(
 
 
 def what_it_says_of_the_answers(score: Score) -> dict[str, Any]:
-    said = asdict(replace(score, id="", judgement=replace(score.judgement, candidate=None), timings_s={}))
-    for name in ("served", "raw"):
-        said[name]["eigenvalues"] = said[name]["eigenvalues"].tolist()
-    return said
+    every = score.document(["modes", "samples", "spectrum"])
+    return {k: v for k, v in every.items() if k not in ("id", "candidate", "timings_ms")}
 
 
 @settings(deadline=None, max_examples=60)
@@ -147,12 +146,12 @@ def test_a_candidate_never_counts_as_an_answer(
     without = asyncio.run(scorer.score(plain))
     with_one = asyncio.run(scorer.score(replace(plain, candidate=candidate)))
     assert what_it_says_of_the_answers(with_one) == what_it_says_of_the_answers(without)
-    found = with_one.judgement.candidate
+    found = with_one.candidate
     assert found is not None
-    assert 0 <= found.probability <= with_one.served.lambda_max
+    assert 0 <= found.probability <= with_one.lambda_max
     assert (found.probability_correct is None) == (found.mode is None)
     assert found.mode is None or 0 <= (found.probability_correct or 0.0) <= 1
-    assert (found.mode is None) or found.mode < with_one.served.eigenvalues.size
+    assert (found.mode is None) or found.mode < len(with_one.spectrum.eigenvalues)
 
 
 async def test_a_drawn_answers_usage_is_that_without_a_candidate() -> None:
@@ -170,11 +169,11 @@ async def test_being_right_is_told_by_the_deciders_own_map() -> None:
     score = await scored(TWO_TO_ONE, active, candidate="mostly a")
     first = 0.8 * 2 / 3 + 0.2 / 8
     assert score.answer == "a"
-    assert score.judgement.probability_correct == pytest.approx(first)
-    assert score.judgement.candidate is not None
-    assert score.judgement.candidate.probability == pytest.approx(0.64 * FIRST + 0.36 * NULL)
-    assert score.judgement.candidate.probability_correct == pytest.approx(0.64 * first + 0.36 * 0.2 / 8)
-    assert (score.judgement.decision, score.warnings) == (None, ())
+    assert score.probability_correct == pytest.approx(first)
+    assert score.candidate is not None
+    assert score.candidate.probability == pytest.approx(0.64 * FIRST + 0.36 * NULL)
+    assert score.candidate.probability_correct == pytest.approx(0.64 * first + 0.36 * 0.2 / 8)
+    assert (score.decision, score.warnings) == (None, [])
 
 
 @pytest.mark.parametrize(("missing", "count"), [(0.25, 1), (0.25, 3), (0.9, 3)])
@@ -191,7 +190,7 @@ async def test_evidence_goes_into_the_map_and_the_features(missing: float, count
     logit = math.log(p / (1 - p)) + 0.1 * (
         math.log(missing / (1 - missing)) + entropy + math.log(1 - missing)
     )
-    assert score.judgement.probability_correct == pytest.approx(1 / (1 + math.exp(-logit)))
+    assert score.probability_correct == pytest.approx(1 / (1 + math.exp(-logit)))
 
 
 @pytest.mark.parametrize("told", [0.0, 1e-7, -1e-12, -1e4, -math.inf, math.nan, math.inf])
@@ -205,7 +204,7 @@ async def test_being_right_is_a_finite_probability_whatever_the_log_probabilitie
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     missing = math.isnan(told) or told == math.inf  # which are no log-probabilities
     assert codes(score) == (["evidence_missing", "no_correctness_model"] if missing else [])
-    for found in (score.judgement.probability_correct, score.judgement.decisive):
+    for found in (score.probability_correct, score.decisive):
         assert found is None if missing else 0 <= found <= 1
 
 
@@ -232,9 +231,10 @@ async def test_a_text_is_let_through_from_the_threshold_on(
     coverage: float,
 ) -> None:
     score = await scored(samples, supplied(deciders={3: decider()}), candidate=candidate, target=target)
-    made = score.judgement.decision
+    made = score.decision
     assert made is not None
-    assert (made.action, made.target, made.threshold) == (action, target, threshold)
+    assert (made.action, made.target_error, made.confidence) == (action, target.error, target.confidence)
+    assert made.threshold == threshold
     assert made.coverage == pytest.approx(coverage)
     assert codes(score) == ["unsupported_candidate"] * (candidate == "new")
 
@@ -247,11 +247,11 @@ async def test_a_text_that_no_answer_supports_is_let_through_by_no_target_and_ha
     """The threshold of 0.34 is 0.0, which every probability reaches."""
     asked = {"candidate": candidate, "target": Target(error, 0.9)}
     score = await scored(UNANIMOUS, supplied(deciders={3: decider()}), **asked)
-    found, made = score.judgement.candidate, score.judgement.decision
+    found, made = score.candidate, score.decision
     assert found is not None
     assert made is not None
     assert (found.mode, found.probability_correct, made.action) == (None, None, "abstain")
-    assert score.judgement.probability_correct is not None
+    assert score.probability_correct is not None
     unreachable = ["target_unreachable"] * (error == 0.05)
     assert sorted(codes(score)) == sorted(["unsupported_candidate", *unreachable])
     undecided = await scored(UNANIMOUS, supplied(deciders={3: decider()}), candidate=candidate)
@@ -262,7 +262,7 @@ async def test_a_text_that_no_answer_supports_is_let_through_by_no_target_and_ha
 async def test_a_probability_on_the_threshold_is_let_through_whatever_its_last_bits(off: float) -> None:
     counts = SelectiveCounts((0.5625 + off,), (100,), (5,))
     active = supplied(deciders={3: replace(decider(), counts=counts)})
-    made = (await scored(UNANIMOUS, active, target=EASY)).judgement.decision
+    made = (await scored(UNANIMOUS, active, target=EASY)).decision
     assert made is not None
     assert made.action == "answer"
 
@@ -276,15 +276,15 @@ async def test_the_decider_is_that_of_the_answers_that_came() -> None:
     fits = by_evidence(fingerprint=wanted, deciders={3: decider(EvidenceMap(1.0, 0.0, 1.0)), 5: hopeless})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     assert codes(score) == ["partial_samples"]
-    assert score.judgement.decision is not None
-    assert score.judgement.decision.action == "answer"
+    assert score.decision is not None
+    assert score.decision.action == "answer"
 
 
 async def test_a_decision_among_very_many_thresholds_is_the_same() -> None:
     steps = tuple(1 - i / 5000 for i in range(5000))
     many = SelectiveCounts(steps, tuple(range(1, 5001)), tuple(max(0, i - 3000) for i in range(5000)))
     active = supplied(deciders={3: replace(decider(), counts=many)})
-    made = (await scored(UNANIMOUS, active, target=EASY)).judgement.decision
+    made = (await scored(UNANIMOUS, active, target=EASY)).decision
     assert made is not None
     assert made.threshold == promise(many, EASY).threshold
     assert (made.action, 0.2 < made.threshold < 0.5) == ("answer", True)
@@ -293,13 +293,13 @@ async def test_a_decision_among_very_many_thresholds_is_the_same() -> None:
 async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can() -> None:
     active = supplied(deciders={3: decider()})
     score = await scored(UNANIMOUS, active, target=Target(0.05, 0.9))
-    made = score.judgement.decision
+    made = score.decision
     assert made is not None
     assert (made.action, made.threshold, made.coverage) == ("abstain", None, 0.0)
     assert codes(score) == ["target_unreachable"]
     assert "the lowest that can is 7.4 %." in score.warnings[0].message
     for error, threshold in ((0.073, None), (0.074, 0.8)):
-        again = (await scored(UNANIMOUS, active, target=Target(error, 0.9))).judgement.decision
+        again = (await scored(UNANIMOUS, active, target=Target(error, 0.9))).decision
         assert again is not None
         assert again.threshold == threshold
 
@@ -327,12 +327,12 @@ async def test_without_a_model_a_decision_is_to_abstain_and_says_why(
     unasked = await scored(UNANIMOUS, active, candidate="b", **asked)
     score = await scored(UNANIMOUS, active, candidate="b", target=EASY, **asked)
     assert "no_correctness_model" not in codes(unasked)
-    assert unasked.judgement.decision is None
+    assert unasked.decision is None
     for one in (unasked, score):
-        assert one.judgement.probability_correct is None
-        assert one.judgement.candidate is not None
-        assert one.judgement.candidate.probability_correct is None
-    made = score.judgement.decision
+        assert one.probability_correct is None
+        assert one.candidate is not None
+        assert one.candidate.probability_correct is None
+    made = score.decision
     assert made is not None
     assert (made.action, made.threshold, made.coverage) == ("abstain", None, 0.0)
     assert codes(score)[-1] == "no_correctness_model"
@@ -376,8 +376,7 @@ def test_a_laxer_target_lets_no_less_through(made: SelectiveCounts, error: float
     laxer = error + (0.95 - error) * more
     active = supplied(deciders={3: replace(decider(), counts=made)})
     strict, lax = (
-        asyncio.run(scored(UNANIMOUS, active, target=Target(one, 0.9))).judgement.decision
-        for one in (error, laxer)
+        asyncio.run(scored(UNANIMOUS, active, target=Target(one, 0.9))).decision for one in (error, laxer)
     )
     assert strict is not None
     assert lax is not None

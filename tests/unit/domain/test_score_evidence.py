@@ -10,7 +10,8 @@ import pytest
 from service.calibration.calibration import Calibration, NoCalibrations
 from service.errors import DeadlineExceeded, LLMBadResponse, TooFewSamples
 from service.llm.port import Generation, GenerationRequest, LLMIdentity, Sampling
-from service.scoring.score import Score, ScoreCommand
+from service.scoring.command import ScoreCommand
+from service.scoring.score import Score
 from service.scoring.scorer import Scorer
 from tests.support.calibrations import calibration
 from tests.support.evidence import TellingLLM, by_evidence
@@ -60,21 +61,22 @@ async def test_a_score_is_served_by_its_own_missing_mass(mass: float) -> None:
     """Equal answers have one spectrum: what differs is the evidence. g = u, so 1 - u + u/d is served."""
     llm = TellingLLM(told={"question 0": math.log(mass)})
     score = await scored(llm, asked(3), fitting(llm))
-    assert score.applied is not None
-    assert (score.applied.method, score.warnings) == ("evidence", ())
+    assert score.calibration is not None
+    assert (score.calibration.method, score.warnings) == ("evidence", [])
     assert score.evidence is not None
     assert score.evidence.missing_mass == pytest.approx(1 - mass)
-    assert score.evidence.mean_log_probability == pytest.approx(math.log(mass))
-    assert score.served.lambda_max == pytest.approx(mass + (1 - mass) / DIMENSION)
-    assert score.raw.lambda_max == pytest.approx(1.0)
+    assert score.evidence.mean_logprob == pytest.approx(math.log(mass))
+    assert score.lambda_max == pytest.approx(mass + (1 - mass) / DIMENSION)
+    assert score.uncalibrated.lambda_max == pytest.approx(1.0)
 
 
 async def test_without_log_probabilities_the_plain_parameters_serve_and_a_warning_says_so() -> None:
     llm = TellingLLM(tells=False)
-    score = await scored(llm, asked(3), fitting(llm))
-    assert score.applied is not None
-    assert score.applied.method == "depolarized"
-    assert score.applied.map == score.applied.calibration.map_for(3)
+    fitted = fitting(llm)
+    score = await scored(llm, asked(3), fitted)
+    assert score.calibration is not None
+    assert score.calibration.method == "depolarized"
+    assert score.calibration.temperature == fitted.map_for(3).temperature
     assert [one.code for one in score.warnings] == ["evidence_missing"]
     assert score.evidence is None
 
@@ -82,8 +84,8 @@ async def test_without_log_probabilities_the_plain_parameters_serve_and_a_warnin
 async def test_a_plain_calibration_leaves_evidence_out_of_the_score_but_tells_it() -> None:
     llm = TellingLLM()
     score = await scored(llm, asked(3), fitting(llm, calibration))
-    assert score.applied is not None
-    assert (score.applied.method, score.warnings) == ("depolarized", ())
+    assert score.calibration is not None
+    assert (score.calibration.method, score.warnings) == ("depolarized", [])
     assert score.evidence is not None
 
 
@@ -91,12 +93,12 @@ async def test_a_plain_calibration_leaves_evidence_out_of_the_score_but_tells_it
 async def test_extreme_log_probabilities_are_served(told: float) -> None:
     llm = TellingLLM(told={"question 0": told})
     score = await scored(llm, asked(3), fitting(llm))
-    assert score.applied is not None
-    assert score.applied.method == "evidence"
+    assert score.calibration is not None
+    assert score.calibration.method == "evidence"
     assert score.evidence is not None
     assert 1e-4 <= score.evidence.missing_mass <= 1 - 1e-4
-    assert math.isfinite(score.evidence.mean_log_probability)
-    assert math.isfinite(score.served.lambda_max + score.served.entropy)
+    assert math.isfinite(score.evidence.mean_logprob)
+    assert math.isfinite(score.lambda_max + score.entropy)
 
 
 @pytest.mark.parametrize("told", [math.nan, math.inf, 0.5])
@@ -112,9 +114,9 @@ async def test_what_is_no_log_probability_counts_as_missing(told: float) -> None
 async def test_one_answer_is_enough_with_evidence() -> None:
     llm = TellingLLM(told={"question 0": math.log(0.5)})
     score = await scored(llm, asked(1), fitting(llm))
-    assert score.applied is not None
-    assert score.applied.method == "evidence"
-    assert score.served.lambda_max == pytest.approx(0.5 + 0.5 / DIMENSION)
+    assert score.calibration is not None
+    assert score.calibration.method == "evidence"
+    assert score.lambda_max == pytest.approx(0.5 + 0.5 / DIMENSION)
     assert len(score.samples) == len(score.modes) == 1
 
 
@@ -142,8 +144,8 @@ async def test_a_named_calibration_by_evidence_lets_one_answer_pass() -> None:
     llm = TellingLLM()
     named, plain = fitting(llm), fitting(llm, calibration)
     score = await scored(llm, asked(1, calibration=named.id), plain, named)
-    assert score.applied is not None
-    assert score.applied.calibration == named
+    assert score.calibration is not None
+    assert score.calibration.id == named.id
     with pytest.raises(TooFewSamples):
         await scored(llm, asked(1, calibration=plain.id), named, plain)
 
@@ -157,7 +159,7 @@ class Unheard(TellingLLM):
 
 
 async def test_the_first_score_after_a_start_may_be_of_one_answer() -> None:
-    assert (await scored(Unheard(), asked(1), fitting(TellingLLM()))).applied is not None
+    assert (await scored(Unheard(), asked(1), fitting(TellingLLM()))).calibration is not None
     renamed = fitting(TellingLLM())
     renamed = replace(renamed, fingerprint=replace(renamed.fingerprint, model="other"))
     with pytest.raises(TooFewSamples):
@@ -193,8 +195,8 @@ async def test_one_of_many_answers_is_served_where_evidence_serves_it(
 async def test_more_answers_than_were_fitted_are_served_raw() -> None:
     llm = TellingLLM()
     score = await scored(llm, asked(6), fitting(llm))
-    assert score.applied is None
-    assert [one.differs for one in score.warnings] == [("num_samples",)]
+    assert score.calibration is None
+    assert [one.differs for one in score.warnings] == [["num_samples"]]
     assert score.evidence is not None
 
 
