@@ -82,10 +82,10 @@ class JobSteps:
                 return {"ended": True}
             except EigencalError as error:
                 logger.warning("job %s failed: %s: %s", job_id, error.code, error.detail)
-                await self._fail(job_id, JobError(error.code, _for_owner(error)))
+                return await self._failed(job_id, JobError(error.code, _for_owner(error)))
             except Exception:
                 logger.exception("job %s failed", job_id)
-                await self._fail(job_id, INTERNAL)
+                return await self._failed(job_id, INTERNAL)
 
     async def _until_well(self) -> None:
         while True:
@@ -93,14 +93,15 @@ class JobSteps:
             with contextlib.suppress(StoreUnavailable):
                 return await self._jobs.check()
 
-    async def _fail(self, job_id: str, error: JobError) -> None:
+    async def _failed(self, job_id: str, error: JobError) -> dict[str, Any]:
         while True:
             try:
-                return await self._jobs.fail(job_id, error)
-            except JobEndedError:
-                return None
+                with contextlib.suppress(JobEndedError):
+                    await self._jobs.fail(job_id, error)
             except StoreUnavailable:
                 await self._until_well()
+            else:
+                return {"ended": True}
 
     async def begin(self, job_id: str) -> None:
         """Set the job running."""

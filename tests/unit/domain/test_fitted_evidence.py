@@ -17,16 +17,13 @@ from service.calibration.rows import DevRow, StoredRow
 from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.embedding.outcomes import log_probabilities
 from service.errors import InvalidDevData
-from service.jobs.calibrator import Calibrator, Embedding
-from service.jobs.drawing import Drawer
 from service.jobs.store import SqlJobs
-from service.jobs.waiting import Patience
-from service.llm.port import Draw, Sampling
-from service.scoring.serving import Serving
+from service.llm.port import Draw
 from service.spectral.evidence import EvidenceMap
 from service.store.database import Database
 from tests.support.evidence import SAMPLES, TellingLLM, by_evidence, drawn, material, rows
 from tests.support.fakes import FakeEmbedder
+from tests.support.pipeline import Pipeline
 from tests.support.reports import small_material
 
 
@@ -175,15 +172,9 @@ class Bench:
         self, options: CalibrateOptions, sent: Sequence[DevRow] | None = None
     ) -> tuple[Calibration, dict[str, Any]]:
         job, _ = await self.jobs.submit(sent or rows(), options)
-        claimed = await self.jobs.claim(job.id, "me")
-        assert claimed is not None
-        quick = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
-        drawer = Drawer(self.llm, self.jobs, Serving(SAMPLES, Sampling(), Sampling()), patience=quick)
-        pipeline = Calibrator(
-            self.jobs, self.calibrations, drawer, Embedding(FakeEmbedder(24), patience=quick)
-        )
-        await pipeline.draw(claimed)
-        await pipeline.finish(claimed)
+        pipeline = Pipeline(self.jobs, self.calibrations, self.llm, FakeEmbedder(24), num_samples=SAMPLES)
+        await pipeline.draw(job.id)
+        await pipeline.finish(job.id)
         done = await self.jobs.get(job.id)
         assert done is not None
         assert done.calibration_id is not None
