@@ -15,10 +15,9 @@ import numpy as np
 
 from benchmarks.spectral_worlds import DIMENSION, prompts
 from service.calibration.material import Material
+from service.calibration.rows import DevRow, StoredRow
 from service.evaluation.experiments import Inputs, not_drawn, run_all
 from service.evaluation.page import evaluation_figures
-from service.jobs.model import DevRow
-from service.jobs.store import StoredRow
 from service.llm.port import Draw
 from service.report.bench import Bench, Split, make_split
 

@@ -26,23 +26,26 @@ from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
 from service.calibration.calibration import Calibration
-from service.calibration.calibrator import Calibrator
 from service.calibration.files import UploadLimits
-from service.calibration.material import Embedding
 from service.calibration.routes import CorrectionsRequest
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.errors import EigencalError, EmbedderUnavailable
-from service.evaluation.evaluator import ByKind, Evaluator
+from service.evaluation.evaluator import Evaluator
 from service.gateways import guardrail, verify
 from service.gateways.guardrail import Guardrail, GuardrailCall
 from service.gateways.verify import VerifyRequest
 from service.jobs import evaluations
 from service.jobs import routes as jobs
-from service.jobs.drawing import Drawer, LiveFirst, Patience
+from service.jobs.calibrator import Calibrator, Embedding
+from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
-from service.jobs.engine import DbosEngine, JobEngine
-from service.jobs.intake import Alike
-from service.jobs.model import CalibrationStore, JobQueue, Setup
+from service.jobs.intake import check_same_generation
+from service.jobs.model import Setup
+from service.jobs.progress import Notes
 from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, EvaluateRequest
+from service.jobs.store import SqlJobs
+from service.jobs.waiting import LiveFirst, Patience
+from service.jobs.workflows import DbosEngine, JobEngine, JobSteps
 from service.llm.port import (
     CALLER,
     Embedder,
@@ -50,7 +53,6 @@ from service.llm.port import (
     KeptDocuments,
     LanguageModel,
     Message,
-    Peers,
     Sampling,
     service_fingerprint,
     shape_hash,
@@ -70,14 +72,9 @@ from service.scoring.scorer import Scorer
 from service.scoring.serving import LiveLoad, Serving
 from service.scoring.telemetry import NoEvents, ScoreEvents
 from service.settings import Settings
-from service.store.active import ActiveCalibrations
-from service.store.calibrations import SqlCalibrations
-from service.store.database import Database
+from service.store.database import Database, shown, store_url
 from service.store.documents import SqlKept
-from service.store.jobs import SqlJobs
 from service.store.keys import SqlKeys
-from service.store.location import jobs_url
-from service.store.replicas import Replicas
 
 
 def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> Upstream:
@@ -147,11 +144,11 @@ class Store(Component, Protocol):
     """Calibrations, the jobs that make them, keys, and documents kept for a while."""
 
     @property
-    def calibrations(self) -> CalibrationStore:
+    def calibrations(self) -> SqlCalibrations:
         """Return the stored calibrations."""
 
     @property
-    def jobs(self) -> JobQueue:
+    def jobs(self) -> DurableJobs:
         """Return the queue of jobs."""
 
     @property
@@ -161,10 +158,6 @@ class Store(Component, Protocol):
     @property
     def keys(self) -> KeyStore:
         """Return the keys that were made."""
-
-    @property
-    def peers(self) -> Peers:
-        """Return the replicas of this store."""
 
     async def check(self) -> None:
         """Return when the store answers; raise StoreUnavailable when it does not."""
@@ -287,8 +280,6 @@ def build_store(
     settings: Settings, llm: LanguageModel, embedder: Embedder, serving: Serving, live: LiveLoad
 ) -> Store:
     """Return the store and the queue of jobs that the settings ask for."""
-    pass
-
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     return build_replica(
         settings.resolved_database_url(),
@@ -371,8 +362,8 @@ def applies_now(fingerprint: Fingerprint, own: tuple[Fingerprint, ...]) -> bool:
 class Intervals:
     """How often a replica looks at the store.
 
-    active_poll_s: for calibrations that others activated. beat_s: between the beats of a replica. lease_s:
-    one whose beat stood still for so long is dead, and peers take its jobs over. watch_s: for the progress of
+    active_poll_s: for calibrations that others activated. beat_s: for jobs that nobody runs. lease_s: a
+    replica that was silent for so long is dead, and peers take its jobs over. watch_s: for the progress of
     jobs that callers watch.
     """
 
@@ -400,7 +391,6 @@ class Replica:
     jobs: DurableJobs
     kept: SqlKept
     keys: SqlKeys
-    peers: Replicas
     _started: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
     async def start(self) -> None:
@@ -448,25 +438,33 @@ def build_replica(
     calibrations = SqlCalibrations(database, active, own_keys=own_keys)
 
     # Each has turns of its own: a draw takes the LLM, which embedding need not wait for.
-    drawer = Drawer(llm, store, serving, slots=slots, live_first=LiveFirst(live), patience=patience)
-    embedding = Embedding(embedder, live_first=LiveFirst(live), patience=patience)
-    calibrator = Calibrator(store, calibrations, drawer, embedding)
-    evaluator = Evaluator(store, embedder, embedding, version=version)
-
-    lanes = setup.keys()
-    peers = Replicas(database, replica_id, lanes, beat_s=intervals.beat_s, lease_s=intervals.lease_s)
+    patience, notes = patience or Patience(), Notes(store)
+    waiting = partial(LiveFirst, live)
+    drawer = Drawer(llm, embedder, store, serving, notes, live_first=waiting(), patience=patience)
+    embedding = Embedding(embedder, store, notes, live_first=waiting(), patience=patience)
+    steps = JobSteps(
+        store,
+        drawer,
+        {
+            "calibrate": Calibrator(store, calibrations, drawer, embedding, notes),
+            "evaluate": Evaluator(store, embedder, embedding, version=version),
+        },
+        notes,
+        slots=slots,
+        patience=patience,
+        wait_s=intervals.beat_s,
+    )
     jobs = DurableJobs(
         store,
-        peers,
-        ByKind(calibrator, evaluator),
-        engine or DbosEngine(jobs_url(database.url), executor_id=replica_id, lanes=lanes),
-        owner=replica_id,
-        alike=Alike(drawer.way),
+        steps,
+        engine
+        or DbosEngine(database.url, replica_id=replica_id, lanes=setup.keys(), lease_s=intervals.lease_s),
+        check_rows=partial(check_same_generation, generation_key=drawer.generation_key),
         beat_s=intervals.beat_s,
         poll_s=intervals.watch_s,
     )
     kept = SqlKept(database, max_documents=kept_documents)
-    return Replica(database, active, store, calibrations, jobs, kept, SqlKeys(database), peers)
+    return Replica(database, active, store, calibrations, jobs, kept, SqlKeys(database))
 
 
 # What the log says when the service starts: how it is set up, and whether the LLM answers.
@@ -578,11 +576,9 @@ def build_start_log(
     llm: LanguageModel,
     embedder: Embedder,
     serving: Serving,
-    calibrations: CalibrationStore,
+    calibrations: SqlCalibrations,
 ) -> StartLog:
     """Return what tells the log, at start, how the service is set up."""
-    from service.store.location import shown, store_url
-
     embedded = settings.llm_backend == "embedded"
     server = f"{shown_url(settings.llm_url)} (API for prompts: {settings.llm_api})"
     place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""

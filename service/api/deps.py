@@ -16,8 +16,9 @@ from service.api.errors import ErrorLog
 from service.api.uploads import UploadThreads
 from service.calibration.calibration import Calibration
 from service.calibration.files import UploadLimits
+from service.calibration.store import SqlCalibrations
 from service.errors import EigencalError, NotFound
-from service.jobs.model import CalibrationStore, JobQueue
+from service.jobs.durable import DurableJobs
 from service.llm.port import Fingerprint
 from service.scoring.score import Score
 from service.scoring.score_cache import ScoreCache
@@ -157,8 +158,8 @@ class Services:
 
     scorer: Scorer
     serving: Serving
-    jobs: JobQueue
-    calibrations: CalibrationStore
+    jobs: DurableJobs
+    calibrations: SqlCalibrations
     kept: ScoreCache
     checks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)

@@ -14,9 +14,10 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from service.api.bodies import refusal
+from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import DevData, UploadLimits, check_size, parse_json, read_examples, read_file
+from service.calibration.rows import DevRow
 from service.errors import BodyTooLarge, InvalidDevData, InvalidRequest, Overloaded, UnsupportedMediaType
-from service.jobs.model import CalibrateOptions, DevRow
 from service.jobs.schemas import EvaluateOptionsIn, OptionsIn
 
 UploadedPart = BinaryIO | list[object]

@@ -151,6 +151,62 @@ class Calibration:
         return DepolarizedMap(chosen.temperature, chosen.depolarization)
 
 
+@dataclass(frozen=True, slots=True)
+class CalibrateOptions:
+    """What the caller of a calibration may choose. `num_samples` None: the serving number.
+
+    `method`: a map; "both": the better of the two that need no log-probabilities; "auto": the best of all.
+    `drawn_by`: who drew the `samples` of rows that carry them; `source_label` names a caller's own set-up.
+    `dev_rows`: set for an evaluation; so many of the rows are fitted on, the rest are tested on.
+    """
+
+    method: Literal["depolarized", "temperature", "evidence", "both", "auto"] = "auto"
+    num_samples: int | None = None
+    activate: Literal["if_better", "always", "never"] = "if_better"
+    name: str = ""
+    seed: int = 0
+    drawn_by: Literal["caller", "service"] = "caller"
+    source_label: str = ""
+    dev_rows: int | None = None
+
+    @property
+    def kind(self) -> Literal["calibrate", "evaluate"]:
+        """Return what the job does."""
+        return "calibrate" if self.dev_rows is None else "evaluate"
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRecord:
+    """A stored calibration and what changes around it: whether it is active, whether its data are kept.
+
+    `projection_ece`: of its map on held-out rows, as its report has it.
+    """
+
+    calibration: Calibration
+    active: bool
+    activated_at: datetime | None
+    job_id: str | None
+    num_rows: int
+    data_kept: bool
+    projection_ece: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """That a calibration came into force, for requests of its fingerprint.
+
+    `by`: the job's id, "settings key", "key_…" and its name, or "no key" where none was needed. `replaced`:
+    the calibration that was in force until then. `by` and `reason` are empty for those of before 0.3.0.
+    """
+
+    calibration_id: str
+    activated_at: datetime
+    by: str
+    reason: str
+    replaced: str | None
+    fingerprint_key: str
+
+
 class CalibrationSource(Protocol):
     """Where scoring finds calibrations. `active*` answer from memory: they are on the path of every score."""
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO, NoReturn
 
-from service.calibration.rows import LOGPROB_FIELDS, ROW_FIELDS, RowError, check_row, meant, printable
+from service.calibration.rows import LOGPROB_FIELDS, ROW_FIELDS, DevRow, RowError, check_row, meant, printable
 from service.errors import BodyTooLarge, InvalidDevData
-from service.jobs.model import DevRow
 
 EXPECTED = "JSONL, JSONL.gz or CSV in UTF-8 is expected"
 _HEAD = 4096

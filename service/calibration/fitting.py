@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration, Decider, JudgedTexts, Method, Parameters
 from service.calibration.labels import FullRows, Judged
 from service.calibration.material import Material
+from service.calibration.rows import MIN_USABLE_ROWS
 from service.errors import InvalidDevData
-from service.jobs.model import MIN_USABLE_ROWS
 from service.spectral.correctness_model import CorrectnessFit, fit_correctness, stratified_split, too_few
 from service.spectral.dev_set import DevSet, dev_set, risks
 from service.spectral.evidence import (

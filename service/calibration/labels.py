@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.calibration.calibration import JudgedTexts, features
 from service.calibration.material import Material
+from service.calibration.rows import StoredRow, Verdict
 from service.embedding.outcomes import log_probabilities
-from service.jobs.model import Verdict
-from service.jobs.store import StoredRow
 from service.spectral.born import born_probabilities, supported
 from service.spectral.dev_set import (
     Answers,

@@ -1,26 +1,21 @@
-"""The embedding stage, and what the fit is given: answers as vectors, and who was right."""
+"""What the fit is given: the usable rows, their answers as vectors."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.embedding.outcomes import distinct, log_probabilities, outcome_vectors, texts_to_embed, usable
+from service.calibration.rows import MIN_USABLE_ROWS, StoredRow
+from service.embedding.outcomes import distinct, log_probabilities, usable
 from service.errors import Conflict, InvalidDevData
-from service.jobs.drawing import LiveFirst, Patience
-from service.jobs.model import MIN_USABLE_ROWS
-from service.jobs.store import Progress, StoredRow
-from service.llm.port import Embedded, Embedder, EmbedderIdentity, EmptyAnswers
+from service.llm.port import EmbedderIdentity, EmptyAnswers
 from service.spectral.conformal import ConformalReference
 from service.spectral.dev_set import Answers
 from service.spectral.text_scores import words
 
-CHUNK = 16  # texts embedded at once: live scoring gets its turn in between
 FULL_SHARE = 0.9
 MAX_REFERENCE = 1000  # rows; every score is compared with all of them
-StartProgress = Callable[[int], Progress]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,66 +103,6 @@ def _of_copies(copies: Sequence[StoredRow], rng: np.random.Generator) -> StoredR
         return chosen
     known = (text for one in copies if one.row.correct is None for text in one.row.references)
     return replace(chosen, row=replace(chosen.row, references=tuple(dict.fromkeys(known))))
-
-
-class Embedding:
-    """Embeds the distinct texts of a job in small chunks, live scoring first."""
-
-    def __init__(
-        self,
-        embedder: Embedder,
-        *,
-        live_first: LiveFirst | None = None,
-        patience: Patience | None = None,
-        chunk: int = CHUNK,
-    ) -> None:
-        self._embedder = embedder
-        self._live_first = live_first or LiveFirst()
-        self._patience = patience or Patience()
-        self._chunk = chunk
-
-    async def identity(self, progress: Progress) -> EmbedderIdentity:
-        """Return what decides the vectors, once the embedder is there to tell."""
-
-        async def ask() -> EmbedderIdentity:
-            await self._embedder.check()
-            return self._embedder.identity
-
-        return await self._patience.keep_trying(ask, progress.note)
-
-    async def material(self, rows: Sequence[StoredRow], num_samples: int, start: StartProgress) -> Material:
-        """Return the rows as vectors, all of one embedder.
-
-        Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, LeaseLostError.
-        """
-        # Questions come last, so that the answers of a row still follow one another.
-        asked = [one.row.question for one in rows]
-        texts = list(dict.fromkeys([*all_texts(rows), *(text for text in asked if text)]))
-        progress = start(len(texts))
-        await progress.begin()
-        embedded = texts_to_embed(texts, self._embedder.empty_answers)
-        identity = await self.identity(progress)
-        vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress))
-        place = {text: i for i, text in enumerate(texts)}
-        questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
-        made = assemble(rows, num_samples, vectors, place, identity.dimension)
-        return replace(made, made_by=identity, questions=questions)
-
-    async def _embed(
-        self, texts: Sequence[str], identity: EmbedderIdentity, progress: Progress
-    ) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
-        for begin in range(0, len(texts), self._chunk):
-            chunk = texts[begin : begin + self._chunk]
-            got = await self._patience.keep_trying(partial(self._in_turn, chunk), progress.note)
-            check_made_by(identity, got.made_by)
-            vectors[begin : begin + len(chunk)] = got.vectors
-            await progress.advance(len(chunk))
-        return vectors
-
-    async def _in_turn(self, texts: Sequence[str]) -> Embedded:
-        async with self._live_first.turn():
-            return await self._embedder.embed(texts)
 
 
 def check_made_by(*identities: EmbedderIdentity | None) -> None:

@@ -18,10 +18,10 @@ from service.api.bodies import BAD_BODY, RequestModel, read_json
 from service.api.deps import CalibrationId, Services, ServicesDep, no_calibration
 from service.api.headers import VARY, prefers_html
 from service.api.openapi import json_body, json_or_page, responses
-from service.calibration.calibration import Calibration
+from service.calibration.calibration import Calibration, CalibrationRecord
 from service.calibration.rows import MAX_ID_CHARS, write_row
 from service.errors import Conflict, EigencalError, NotFound
-from service.jobs.model import CalibrationRecord, Correction
+from service.jobs.model import Correction
 from service.jobs.routes import CODES, accepted, example, queued
 from service.jobs.schemas import JOB, JobOut
 from service.report.model import VerdictRow, VerdictsPart

@@ -1,9 +1,10 @@
-"""What a row of dev data may hold, said once: for files, for JSON bodies and for the contract."""
+"""A row of dev data: as it is kept, as it may be sent (files, JSON bodies, the contract), and as exported."""
 
 import json
+import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
@@ -18,9 +19,102 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from service.jobs.model import DevRow
-from service.llm.port import Message
+from service.llm.port import Draw, Message, question_text
 from service.spectral.evidence import POSITIVE_ROUNDING
+
+MIN_USABLE_ROWS = 30
+FEW_ROWS = 100  # below this the report warns
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a calibration made of a row: the answer that it judged, whether that is right, and why.
+
+    `why`: "given" (by the data), "reference_contained" (a reference stands in the answer, word for word),
+    "rouge_l" (its F is above 0.3), or "none" (none of these: wrong). `rouge_l`: the best F, in [0, 1].
+    """
+
+    answer: str
+    correct: bool
+    why: Literal["given", "reference_contained", "rouge_l", "none"]
+    rouge_l: float
+
+
+@dataclass(frozen=True, slots=True)
+class DevRow:
+    """One labelled row. Exactly one of `prompt` and `messages` is set, unless `samples` came without either.
+
+    `samples`: the answers already drawn, in order, empty ones included; None: the service draws them.
+    `logprobs`: of each whole sample, in nats; None: not known.
+    `answer`: the one answer that `correct` (right or wrong, as the data says) is about.
+    `verdict`: of a calibration on it; None before, and for a row with fewer answers than the calibration.
+    """
+
+    line: int
+    id: str | None
+    references: tuple[str, ...]
+    prompt: str | None = None
+    messages: tuple[Message, ...] | None = None
+    samples: tuple[str, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    answer: str | None = None
+    correct: bool | None = None
+    verdict: Verdict | None = None
+
+    def usable(self) -> bool:
+        """Tell whether the row can take part in a fit: a reference, and two answers drawn or to be drawn."""
+        return bool(self.references) and (self.samples is None or len(self.samples) >= 2)
+
+    @property
+    def question(self) -> str | None:
+        """Return the text of what is asked, as `question_text` has it."""
+        return question_text(self.prompt, self.messages)
+
+    @property
+    def wording(self) -> Hashable:
+        """Return what rows that ask the same share: the prompt, or every turn.
+
+        White space, case and the encoding of accents make no other.
+
+        Of a row without either, its line: it is no copy of any other.
+        """
+        if self.prompt is not None:
+            return _plain(self.prompt)
+        if self.messages is not None:
+            return tuple((turn.role, _plain(turn.content)) for turn in self.messages)
+        return self.line
+
+
+def _plain(text: str) -> str:
+    # Not NFKC, which takes x² for x2. Again after folding, which may undo the normal form.
+    folded = unicodedata.normalize("NFC", " ".join(text.split())).casefold()
+    return unicodedata.normalize("NFC", folded)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A dev row and its answers: those it came with (then `complete`), or those drawn so far.
+
+    `refused`: what the LLM server said that refused it for good; None unless it did.
+    """
+
+    row: DevRow
+    draws: tuple[Draw, ...]
+    complete: bool
+    refused: str | None = None
+
+
+def draws_to_json(draws: Sequence[Draw]) -> list[list[Any]]:
+    """Return answers in order as JSON holds them."""
+    return [list(astuple(one)) for one in draws]
+
+
+def draws_from_json(values: Iterable[Sequence[Any]]) -> tuple[Draw, ...]:
+    """Return what `draws_to_json` was given."""
+    return tuple(Draw(*one) for one in values)
+
+
+# What a row may hold when it is sent, said once: for files, for JSON bodies and for the contract.
 
 # Recorded beside the answers, one number for each: the command `evaluate` reads it, a calibration does not.
 # What a calibration has judged is written beside a row, and not read again: `correct` corrects it.

@@ -1,25 +1,24 @@
 """The use case behind POST /evaluate: the command's experiments, as a durable job."""
 
-import asyncio
 import functools
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from service.calibration.calibrator import Pipeline
 from service.calibration.fitting import Stream, rng
 from service.calibration.material import (
-    Embedding,
     Material,
     answered,
     check_made_by,
     full_number,
     usable_rows,
 )
+from service.calibration.rows import StoredRow
 from service.evaluation.experiments import FileFacts, Inputs, drawn, make_results, not_drawn
-from service.jobs.model import JobStage
-from service.jobs.store import ClaimedJob, JobStore, Progress, StoredRow, in_thread
+from service.jobs.calibrator import Embedding
+from service.jobs.progress import Progress, in_thread
+from service.jobs.store import RunningJob, SqlJobs
 from service.llm.port import Embedder, Fingerprint
 from service.report.bench import Bench, make_split
 from service.report.model import DataFile, Provenance, Results, provenance
@@ -38,7 +37,7 @@ class Evaluator:
 
     def __init__(
         self,
-        jobs: JobStore,
+        jobs: SqlJobs,
         embedder: Embedder,
         embedding: Embedding,
         *,
@@ -51,7 +50,7 @@ class Evaluator:
         self._version = version
         self._now = now
 
-    async def finish(self, job: ClaimedJob) -> None:
+    async def finish(self, job: RunningJob) -> None:
         """Embed, run the experiments, store the results, end the job. Raises as `Calibrator.finish` does."""
         dev, test = await self._rows(job)
         facts = _facts(dev, job), _facts(test, job)
@@ -60,30 +59,25 @@ class Evaluator:
         materials = [await self._material(job, rows, m) for rows in (dev, test)]
         # An embedding server may change its model between the two files.
         check_made_by(*(one.made_by for one in materials))
-        origin = await self._provenance(job, dev, test)
+        origin = self._provenance(job, dev, test)
         results = await self._run(job, materials, facts, origin)
-        await self._jobs.keep_evaluation(job.lease, cast("dict[str, Any]", results))
-        logger.info("job %s succeeded: an evaluation", job.lease.job_id)
+        await self._jobs.keep_evaluation(job.id, cast("dict[str, Any]", results))
+        logger.info("job %s succeeded: an evaluation", job.id)
 
-    async def _rows(self, job: ClaimedJob) -> tuple[list[StoredRow], list[StoredRow]]:
-        rows = [one async for one in self._jobs.stored_rows(job.lease.job_id)]
+    async def _rows(self, job: RunningJob) -> tuple[list[StoredRow], list[StoredRow]]:
+        rows = [one async for one in self._jobs.rows(job.id)]
         stored = answered(rows, self._embedder.empty_answers)
         dev_rows = job.options.dev_rows or 0
         dev = [one for one in stored if one.row.line <= dev_rows]
         return dev, [one for one in stored if one.row.line > dev_rows]
 
-    async def _material(self, job: ClaimedJob, rows: list[StoredRow], num_samples: int) -> Material:
+    async def _material(self, job: RunningJob, rows: list[StoredRow], num_samples: int) -> Material:
         usable, *_ = usable_rows(rows, num_samples, rng(job.options.seed, Stream.COPIES))
-        return await self._embedding.material(
-            usable, num_samples, lambda total: self._stage(job, "embedding", total)
-        )
+        return await self._embedding.material(job, usable, num_samples)
 
-    def _stage(self, job: ClaimedJob, stage: JobStage, total: int) -> Progress:
-        return Progress(self._jobs, job.lease, stage, total)
-
-    async def _provenance(self, job: ClaimedJob, dev: list[StoredRow], test: list[StoredRow]) -> Provenance:
+    def _provenance(self, job: RunningJob, dev: list[StoredRow], test: list[StoredRow]) -> Provenance:
         supplied = {s: _supplied(rows) for s, rows in (("dev", dev), ("test", test))}
-        drawn_with = None if all(supplied.values()) else await self._jobs.fingerprint(job.lease.job_id)
+        drawn_with = None if all(supplied.values()) else job.fingerprint
         return provenance(
             {split: DataFile(one) for split, one in supplied.items()},
             _answers(drawn_with) if drawn_with else None,
@@ -94,7 +88,7 @@ class Evaluator:
 
     async def _run(
         self,
-        job: ClaimedJob,
+        job: RunningJob,
         materials: list[Material],
         facts: tuple[FileFacts, FileFacts],
         origin: Provenance,
@@ -105,7 +99,7 @@ class Evaluator:
             inputs = Inputs({self._embedder.identity.name: bench}, None, drawn(test), not_drawn(COMMAND_ONLY))
             return make_results(inputs, facts, origin, lambda done, total, _: report(done, total))
 
-        return await in_thread(work, functools.partial(self._stage, job, "fitting"))
+        return await in_thread(work, functools.partial(Progress, self._jobs, job.id, "fitting"))
 
 
 def _supplied(rows: list[StoredRow]) -> bool:
@@ -120,27 +114,5 @@ def _answers(drawn_with: Fingerprint) -> AnswersPart:
     return {"model": drawn_with.model, "answered_as": "", "setups": {"rows": setup}}
 
 
-def _facts(rows: list[StoredRow], job: ClaimedJob) -> FileFacts:
+def _facts(rows: list[StoredRow], job: RunningJob) -> FileFacts:
     return FileFacts(len(rows), full_number([len(one.draws) for one in rows], job.options.num_samples))
-
-
-class ByKind:
-    """A pipeline that draws for every kind of job, and finishes each in its own way.
-
-    One job at a time is finished: it has the vectors of all its answers in memory.
-    """
-
-    def __init__(self, calibrator: Pipeline, evaluator: Evaluator) -> None:
-        self._calibrator = calibrator
-        self._evaluator = evaluator
-        self._one = asyncio.Lock()
-
-    async def draw(self, job: ClaimedJob) -> None:
-        """Draw the missing answers."""
-        await self._calibrator.draw(job)
-
-    async def finish(self, job: ClaimedJob) -> None:
-        """Do the rest and end the job."""
-        one = self._calibrator if job.options.kind == "calibrate" else self._evaluator
-        async with self._one:
-            await one.finish(job)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from service.calibration.files import Recorded
 from service.calibration.fitting import Stream, rng, why_no_evidence
-from service.jobs.model import FEW_ROWS
+from service.calibration.rows import FEW_ROWS
 from service.report.bench import GRID, STANDARD, Bench, Split, describe, read_algorithm1, serve
 from service.report.figures import (
     NO_CLUSTERS,

@@ -26,19 +26,18 @@ from service.calibration.material import (
     full_number,
     usable_rows,
 )
+from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_to_json
 from service.embedding.cache import Vectors
 from service.embedding.outcomes import outcome_vectors, supplied_draws, texts_to_embed
 from service.errors import BodyTooLarge, Conflict, EigencalError, InvalidDevData
 from service.evaluation.experiments import EntailmentModel, choose, judge, not_drawn
-from service.jobs.drawing import Patience, row_request
-from service.jobs.model import DevRow
-from service.jobs.store import StoredRow
+from service.jobs.drawing import row_request
+from service.jobs.waiting import Patience
 from service.llm.port import Draw, Embedder, EmbedderIdentity, GenerationRequest, LanguageModel, LLMIdentity
 from service.progress import ShownProgress
 from service.report.bench import Bench, Split, make_split
 from service.report.model import Experiment, Results
 from service.scoring.serving import Serving
-from service.store.codec import decode_draws, encode_draws
 
 
 class OutFolderError(Exception):
@@ -294,7 +293,7 @@ class AnswerFile:
             _named(model=self.model, answered_as=self.answered_as),
             _named(model=drawn_by["model"], answered_as=answered_as),
         )
-        said = {"answered_as": answered_as, "draws": encode_draws(draws)}
+        said = {"answered_as": answered_as, "draws": draws_to_json(draws)}
         line = {"key": key, "drawn_by": dict(drawn_by), **said}
         self._append(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
         self._take(line)
@@ -306,7 +305,7 @@ class AnswerFile:
             os.fsync(file.fileno())
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        self._found.setdefault(line["key"], []).extend(decode_draws(line["draws"]))
+        self._found.setdefault(line["key"], []).extend(draws_from_json(line["draws"]))
         self.model = line["drawn_by"]["model"] or self.model
         # Lines of before it was kept have none.
         self.answered_as = line.get("answered_as") or self.answered_as

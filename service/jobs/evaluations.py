@@ -12,8 +12,8 @@ from service.api.openapi import responses
 from service.api.uploads import EVALUATE, UploadThreads, in_threads
 from service.calibration.files import DevData
 from service.calibration.routes import report_entry, report_response
+from service.calibration.rows import DevRow
 from service.errors import NotFound
-from service.jobs.model import DevRow
 from service.jobs.routes import CODES, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
 from service.jobs.schemas import JOB, JobOut
 

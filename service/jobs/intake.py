@@ -6,8 +6,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable, It
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from service.calibration.calibration import CalibrateOptions
+from service.calibration.rows import MIN_USABLE_ROWS, DevRow, draws_to_json
+from service.embedding.outcomes import supplied_draws
 from service.errors import InvalidDevData
-from service.jobs.model import MIN_USABLE_ROWS, CalibrateOptions, DevRow
 
 
 async def each(rows: AsyncIterable[DevRow] | Iterable[DevRow]) -> AsyncIterator[DevRow]:
@@ -20,37 +22,41 @@ async def each(rows: AsyncIterable[DevRow] | Iterable[DevRow]) -> AsyncIterator[
             yield row
 
 
+def row_values(row: DevRow) -> dict[str, Any]:
+    """Return what the columns of a new row hold."""
+    content = asdict(row)
+    for name in ("line", "samples", "logprobs", "verdict"):  # which have columns of their own
+        del content[name]
+    return {
+        "line": row.line,
+        "content": content,
+        "draws": draws_to_json(supplied_draws(row.samples or (), row.logprobs)),
+        "supplied": row.samples is not None,
+        "complete": row.samples is not None,
+    }
+
+
 class Tally:
     """What is known of an upload once its rows have been read: how many, of which kind, and their hash."""
 
     def __init__(self, options: CalibrateOptions) -> None:
         self._options = options
         self._hash = hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode())
-        self.rows = self.supplied = self.silent = 0
+        self.rows = self.supplied = self._without_logprobs = 0
         self._usable: set[int] = set()
 
-    @property
-    def usable(self) -> int:
-        """Return how many questions have a usable row: copies of one count once."""
-        return len(self._usable)
-
-    def add(self, row: DevRow) -> None:
-        """Count a row."""
-        content = asdict(row)
-        del content["verdict"]  # of a calibration: no part of an upload
-        if row.logprobs is None:
-            # left out, so that an upload repeated under its key is the one that an earlier release took
-            del content["logprobs"]
-        self._hash.update(json.dumps(content, sort_keys=True).encode() + b"\n")
+    def add(self, row: DevRow) -> dict[str, Any]:
+        """Count a row; return its `row_values`."""
+        values = row_values(row)
+        self._hash.update(json.dumps(values, sort_keys=True).encode() + b"\n")
         self.rows += 1
         self.supplied += row.samples is not None
-        if row.usable() and self._enough(row):
-            self._usable.add(hash(row.wording))  # of thousands of rows no two hashes are equal by chance
-        self.silent += row.samples is not None and row.logprobs is None
-
-    def _enough(self, row: DevRow) -> bool:
-        asked = self._options.num_samples
-        return row.samples is None or asked is None or len(row.samples) >= asked
+        self._without_logprobs += row.samples is not None and row.logprobs is None
+        asked = self._options.num_samples or 0
+        if row.usable() and (row.samples is None or len(row.samples) >= asked):
+            # Copies of a question count once; of thousands of rows no two hashes are equal by chance.
+            self._usable.add(hash(row.wording))
+        return values
 
     def digest(self) -> str:
         """Return the hash of options and rows."""
@@ -58,9 +64,10 @@ class Tally:
 
     def check(self) -> None:
         """Raise InvalidDevData unless a calibration can be fitted on these rows."""
-        if self.usable < MIN_USABLE_ROWS:
+        usable = len(self._usable)
+        if usable < MIN_USABLE_ROWS:
             raise InvalidDevData(
-                f"{self.usable} of {self.rows} rows are usable (a reference, and at least as many samples as "
+                f"{usable} of {self.rows} rows are usable (a reference, and at least as many samples as "
                 "asked for where samples are given; copies of a question count once); a fit needs at least "
                 f"{MIN_USABLE_ROWS}."
             )
@@ -69,10 +76,10 @@ class Tally:
                 f"{self.supplied} of {self.rows} rows carry samples and the rest do not: that needs "
                 "`drawn_by` to be `service`, since answers of two sources cannot share a calibration."
             )
-        if self._options.method == "evidence" and self.silent:
+        if self._options.method == "evidence" and self._without_logprobs:
             raise InvalidDevData(
-                f"{self.silent} of {self.supplied} rows with samples lack `logprobs`, which the method "
-                "`evidence` needs; `auto` does without."
+                f"{self._without_logprobs} of {self.supplied} rows with samples lack `logprobs`, which the "
+                "method `evidence` needs; `auto` does without."
             )
 
 
@@ -98,53 +105,45 @@ class _Kind:
         return f"conversations {'with' if own else 'without'} a system message"
 
 
-class Alike:
-    """Passes rows on, and raises InvalidDevData after the last if they are drawn in more than one way.
+async def check_same_generation(
+    rows: AsyncIterable[DevRow] | Iterable[DevRow],
+    options: CalibrateOptions,
+    generation_key: Callable[[DevRow], Hashable],
+) -> AsyncIterator[DevRow]:
+    """Yield rows, and raise InvalidDevData after the last if they are drawn in more than one way.
 
-    `way` returns equal values for rows whose answers the service would draw alike. Rows whose answers a
-    caller has drawn do not count.
+    `generation_key` returns equal values for rows whose answers the service would draw alike. Rows whose
+    answers a caller has drawn do not count.
     """
-
-    def __init__(self, way: Callable[[DevRow], Hashable]) -> None:
-        self._way = way
-
-    async def __call__(
-        self, rows: AsyncIterable[DevRow] | Iterable[DevRow], options: CalibrateOptions
-    ) -> AsyncIterator[DevRow]:
-        """Yield the rows."""
-        kinds: dict[Hashable, _Kind] = {}
-        async for row in each(rows):
-            if row.samples is None or options.drawn_by == "service":
-                kinds.setdefault(self._way(row), _Kind(row)).rows += 1
-            yield row
-        if len(kinds) > 1:
-            raise _refusal(list(kinds.values()), options.dev_rows)
+    kinds: dict[Hashable, _Kind] = {}
+    async for row in each(rows):
+        if row.samples is None or options.drawn_by == "service":
+            kinds.setdefault(generation_key(row), _Kind(row)).rows += 1
+        yield row
+    if len(kinds) > 1:
+        raise _refusal(list(kinds.values()), options.dev_rows)
 
 
 def _refusal(kinds: list[_Kind], dev_rows: int | None) -> InvalidDevData:
-    named = [f"{kind.rows} {kind.name()} (the first on {_place(kind, dev_rows)})" for kind in kinds]
+    names, errors = [], []
+    for kind in kinds:
+        part, number = _position(kind.first.line, dev_rows)
+        place = f"line {number}" if part == "line" else f"row {number} of {part}"
+        names.append(f"{kind.rows} {kind.name()} (the first on {place})")
+        field = "prompt" if kind.first.messages is None else "messages"
+        reason = f"the first of {kind.rows} {kind.name()}"
+        errors.append(
+            {"line": number, "field": field, "reason": reason, "loc": [part, number, field], "msg": reason}
+        )
     reason = (
         f"The rows would be drawn in {len(kinds)} ways, but answers of one calibration must all be drawn "
-        f"alike: {', '.join(named)}. Post each kind by itself."
+        f"alike: {', '.join(names)}. Post each kind by itself."
     )
-    return InvalidDevData(reason, [_error(kind, dev_rows) for kind in kinds])
+    return InvalidDevData(reason, errors)
 
 
-def _position(kind: _Kind, dev_rows: int | None) -> tuple[str, int]:
+def _position(line: int, dev_rows: int | None) -> tuple[str, int]:
     """Return the part and the number in it; rows of an evaluation are counted through both of its files."""
-    line = kind.first.line
     if dev_rows is None:
         return "line", line
     return ("dev", line) if line <= dev_rows else ("test", line - dev_rows)
-
-
-def _place(kind: _Kind, dev_rows: int | None) -> str:
-    part, number = _position(kind, dev_rows)
-    return f"line {number}" if part == "line" else f"row {number} of {part}"
-
-
-def _error(kind: _Kind, dev_rows: int | None) -> dict[str, Any]:
-    part, number = _position(kind, dev_rows)
-    field = "prompt" if kind.first.messages is None else "messages"
-    reason = f"the first of {kind.rows} {kind.name()}"
-    return {"line": number, "field": field, "reason": reason, "loc": [part, number, field], "msg": reason}

@@ -13,9 +13,11 @@ from service.api.bodies import CLIENT_CLOSED_REQUEST
 from service.api.deps import JobId, Services, ServicesDep, no_job
 from service.api.openapi import responses
 from service.api.uploads import CALIBRATE, Shape, Upload, in_threads, received
+from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import DevData
+from service.calibration.rows import DevRow
 from service.errors import InvalidRequest
-from service.jobs.model import CalibrateOptions, DevRow, Job
+from service.jobs.model import Job
 from service.jobs.schemas import JOB, JobOut, job_view
 
 CODES = (*ADMIN_CODES, "store_unavailable", "internal")

@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.api.bodies import RequestModel
-from service.calibration.rows import ExampleRow
-from service.jobs.model import MIN_USABLE_ROWS, Job
+from service.calibration.rows import MIN_USABLE_ROWS, ExampleRow
+from service.jobs.model import Job
 from service.scoring.request import MAX_ITEMS
 
 JOB: dict[str, Any] = {

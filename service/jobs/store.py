@@ -1,19 +1,58 @@
-"""What the calibration pipeline asks of the store. Every write of a run is fenced by its lease."""
+"""Jobs and their rows in SQL. A job that has ended takes no more writes: that is what stops a stray run.
 
-import asyncio
-import contextlib
-import logging
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+What runs of a job may be run twice at once (a replica that was frozen wakes beside the one that took over):
+every write is such that the second changes nothing, or ends the run with JobEndedError.
+"""
 
-from service.calibration.calibration import Calibration
-from service.errors import StoreUnavailable
-from service.jobs.model import CalibrateOptions, DevRow, JobError, JobStage, Verdict
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.rows import DevRow, StoredRow, Verdict, draws_to_json
+from service.calibration.store import (
+    ActiveCalibrations,
+    current_id,
+    decode_row,
+    insert_calibration,
+    log_activation,
+    make_current,
+    read_rows,
+)
+from service.errors import Conflict, InvalidRequest
+from service.ids import new_id
+from service.jobs.intake import Tally, digest_of, each
+from service.jobs.model import (
+    Correction,
+    Job,
+    JobError,
+    JobStage,
+    JobState,
+    Setup,
+    differing,
+    setup_key,
+)
 from service.llm.port import Draw, Fingerprint
-from service.spectral.resampling import OnDone
+from service.store.database import Database
+from service.store.tables import dev_rows, evaluations, jobs
+
+OPEN = jobs.c.state.in_(["queued", "running"])
+NOT_KEPT = "The rows of this job were not kept: post them again under a new key."
+_FAILED = jobs.c.state == "failed"
+_INSERTED_AT_ONCE = 200
+
+
+class JobEndedError(Exception):
+    """The job was cancelled, or has ended: the run that hears this must stop.
+
+    No EigencalError: no caller of the API ever sees it.
+    """
 
 
 class ActiveChangedError(Exception):
@@ -23,87 +62,317 @@ class ActiveChangedError(Exception):
     """
 
 
-class LeaseLostError(Exception):
-    """Another run has claimed the job, or it was cancelled: the run that hears this must stop.
-
-    No EigencalError: no caller of the API ever sees it.
-    """
-
-
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to write for a job. Each claim raises the epoch; writes of an older epoch are refused."""
+class RunningJob:
+    """A job as its run finds it. `fingerprint`: what answers were drawn with, None before the first."""
 
-    job_id: str
-    owner: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedJob:
-    """A job as its run finds it. `fingerprint`: what earlier runs drew answers with, None before any."""
-
-    lease: Lease
+    id: str
     options: CalibrateOptions
     num_rows: int
     fingerprint: Fingerprint | None
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A dev row and its answers: those it came with (then `complete`), or those drawn so far.
-
-    `refused`: what the LLM server said that refused it for good; None unless it did.
-    """
-
-    row: DevRow
-    draws: tuple[Draw, ...]
-    complete: bool
-    refused: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class OpenJob:
-    """A job that has not finished.
+    """A job that has not finished, and the key of the settings that it was posted under."""
 
-    `setup_key`: of the settings that it was posted under (`setup.py`), None for jobs of releases
-    that did not keep them.
+    id: str
+    setup_key: str
+
+
+class SqlJobs:
+    """Jobs, their rows, their progress. Every method raises StoreUnavailable when the store is out of reach.
+
+    `setup`: the settings of this service, to which jobs posted here are bound.
     """
 
-    job_id: str
-    setup_key: str | None = None
+    def __init__(self, database: Database, active: ActiveCalibrations, *, setup: Setup | None = None) -> None:
+        self._database = database
+        self._active = active
+        self.setup = setup or Setup()
 
+    async def check(self) -> None:
+        """Return when jobs can be stored; raise StoreUnavailable when not."""
+        await self._database.check()
 
-class JobStore(Protocol):
-    """Rows, progress and results of jobs.
+    # What callers of the API do.
 
-    Methods that take a lease raise LeaseLostError and change nothing when it is no longer the latest or the
-    job has finished. All raise StoreUnavailable when the store cannot be reached.
-    """
+    async def submit(
+        self,
+        rows: AsyncIterable[DevRow] | Iterable[DevRow],
+        options: CalibrateOptions,
+        key: str | None = None,
+    ) -> tuple[Job, bool]:
+        """Store rows and job in one transaction; return the job and whether it is new.
 
-    async def progress(
-        self, lease: Lease, stage: JobStage, done: int, total: int, eta_s: float | None, note: str
-    ) -> None:
-        """Store how far the run is."""
+        See `DurableJobs.submit`.
+        """
+        found = await self._by_key(key)
+        if found is not None:
+            return await self._same(found, rows, options), False
+        job_id = new_id("job")
+        try:
+            async with self._database.write() as connection:
+                await _insert_job(connection, job_id, options, key)
+                await _insert_rows(connection, job_id, rows, options, self.setup)
+        except IntegrityError:  # the key was taken meanwhile: before any row was read
+            found = await self._by_key(key)
+            if found is None:
+                raise
+            return await self._same(found, rows, options), False
+        return _job(await self._existing(job_id)), True
 
-    async def bind(self, lease: Lease, fingerprint: Fingerprint) -> None:
-        """Store what the answers are drawn with, before the first is kept."""
+    async def _by_key(self, key: str | None) -> RowMapping | None:
+        return None if key is None else await self._one(jobs.c.idempotency_key == key)
 
-    async def fingerprint(self, job_id: str) -> Fingerprint | None:
-        """Return what `bind` stored."""
+    async def _same(
+        self,
+        found: RowMapping,
+        rows: AsyncIterable[DevRow] | Iterable[DevRow],
+        options: CalibrateOptions,
+    ) -> Job:
+        if await digest_of(rows, options) != found["content_hash"]:
+            raise Conflict("This Idempotency-Key was used for another file or other options.")
+        return _job(found)
 
-    def stored_rows(self, job_id: str, *, incomplete_only: bool = False) -> AsyncIterator[StoredRow]:
-        """Yield the rows in file order, a bounded number in memory."""
+    async def _one(self, condition: sa.ColumnElement[bool]) -> RowMapping | None:
+        async with self._database.read() as connection:
+            return (await connection.execute(sa.select(jobs).where(condition))).mappings().one_or_none()
 
-    async def keep_draws(self, lease: Lease, line: int, draws: Sequence[Draw], *, complete: bool) -> None:
-        """Store all answers of a row drawn so far, committed on return; it is not refused then."""
+    async def _existing(self, job_id: str) -> RowMapping:
+        found = await self._one(jobs.c.id == job_id)
+        if found is None:
+            raise LookupError(job_id)
+        return found
 
-    async def refuse(self, lease: Lease, line: int, reason: str) -> None:
+    async def get(self, job_id: str) -> Job | None:
+        """Return a job."""
+        found = await self._one(jobs.c.id == job_id)
+        return None if found is None else _job(found)
+
+    async def latest(self, limit: int = 100) -> list[Job]:
+        """Return the latest jobs, latest first."""
+        query = sa.select(jobs).order_by(jobs.c.id.desc()).limit(limit)
+        async with self._database.read() as connection:
+            return [_job(one) for one in (await connection.execute(query)).mappings()]
+
+    async def cancel(self, job_id: str) -> Job | None:
+        """Cancel a job that is open or has failed, forget its rows; raises Conflict when it has succeeded."""
+        change = sa.update(jobs).where(jobs.c.id == job_id, sa.or_(OPEN, _FAILED))
+        async with self._database.write() as connection:
+            changed = (await connection.execute(change.values(_ended("cancelled")))).rowcount
+            if changed:
+                await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == job_id))
+        job = await self.get(job_id)
+        if job is not None and job.state != "cancelled":
+            raise Conflict(f"The job has {job.state} already.")
+        return job
+
+    async def retry(self, job_id: str) -> str | None:
+        """Queue a job that failed, or a new one for refused rows; return its id, None if unknown.
+
+        See `DurableJobs.retry`.
+        """
+        found = await self._one(jobs.c.id == job_id)
+        if found is None:
+            return None
+        bound = await self._rebound(found)
+        if found["state"] == "succeeded" and found["refused_rows"]:
+            # Another job: the rows of this one are those that its calibration was fitted on.
+            return await self._successor(found, bound)
+        change = sa.update(jobs).where(jobs.c.id == job_id, _FAILED)
+        ended = dict.fromkeys(("stage", "finished_at", "error_code", "error_detail"))
+        async with self._database.write() as connection:
+            again = ended | bound | {"state": "queued", "refused_rows": 0}
+            changed = await connection.execute(change.values(again))
+            if changed.rowcount != 1:
+                raise Conflict(
+                    f"The job is {found['state']}: only one that has failed, or that lacks answers to some "
+                    "of its rows, can be retried."
+                )
+            # After the update, under its lock: rows may be forgotten by a cancel until then.
+            rows = sa.update(dev_rows).where(dev_rows.c.job_id == job_id).values(refused=None)
+            if (await connection.execute(rows)).rowcount != found["num_rows"]:
+                raise Conflict(NOT_KEPT)
+        return job_id
+
+    async def correct(
+        self, job_id: str, corrections: Sequence[Correction], options: Mapping[str, Any]
+    ) -> str | None:
+        """Queue a job on the same rows and answers with corrected verdicts. See `DurableJobs.correct`."""
+        found = await self._one(jobs.c.id == job_id)
+        if found is None:
+            return None
+        return await self._successor(found, await self._rebound(found), corrections, options)
+
+    async def _successor(
+        self,
+        found: RowMapping,
+        bound: Mapping[str, Any],
+        corrections: Sequence[Correction] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Queue a job with the rows and answers of one that succeeded, and return its id.
+
+        It asks for what is missing, unless there are corrections. Raises Conflict, InvalidRequest.
+        """
+        job_id = new_id("job")
+        copied = {name: found[name] for name in ("kind", "fingerprint", "num_rows", "content_hash")}
+        values = {
+            "id": job_id,
+            "state": "queued",
+            "options": found["options"] | dict(options or {}),
+            "total": found["num_rows"],
+            "done": 0,
+            "note": "",
+            "refused_rows": 0,
+            "created_at": datetime.now(UTC),
+        }
+        rows = sa.select(
+            sa.literal(job_id),
+            dev_rows.c.line,
+            dev_rows.c.content,
+            dev_rows.c.draws,
+            dev_rows.c.supplied,
+            sa.true() if corrections else dev_rows.c.complete,
+            dev_rows.c.refused if corrections else sa.null(),
+        ).where(dev_rows.c.job_id == found["id"])
+        columns = ["job_id", "line", "content", "draws", "supplied", "complete", "refused"]
+        async with self._database.write() as connection:
+            await connection.execute(sa.insert(jobs).values(copied | values | dict(bound)))
+            copy = await connection.execute(sa.insert(dev_rows).from_select(columns, rows))
+            if copy.rowcount != found["num_rows"]:
+                raise Conflict(NOT_KEPT)
+            await _correct(connection, job_id, corrections)
+        return job_id
+
+    async def _rebound(self, found: RowMapping) -> dict[str, Any]:
+        """Return the settings that a job goes on under: the present ones, which must fit its answers."""
+        present = self.setup.parts(draws=found["setup"]["draws"])
+        differs = differing(found["setup"], present)
+        if differs and found["fingerprint"] is not None:
+            raise Conflict(
+                "This job has answers that were drawn under other settings, and cannot go on where these "
+                f"differ: {', '.join(differs)}."
+            )
+        return {"setup": present, "setup_key": setup_key(present)}
+
+    async def setup_of(self, job_id: str) -> dict[str, Any]:
+        """Return the settings that a job was posted under."""
+        setup: dict[str, Any] = (await self._existing(job_id))["setup"]
+        return setup
+
+    async def open_jobs(self) -> list[OpenJob]:
+        """Return the jobs that have not finished, oldest first."""
+        query = sa.select(jobs.c.id, jobs.c.setup_key).where(OPEN).order_by(jobs.c.id)
+        async with self._database.read() as connection:
+            return [OpenJob(*row) for row in await connection.execute(query)]
+
+    async def evaluation(self, job_id: str) -> dict[str, Any] | None:
+        """Return the results of an evaluation."""
+        query = sa.select(evaluations.c.results).where(evaluations.c.job_id == job_id)
+        async with self._database.read() as connection:
+            results: dict[str, Any] | None = (await connection.execute(query)).scalar_one_or_none()
+        return results
+
+    # What the run of a job does. Writes raise JobEndedError once the job does not run any more.
+
+    async def begin(self, job_id: str) -> bool:
+        """Set a job running; return whether it began now, and not before. Raises JobEndedError."""
+        now = sa.literal(datetime.now(UTC), jobs.c.started_at.type)
+        started = {"state": "running", "started_at": sa.func.coalesce(jobs.c.started_at, now)}
+        waiting = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.state == "queued")
+        async with self._database.write() as connection:
+            began = (await connection.execute(waiting.values(started))).rowcount == 1
+            await _write(connection, job_id)
+        return began
+
+    async def running(self, job_id: str) -> RunningJob:
+        """Return a job that runs. Raises JobEndedError."""
+        found = await self._one(sa.and_(jobs.c.id == job_id, jobs.c.state == "running"))
+        if found is None:
+            raise JobEndedError(job_id)
+        return RunningJob(
+            job_id,
+            CalibrateOptions(**found["options"]),
+            found["num_rows"],
+            None if found["fingerprint"] is None else Fingerprint(**found["fingerprint"]),
+        )
+
+    async def stage(self, job_id: str, stage: JobStage, total: int, done: int = 0) -> None:
+        """Store that a stage begins; what is left of it is told from its pace from here on."""
+        now = datetime.now(UTC)
+        pace = {"stage_began_at": now, "stage_began_done": done, "progressed_at": now}
+        await self._write(job_id, stage=stage, done=done, total=total, note="", **pace)
+
+    async def progress(self, job_id: str, done: int) -> None:
+        """Store how far the stage is; a note is gone with that."""
+        await self._write(job_id, done=done, note="", progressed_at=datetime.now(UTC))
+
+    async def note(self, job_id: str, text: str) -> None:
+        """Store what the job waits for."""
+        await self._write(job_id, note=text)
+
+    async def _write(self, job_id: str, **values: object) -> None:
+        async with self._database.write() as connection:
+            await _write(connection, job_id, **values)
+
+    async def bind(self, job_id: str, fingerprint: Fingerprint) -> Fingerprint:
+        """Store what the answers are drawn with, unless that is known; return what is stored."""
+        unbound = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.fingerprint.is_(None))
+        async with self._database.write() as connection:
+            await connection.execute(unbound.values(fingerprint=asdict(fingerprint)))
+        return (await self.running(job_id)).fingerprint or fingerprint
+
+    def rows(self, job_id: str) -> AsyncIterator[StoredRow]:
+        """Yield the rows in file order, a page at a time."""
+        return read_rows(self._database, job_id)
+
+    async def row(self, job_id: str, line: int) -> StoredRow:
+        """Return one row. Raises JobEndedError where there is none: one that is cancelled forgets them."""
+        found = await self._row(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
+        if found is None:
+            raise JobEndedError(job_id)
+        return found
+
+    async def answered_row(self, job_id: str) -> StoredRow | None:
+        """Return a row whose answers the service has drawn; None before the first."""
+        return await self._row(dev_rows.c.job_id == job_id, dev_rows.c.complete, sa.not_(dev_rows.c.supplied))
+
+    async def _row(self, *which: sa.ColumnElement[bool]) -> StoredRow | None:
+        query = sa.select(dev_rows).where(*which).order_by(dev_rows.c.line).limit(1)
+        async with self._database.read() as connection:
+            found = (await connection.execute(query)).mappings().one_or_none()
+        return None if found is None else decode_row(found)
+
+    async def missing_lines(self, job_id: str) -> list[int]:
+        """Return the lines of the rows that lack answers and were not refused for good, in file order."""
+        lacking = (sa.not_(dev_rows.c.complete), dev_rows.c.refused.is_(None))
+        query = (
+            sa.select(dev_rows.c.line).where(dev_rows.c.job_id == job_id, *lacking).order_by(dev_rows.c.line)
+        )
+        async with self._database.read() as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def keep_draws(self, job_id: str, line: int, draws: Sequence[Draw], *, complete: bool) -> None:
+        """Store all answers of a row drawn so far, committed on return, unless it has all of its answers."""
+        lacking = (dev_rows.c.job_id == job_id, dev_rows.c.line == line, sa.not_(dev_rows.c.complete))
+        values = {"draws": draws_to_json(draws), "complete": complete, "refused": None}
+        async with self._database.write() as connection:
+            changed = (await connection.execute(sa.update(dev_rows).where(*lacking).values(values))).rowcount
+            done = jobs.c.done + 1 if changed and complete else jobs.c.done
+            await _write(connection, job_id, done=done, note="", progressed_at=datetime.now(UTC))
+
+    async def refuse(self, job_id: str, line: int, reason: str) -> None:
         """Store that the LLM server refused a row for good; it keeps its answers and stays incomplete."""
+        row = sa.update(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
+        async with self._database.write() as connection:
+            await connection.execute(row.values(refused=reason))
+            await _write(connection, job_id, done=jobs.c.done + 1, progressed_at=datetime.now(UTC))
 
     async def succeed(
         self,
-        lease: Lease,
+        job_id: str,
         calibration: Calibration,
         report: dict[str, Any],
         num_rows: int,
@@ -112,120 +381,158 @@ class JobStore(Protocol):
         compared_with: str | None = None,
         verdicts: Mapping[int, Verdict] | None = None,
     ) -> None:
-        """Store calibration, report and verdicts, activate it if told to, end the job, in one transaction.
+        """Store calibration, report and verdicts, activate it if asked to, end the job, in one transaction.
 
         `verdicts`: by line of the row. Raises ActiveChangedError, and changes nothing, when it is to be
         activated but the active calibration of its fingerprint is not `compared_with` (an id; None: none was
         active).
         """
+        key, reason = calibration.fingerprint.key(), report.get("decision", {}).get("reason", "")
+        outcome = {"calibration_id": calibration.id, "activated": activate, "decision": reason or None}
+        try:
+            async with self._database.write() as connection:
+                end = _ended("succeeded") | {"done": jobs.c.total, "refused_rows": _refused_rows(job_id)}
+                await _write(connection, job_id, **outcome, **end)
+                # After the update, which takes the lock that `current_id` needs on SQLite.
+                if activate:
+                    await _check_unchanged(connection, key, compared_with)
+                await insert_calibration(connection, calibration, report, job_id, num_rows)
+                await _keep_verdicts(connection, job_id, verdicts or {})
+                if activate:
+                    await make_current(connection, calibration.id, key, by=job_id, reason=reason)
+        except ActiveChangedError:
+            await self._active.refresh()
+            raise
+        if activate:
+            log_activation(calibration.id, job_id, reason)
+            await self._active.refresh()
 
-    async def keep_evaluation(self, lease: Lease, results: dict[str, Any]) -> None:
+    async def keep_evaluation(self, job_id: str, results: dict[str, Any]) -> None:
         """Store the results of an evaluation, forget its rows, and end the job, in one transaction."""
+        async with self._database.write() as connection:
+            await _write(connection, job_id, done=jobs.c.total, **_ended("succeeded"))
+            await connection.execute(sa.insert(evaluations).values(job_id=job_id, results=results))
+            await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == job_id))
 
-    async def fail(self, lease: Lease, error: JobError) -> None:
+    async def fail(self, job_id: str, error: JobError) -> None:
         """End the job with an error; its rows and the answers drawn so far stay, for it may be retried."""
+        reason = {"error_code": error.code, "error_detail": error.detail}
+        await self._write(job_id, **reason, **_ended("failed"), refused_rows=_refused_rows(job_id))
 
 
-# How far a run is, written to the store now and then; that of long work in a thread, too.
-
-T = TypeVar("T")
-logger = logging.getLogger(__name__)
-
-NOTE_AGAIN_S = 60.0  # a wait that comes and goes is told to the log this often at most
+async def _check_unchanged(connection: AsyncConnection, key: str, compared_with: str | None) -> None:
+    if await current_id(connection, key) != compared_with:
+        raise ActiveChangedError
 
 
-class Progress:
-    """Progress of one stage. Writes are at least `every_s` apart, but for the first and for changed notes."""
-
-    def __init__(
-        self,
-        store: JobStore,
-        lease: Lease,
-        stage: JobStage,
-        total: int,
-        *,
-        done: int = 0,
-        every_s: float = 0.5,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store, self._lease, self._stage = store, lease, stage
-        self._total, self._done, self._done_before = total, done, done
-        self._every_s, self._clock = every_s, clock
-        self._began = clock()
-        self._written = float("-inf")
-        self._note = ""
-        self._logged, self._logged_at = "", float("-inf")
-
-    async def begin(self) -> None:
-        """Show the stage, in the log, too."""
-        logger.info("job %s: %s, %d of %d done", self._lease.job_id, self._stage, self._done, self._total)
-        await self._write()
-
-    async def advance(self, by: int = 1) -> None:
-        """Count units done. Raises LeaseLostError when the run must stop."""
-        self._done += by
-        changed, self._note = bool(self._note), ""
-        if changed or self._clock() - self._written >= self._every_s:
-            await self._write()
-
-    async def note(self, text: str) -> None:
-        """Say what the run waits for; gone with the next unit done."""
-        if text != self._note:
-            self._note = text
-            self._log(text)
-            await self._write()
-
-    def _log(self, text: str) -> None:
-        now = self._clock()
-        if text != self._logged or now - self._logged_at >= NOTE_AGAIN_S:
-            self._logged, self._logged_at = text, now
-            logger.warning("job %s: %s", self._lease.job_id, text)
-
-    def eta_s(self) -> float | None:
-        """Return the seconds left at this run's own pace so far; None before its first unit."""
-        here = self._done - self._done_before
-        if here <= 0:
-            return None
-        return (self._total - self._done) * (self._clock() - self._began) / here
-
-    async def _write(self) -> None:
-        self._written = self._clock()
-        eta = self.eta_s()
-        await self._store.progress(self._lease, self._stage, self._done, self._total, eta, self._note)
+def _ended(state: JobState) -> dict[str, Any]:
+    return {"state": state, "finished_at": datetime.now(UTC), "note": ""}
 
 
-class BrokenOffError(Exception):
-    """Ends work in its thread, which cannot be cancelled."""
+async def _write(connection: AsyncConnection, job_id: str, **values: object) -> None:
+    """Change a job that runs. Raises JobEndedError."""
+    mine = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.state == "running")
+    # The id to itself: a write that changes nothing of the job has to see that it runs, too.
+    if (await connection.execute(mine.values(id=jobs.c.id, **values))).rowcount != 1:
+        raise JobEndedError(job_id)
 
 
-async def in_thread(work: Callable[[OnDone], T], stage: Callable[[int], Progress]) -> T:
-    """Return what `work` returns; the stage, made for the units to do, begins with its first report.
-
-    When the caller is cancelled, the next report of the work raises BrokenOffError there.
-    """
-    loop, reached = asyncio.get_running_loop(), asyncio.Queue[tuple[int, int]]()
-    over = threading.Event()
-
-    def report(done: int, total: int) -> None:
-        if over.is_set():
-            raise BrokenOffError
-        loop.call_soon_threadsafe(reached.put_nowait, (done, total))
-
-    shown = asyncio.create_task(_show(reached, stage))
-    try:
-        return await asyncio.to_thread(work, report)
-    finally:
-        over.set()
-        shown.cancel()
-        with contextlib.suppress(asyncio.CancelledError, StoreUnavailable, LeaseLostError):
-            await shown
+def _refused_rows(job_id: str) -> sa.ScalarSelect[int]:
+    refused = (dev_rows.c.job_id == job_id, dev_rows.c.refused.is_not(None))
+    return sa.select(sa.func.count()).where(*refused).scalar_subquery()
 
 
-async def _show(reached: asyncio.Queue[tuple[int, int]], stage: Callable[[int], Progress]) -> None:
-    done, total = await reached.get()
-    shown = stage(total)
-    await shown.begin()
-    while True:
-        now, _ = await reached.get()
-        await shown.advance(now - done)
-        done = now
+async def _keep_verdicts(connection: AsyncConnection, job_id: str, verdicts: Mapping[int, Verdict]) -> None:
+    if not verdicts:
+        return
+    row = (dev_rows.c.job_id == job_id, dev_rows.c.line == sa.bindparam("at"))
+    change = sa.update(dev_rows).where(*row).values(verdict=sa.bindparam("judged"))
+    await connection.execute(change, [{"at": at, "judged": asdict(one)} for at, one in verdicts.items()])
+
+
+async def _correct(connection: AsyncConnection, job_id: str, corrections: Sequence[Correction]) -> None:
+    """Write the verdicts into the rows. Raises InvalidRequest for a row that is not there."""
+    if not corrections:
+        return
+    query = sa.select(dev_rows.c.line, dev_rows.c.content).where(dev_rows.c.job_id == job_id)
+    content = {row.line: row.content for row in await connection.execute(query)}
+    line_of = {one["id"]: line for line, one in content.items() if one["id"] is not None}
+    changed: dict[int, dict[str, Any]] = {}
+    for position, one in enumerate(corrections):
+        line = one.line if one.id is None else line_of.get(one.id)
+        if line is None or line not in content:
+            field, value = ("line", one.line) if one.id is None else ("id", one.id)
+            reason = f"no row of this calibration has the {field} {value!r}"
+            raise InvalidRequest(f"{reason}.", [{"loc": ["body", "rows", position, field], "msg": reason}])
+        if line in changed and changed[line]["correct"] != one.correct:
+            reason = f"two verdicts on one row, of line {line}"
+            raise InvalidRequest(f"{reason}.", [{"loc": ["body", "rows", position], "msg": reason}])
+        changed[line] = content[line] | {"correct": one.correct}
+    row = (dev_rows.c.job_id == job_id, dev_rows.c.line == sa.bindparam("at"))
+    change = sa.update(dev_rows).where(*row).values(content=sa.bindparam("corrected"))
+    await connection.execute(change, [{"at": at, "corrected": one} for at, one in changed.items()])
+
+
+async def _insert_job(
+    connection: AsyncConnection, job_id: str, options: CalibrateOptions, key: str | None
+) -> None:
+    """Insert a queued job without rows; IntegrityError when the idempotency key is taken."""
+    values = {
+        "id": job_id,
+        "kind": options.kind,
+        "state": "queued",
+        "options": asdict(options),
+        "setup": {},
+        "setup_key": "",
+        "num_rows": 0,
+        "done": 0,
+        "total": 0,
+        "content_hash": "",
+        "note": "",
+        "refused_rows": 0,
+        "idempotency_key": key,
+        "created_at": datetime.now(UTC),
+    }
+    await connection.execute(sa.insert(jobs).values(values))
+
+
+async def _insert_rows(
+    connection: AsyncConnection,
+    job_id: str,
+    rows: AsyncIterable[DevRow] | Iterable[DevRow],
+    options: CalibrateOptions,
+    setup: Setup,
+) -> None:
+    """Insert the rows in batches, check them, and complete the job with their number, hash and set-up."""
+    tally, batch = Tally(options), list[dict[str, Any]]()
+    async for row in each(rows):
+        batch.append({"job_id": job_id} | tally.add(row))
+        if len(batch) == _INSERTED_AT_ONCE:
+            await connection.execute(sa.insert(dev_rows), batch)
+            batch = []
+    if batch:
+        await connection.execute(sa.insert(dev_rows), batch)
+    tally.check()
+    # The LLM is asked for answers that are missing, or who it was that drew those that are there.
+    parts = setup.parts(draws=tally.supplied < tally.rows or options.drawn_by == "service")
+    bound = {"setup": parts, "setup_key": setup_key(parts)}
+    counted = {"num_rows": tally.rows, "total": tally.rows, "content_hash": tally.digest()}
+    await connection.execute(sa.update(jobs).where(jobs.c.id == job_id).values(counted | bound))
+
+
+def _job(found: RowMapping) -> Job:
+    error = JobError(found["error_code"], found["error_detail"]) if found["error_code"] else None
+    same = [field.name for field in fields(Job) if field.name in found]
+    rest = {"name": found["options"]["name"], "error": error, "eta_s": _eta_s(found)}
+    return Job(**{name: found[name] for name in same} | rest)
+
+
+def _eta_s(found: RowMapping) -> float | None:
+    """Return the seconds left at the stage's own pace so far; None before its first unit."""
+    if found["state"] != "running" or found["stage_began_at"] is None:
+        return None
+    done = found["done"] - found["stage_began_done"]
+    if done <= 0:
+        return None
+    spent: timedelta = found["progressed_at"] - found["stage_began_at"]
+    return float((found["total"] - found["done"]) * spent.total_seconds() / done)

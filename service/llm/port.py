@@ -381,14 +381,3 @@ class KeptDocuments(Protocol):
 
     async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
         """Return the document; None where there is none, its time is over, or it is another owner's."""
-
-
-class Peers(Protocol):
-    """The replicas that share one store, by their names."""
-
-    @property
-    def own_id(self) -> str:
-        """Return the name of this one."""
-
-    async def lives(self, replica_id: str) -> bool:
-        """Tell whether a replica lives; of a dead one this takes seconds to be known. StoreUnavailable."""

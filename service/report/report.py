@@ -8,13 +8,12 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import NEEDED_OF_A_KIND, PROMISE_MEANING, Calibration
+from service.calibration.calibration import NEEDED_OF_A_KIND, PROMISE_MEANING, CalibrateOptions, Calibration
 from service.calibration.fitting import DecidedAt, EvidenceFound, Fitted, Stream, rng, why_no_evidence
 from service.calibration.labels import Labels
 from service.calibration.material import Material
 from service.calibration.promotion import decide, shortcomings, too_many_refused
-from service.jobs.model import FEW_ROWS, CalibrateOptions, Verdict
-from service.jobs.store import StoredRow
+from service.calibration.rows import FEW_ROWS, StoredRow, Verdict
 from service.report.bench import Bench, HeldOut, make_split
 from service.report.figures import (
     algorithm1_diagram,

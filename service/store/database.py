@@ -1,29 +1,60 @@
-"""Connections to the database, what each backend needs set, and its errors as StoreUnavailable."""
+"""One database by URL: SQLite in a file, or Postgres. Its errors are StoreUnavailable."""
 
 import asyncio
+import errno
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import make_url
+from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.errors import StoreUnavailable
-from service.store.location import Bounded, DatabaseFile, is_full, store_url
 from service.store.migrations import migrate
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-_unavailable = partial(StoreUnavailable, retry_after_s=5.0)
 IDLE_S = 15.0
-_GONE = "The file of the database is gone or was replaced: put it back, or start the service anew."
+
+
+def store_url(url: str) -> URL:
+    """Return the asynchronous URL of the store for `sqlite:///file`, `postgres://...` or `postgresql://...`.
+
+    Raises ValueError for another database, or for SQLite in memory, which jobs cannot share.
+    """
+    try:
+        # Hosting services still hand out the old scheme, which SQLAlchemy no longer knows.
+        parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+    except (ArgumentError, ValueError):
+        raise ValueError("the database URL must begin with sqlite:/// or postgresql://") from None
+    kind = parsed.get_backend_name()
+    if kind == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if kind != "sqlite":
+        raise ValueError("the database URL must be of sqlite or postgresql")
+    if parsed.database in (None, "", ":memory:"):
+        raise ValueError("the SQLite URL must name a file")
+    return parsed.set(drivername="sqlite+aiosqlite")
+
+
+def sync_url(url: URL) -> URL:
+    """Return the URL of the same database for blocking use; psycopg serves both."""
+    return url.set(drivername="sqlite") if url.get_backend_name() == "sqlite" else url
+
+
+def shown(url: URL) -> str:
+    """Return where the store is, for the log: no user, no password, no parameters."""
+    if url.get_backend_name() == "sqlite":
+        return f"SQLite file {url.database}"
+    return f"PostgreSQL database {url.database} at {url.host or 'localhost'}:{url.port or 5432}"
 
 
 @contextmanager
@@ -36,94 +67,82 @@ def translated() -> Iterator[None]:
     except (SQLAlchemyError, OSError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         # The first line alone: further ones of a driver may quote what was to be stored.
-        said = str(cause).partition("\n")[0][:200]
-        logger.warning("database failed: %s: %s", type(cause).__name__, said)
-        why = "The disk of the database is full." if is_full(cause) else "The database cannot be reached."
-        raise _unavailable(why) from None
+        logger.warning("database failed: %s: %s", type(cause).__name__, str(cause).partition("\n")[0][:200])
+        reason = "The disk of the database is full." if _is_full(cause) else "The database cannot be reached."
+        raise StoreUnavailable(reason, retry_after_s=5.0) from None
+
+
+def _is_full(error: BaseException | None) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
 
 
 class Database:
-    """One database by URL. `start` migrates it; connections come from a pool.
+    """Connections from a pool. `start` brings the tables up to date.
 
-    A SQLite file that is deleted or replaced under the service is noticed, and opened anew once there is one
-    again; `generation` counts how often. `answer_s`: how long `soon` and `check` wait at most. `probe_s`: how
-    long one proof that the disk takes writes holds. `idle_s`: how long Postgres lets a transaction lie idle.
+    `answer_s`: how long `soon` and `check` wait at most. `idle_s`: how long Postgres lets a transaction lie
+    idle.
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        busy_timeout_s: float = 30.0,
-        answer_s: float = 2.0,
-        probe_s: float = 5.0,
-        idle_s: float = IDLE_S,
+        self, url: str, *, busy_timeout_s: float = 30.0, answer_s: float = 2.0, idle_s: float = IDLE_S
     ) -> None:
         self.url = store_url(url)
-        self.generation = 0
         self._busy_timeout_s = busy_timeout_s
-        self._probe_s = probe_s
+        self._answer_s = answer_s
         self._idle_s = idle_s
-        self._probed = float("-inf")
         self._engine: AsyncEngine | None = None
-        self._opening = asyncio.Lock()
-        self._bounded = Bounded(answer_s)
-        sqlite = self.url.get_backend_name() == "sqlite"
-        self._file = DatabaseFile(str(self.url.database)) if sqlite else None
+        self._slow: set[asyncio.Task[object]] = set()  # given up by `soon`, and not at their end
 
     async def start(self) -> None:
         """Create the file's folder, migrate, open the pool. Raises StoreUnavailable."""
         with translated():
             if self.url.get_backend_name() == "sqlite":
                 Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
-            await self._open()
-
-    async def _open(self) -> None:
-        await asyncio.to_thread(migrate, self.url)  # Alembic blocks
-        if self._file is not None:
-            self._file.opened()
-        self._engine = self._create()
-        async with self._engine.connect():  # kept in the pool: while it is open no other file gets its number
-            self.generation += 1
+            await asyncio.to_thread(migrate, sync_url(self.url))  # Alembic blocks
+            self._engine = self._create()
 
     async def stop(self) -> None:
         """Close the pool; idempotent."""
-        await self._bounded.stop()
+        if self._slow:  # their connections can be closed once they end
+            await asyncio.wait(self._slow, timeout=self._answer_s)
         engine, self._engine = self._engine, None  # two may stop at once
         if engine is not None:
             await engine.dispose()
 
     async def check(self) -> None:
-        """Return when the database answers and takes writes; raise StoreUnavailable when not."""
-        await self.soon("check", self._check)
-
-    async def soon(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """Return what a call returns, or raise StoreUnavailable when that takes too long (see `Bounded`)."""
-        return await self._bounded.call(key, make)
+        """Return when the database answers; raise StoreUnavailable when not."""
+        await self.soon(self._check())
 
     async def _check(self) -> None:
         async with self.read() as connection:
-            if connection.dialect.name == "postgresql":
-                setting = sa.text("SELECT current_setting('transaction_read_only')")
-                if (await connection.execute(setting)).scalar() == "on":
-                    raise _unavailable("The database takes no writes now.")
-            else:
-                await connection.execute(sa.text("SELECT 1"))
-        await self._probe()
+            await connection.execute(sa.text("SELECT 1"))
 
-    async def _probe(self) -> None:
-        """Prove that the disk takes writes, unless that was proved lately."""
-        if self._file is None or time.monotonic() - self._probed < self._probe_s:
-            return
-        with translated():
-            await asyncio.to_thread(self._file.probe)
-        self._probed = time.monotonic()
+    async def soon(self, call: Awaitable[T]) -> T:
+        """Return what a call returns, or raise StoreUnavailable when that takes more than `answer_s`.
+
+        One that is given up is left to end by itself: a driver that is cancelled asks the server to stop, and
+        waits for one that is frozen.
+        """
+        task = asyncio.ensure_future(call)
+        self._slow.add(task)
+        task.add_done_callback(self._ended)
+        done, _ = await asyncio.wait({task}, timeout=self._answer_s)
+        if not done:
+            raise StoreUnavailable("The database does not answer.", retry_after_s=5.0)
+        return task.result()
+
+    def _ended(self, task: "asyncio.Task[object]") -> None:
+        self._slow.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody may be left to ask for it
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """Give a connection for reading."""
         with translated():
-            async with (await self._current()).connect() as connection:
+            async with self._open().connect() as connection:
                 yield connection
 
     @asynccontextmanager
@@ -132,15 +151,9 @@ class Database:
 
         Its first statement must change something: SQLite then takes its write lock before it reads.
         """
-        try:
-            with translated():
-                async with (await self._current()).begin() as connection:
-                    yield connection
-                    if self._lost():  # before the commit, which would succeed in a deleted file
-                        raise _unavailable(_GONE)
-        except StoreUnavailable:
-            self._probed = float("-inf")
-            raise
+        with translated():
+            async with self._open().begin() as connection:
+                yield connection
 
     async def forget(self) -> None:
         """Let nothing deleted linger beside the database: SQLite's log keeps pages as they were before."""
@@ -148,29 +161,10 @@ class Database:
             async with self.read() as connection:
                 await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    async def _current(self) -> AsyncEngine:
-        """Return the engine of the file that is there now."""
-        if self._lost():
-            await self._reopen()
+    def _open(self) -> AsyncEngine:
         if self._engine is None:
             raise StoreUnavailable("The database is not open yet.")
         return self._engine
-
-    def _lost(self) -> bool:
-        return self._file is not None and self._file.lost()
-
-    async def _reopen(self) -> None:
-        """Let go of the lost file at once: closing deletes its log, too. Open another once it is whole."""
-        async with self._opening:
-            if self._file is None or not self._file.lost():
-                return
-            if self._engine is not None:
-                logger.error("the database file is gone or was replaced: what was in it cannot be reached")
-                await self.stop()
-            if not self._file.usable():
-                raise _unavailable(_GONE)
-            await self._open()
-            logger.warning("the database file was opened anew")
 
     def _create(self) -> AsyncEngine:
         if self.url.get_backend_name() == "postgresql":

@@ -69,7 +69,7 @@ class SqlKept:
 
     async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
         """Return a document; see `KeptDocuments`. A database that does not answer is not waited for long."""
-        found = await self._database.soon((kind, owner, id_), lambda: self._get(kind, id_, owner))
+        found = await self._database.soon(self._get(kind, id_, owner))
         return None if found is None else dict(json.loads(found))
 
     async def _get(self, kind: str, id_: str, owner: str) -> str | None:

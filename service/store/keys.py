@@ -57,7 +57,7 @@ class SqlKeys:
 
     async def read_soon(self) -> list[Key]:
         """Return all keys. A database that does not answer is not waited for long."""
-        return await self._database.soon("keys", self.list_all)
+        return await self._database.soon(self.list_all())
 
 
 async def _one_at_a_time(connection: AsyncConnection) -> None:

@@ -38,9 +38,9 @@ jobs = sa.Table(
     sa.Column("kind", sa.String(20), nullable=False),
     sa.Column("state", sa.String(20), nullable=False, index=True),
     sa.Column("options", sa.JSON, nullable=False),
+    sa.Column("setup", sa.JSON, nullable=False),
+    sa.Column("setup_key", sa.String(32), nullable=False),
     # SQL NULL for None: otherwise the column would hold the JSON word null, which is a value.
-    sa.Column("setup", sa.JSON(none_as_null=True)),
-    sa.Column("setup_key", sa.String(32)),
     sa.Column("fingerprint", sa.JSON(none_as_null=True)),
     sa.Column("num_rows", sa.Integer, nullable=False),
     sa.Column("content_hash", sa.String(64), nullable=False),
@@ -48,28 +48,20 @@ jobs = sa.Table(
     sa.Column("stage", sa.String(20)),
     sa.Column("done", sa.Integer, nullable=False),
     sa.Column("total", sa.Integer, nullable=False),
-    sa.Column("eta_s", sa.Float),
+    # How far the stage was when it began here, and when it last got on: its pace.
+    sa.Column("stage_began_at", UtcDateTime),
+    sa.Column("stage_began_done", sa.Integer),
+    sa.Column("progressed_at", UtcDateTime),
     sa.Column("note", sa.Text, nullable=False),
     sa.Column("error_code", sa.String(40)),
     sa.Column("error_detail", sa.Text),
     sa.Column("calibration_id", sa.String(40)),
     sa.Column("activated", sa.Boolean),
     sa.Column("decision", sa.Text),
-    sa.Column("owner", sa.String(255)),
-    sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("started_at", UtcDateTime),
     sa.Column("finished_at", UtcDateTime),
-    sa.Column("refused_rows", sa.Integer, nullable=False, server_default="0"),
-)
-
-# The replicas that live; a peer takes the row away from one whose beat stands still.
-replicas = sa.Table(
-    "replicas",
-    metadata,
-    sa.Column("id", sa.String(255), primary_key=True),
-    sa.Column("lanes", sa.JSON, nullable=False),
-    sa.Column("beat", sa.Integer, nullable=False),
+    sa.Column("refused_rows", sa.Integer, nullable=False),
 )
 
 dev_rows = sa.Table(
@@ -79,6 +71,7 @@ dev_rows = sa.Table(
     sa.Column("line", sa.Integer, primary_key=True),
     sa.Column("content", sa.JSON, nullable=False),
     sa.Column("draws", sa.JSON, nullable=False),
+    sa.Column("supplied", sa.Boolean, nullable=False),  # the answers came with the row
     sa.Column("complete", sa.Boolean, nullable=False),
     # What the LLM server said that refused it for good, and the verdict on its answer, once it has one.
     sa.Column("refused", sa.JSON(none_as_null=True)),
@@ -93,7 +86,7 @@ calibrations = sa.Table(
     sa.Column("fingerprint_key", sa.String(32), nullable=False, index=True),
     sa.Column("body", sa.JSON, nullable=False),
     sa.Column("num_rows", sa.Integer, nullable=False),
-    # Of its report, which Postgres cannot look into where a NUL is: null before 0.3.0.
+    # Of its report, which Postgres cannot look into where a NUL is.
     sa.Column("projection_ece", sa.Float),
     sa.Column("created_at", UtcDateTime, nullable=False),
 )
@@ -121,8 +114,8 @@ evaluations = sa.Table(
 )
 
 # Every activation is kept; its largest id is the version that replicas poll. Of a row `current` alone ever
-# changes. `by`, of a key, holds a name that people wrote; null before 0.3.0, as `reason` is. The partial
-# unique index makes a second current activation of a fingerprint impossible.
+# changes. `by`, of a key, holds a name that people wrote. The partial unique index makes a second current
+# activation of a fingerprint impossible.
 activations = sa.Table(
     "activations",
     metadata,
@@ -131,8 +124,8 @@ activations = sa.Table(
     sa.Column("fingerprint_key", sa.String(32), nullable=False),
     sa.Column("current", sa.Boolean, nullable=False),
     sa.Column("activated_at", UtcDateTime, nullable=False),
-    sa.Column("by", sa.JSON(none_as_null=True)),
-    sa.Column("reason", sa.Text),
+    sa.Column("by", sa.JSON, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
     sa.Column("replaced", sa.String(40)),
     # Without it SQLite gives the largest id again once its row is gone.
     sqlite_autoincrement=True,

@@ -10,8 +10,8 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.memory_store import MemoryStore
 from tests.support.operator_world import World
+from tests.support.sqlite_store import SqliteStore
 
 Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
@@ -37,7 +37,7 @@ def client(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Any) -> Client:
 
     @asynccontextmanager
     async def make(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
-        store = MemoryStore()
+        store = SqliteStore()
         store.calibrations = settings.pop("calibrations", store.calibrations)
         app = create_app(Settings(data_dir=tmp_path, **settings), llm=llm, embedder=embedder, store=store)
         async with app.router.lifespan_context(app):
@@ -49,6 +49,8 @@ def client(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Any) -> Client:
 
 
 @pytest.fixture
-def world() -> World:
-    """Return an application of the operator's routes with the ports in memory."""
-    return World()
+async def world() -> AsyncIterator[World]:
+    """Return an application of the operator's routes."""
+    made = World()
+    yield made
+    await made.store.stop()

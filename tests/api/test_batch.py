@@ -14,8 +14,8 @@ from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import OpenAIServer, answers
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +75,7 @@ async def test_bounds_of_a_batch(client: Client, items) -> None:
 
 async def test_a_closed_batch_cancels_what_is_under_way(llm: FakeLLM, embedder: FakeEmbedder) -> None:
     llm.answers = {}
-    app = create_app(Settings(), llm=llm, embedder=embedder, store=MemoryStore())
+    app = create_app(Settings(), llm=llm, embedder=embedder, store=SqliteStore())
     lines_ = batch_lines(app.state.services, [{"samples": ["a", "b"]}, *[{"prompt": "p"}] * 3], "r")
     llm.gate = asyncio.Event()
     first = json.loads(await anext(lines_))
@@ -92,7 +92,7 @@ async def test_a_batch_waits_where_there_is_no_room_instead_of_losing_items(tmp_
         settings = Settings(
             data_dir=tmp_path, llm_backend="vllm", llm_url=server.url, llm_slots=2, num_samples=4
         )
-        app = create_app(settings, embedder=FakeEmbedder(8), store=MemoryStore())
+        app = create_app(settings, embedder=FakeEmbedder(8), store=SqliteStore())
         async with (
             served(app) as port,
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,

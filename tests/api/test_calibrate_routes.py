@@ -1,4 +1,4 @@
-"""POST /calibrate: what is taken and what is refused, against the ports in memory."""
+"""POST /calibrate: what is taken and what is refused, against a store in a file."""
 
 import gzip
 import io
@@ -26,7 +26,7 @@ class TestPosting:
         job = JobOut.model_validate_json(response.content)
         assert response.headers["location"] == f"/jobs/{job.id}"
         assert (job.state, job.kind, job.name, job.total) == ("queued", "calibrate", "n", 40)
-        assert world.jobs.rows_of(job.id) == list(read_file(io.BytesIO(data)).rows())
+        assert await world.store.rows_of(job.id) == list(read_file(io.BytesIO(data)).rows())
 
     async def test_csv_makes_the_same_job(self, world: World) -> None:
         lines = "".join(f'{i},"Q{i}?",yes\n' for i in range(40))
@@ -34,7 +34,7 @@ class TestPosting:
             response = await client.post(
                 "/calibrate", files=upload(f"id,prompt,reference\n{lines}".encode(), "dev.csv")
             )
-        kept = world.jobs.rows_of(response.json()["id"])
+        kept = await world.store.rows_of(response.json()["id"])
         assert [(row.id, row.prompt) for row in kept] == [(str(i), f"Q{i}?") for i in range(40)]
 
     async def test_json_makes_a_job(self, world: World) -> None:
@@ -42,7 +42,7 @@ class TestPosting:
             body = {"examples": examples(samples=["a", "b"]), "source_label": "mine", "seed": 3}
             response = await client.post("/calibrate", json=body)
         assert response.status_code == 202
-        assert world.jobs.rows_of(response.json()["id"])[0].samples == ("a", "b")
+        assert (await world.store.rows_of(response.json()["id"]))[0].samples == ("a", "b")
 
     async def test_a_key_gives_the_same_job_or_a_conflict(self, world: World) -> None:
         key = {"Idempotency-Key": "k1"}

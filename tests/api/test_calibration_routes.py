@@ -1,4 +1,4 @@
-"""The routes under /calibrations, against the ports in memory."""
+"""The routes under /calibrations, against a store in a file."""
 
 import httpx
 import pytest
@@ -52,14 +52,14 @@ class TestCalibrations:
         self, world: World, logprobs: tuple[float, ...] | None
     ) -> None:
         made, kept = calibration(), list(rows(samples=("a", ""), logprobs=logprobs))
-        await world.calibrations.add(made, {}, rows=kept)
+        await world.store.fitted(made, {}, kept)
         path = f"/calibrations/{made.id}/data"
         async with world.client() as client:
             exported = await client.get(path)
             assert exported.headers["content-type"] == "application/x-ndjson"
             assert f"{made.id}.jsonl" in exported.headers["content-disposition"]
             again = await client.post("/calibrate", files=upload(exported.content))
-            assert world.jobs.rows_of(again.json()["id"]) == kept
+            assert await world.store.rows_of(again.json()["id"]) == kept
             assert (await client.delete(path)).status_code == 204
             assert (await client.delete(path)).status_code == 204
             problem(await client.get(path), 404, "not_found")
@@ -67,7 +67,7 @@ class TestCalibrations:
 
     async def test_an_export_cut_short_by_a_deletion_is_no_whole_answer(self, world: World) -> None:
         made = calibration()
-        await world.calibrations.add(made, {}, rows=list(rows(samples=("a", "b"))), num_rows=41)
+        await world.store.fitted(made, {}, rows(samples=("a", "b")), 41)
         async with (
             served(world.app) as port,
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,

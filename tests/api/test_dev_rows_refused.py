@@ -9,14 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from service.jobs.drawing import Patience
+from service.jobs.waiting import Patience
 from service.llm.openai_server import HttpLanguageModel
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import Exchange, OpenAIServer, answers, status
 from tests.support.operator_world import problem
 from tests.support.replica_apps import replica_app
 
-QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, refused_give_up_s=0.3, ask_again_s=(0.001, 0.001))
+QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, refused_give_up_s=0.3, ask_again_s=(0.001, 0.001))
 SAID = "This model's maximum context length is 8 tokens."
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 pytestmark = pytest.mark.anyio

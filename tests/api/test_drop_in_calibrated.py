@@ -21,8 +21,8 @@ from tests.support.decisions import decider
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.evidence import by_evidence
 from tests.support.fakes import FakeEmbedder
-from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, hang, pieces, raw
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 # What the service draws a conversation with: a caller that says all of this draws like it.
@@ -74,7 +74,7 @@ def telling(own: str = "Paris", drawn: str = "Paris", refuses: bool = False) -> 
 
 @asynccontextmanager
 async def before(behave: Any, active: Active, **settings: Any) -> AsyncIterator[DropIn]:
-    store = MemoryStore()
+    store = SqliteStore()
     store.calibrations = active
     async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as made:
         yield made

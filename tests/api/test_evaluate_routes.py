@@ -1,69 +1,18 @@
-"""POST /evaluate and its report, against the ports in memory."""
+"""POST /evaluate and its report, against a store in a file."""
 
 import gzip
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
 import pytest
-from fastapi import FastAPI
 
 from service.api.auth import Keys
-from service.api.deps import Pages, Services
-from service.api.errors import install
-from service.api.middleware import UPLOAD_PATHS, RequestContext
+from service.api.middleware import UPLOAD_PATHS
 from service.api.openapi import Problem, document
-from service.jobs import evaluations
-from service.jobs import routes as jobs
 from service.jobs.schemas import EvaluateForm, EvaluateRequest
-from service.llm.port import Sampling
-from service.scoring.score_cache import ScoreCache
-from service.scoring.scorer import Scorer
-from service.scoring.serving import Serving
-from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.kept import MemoryKept
-from tests.support.memory_store import MemoryCalibrations, MemoryJobs
+from tests.support.operator_world import World
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-class World:
-    """An application with the ports in memory."""
-
-    def __init__(self) -> None:
-        self.jobs = MemoryJobs()
-        self.app = FastAPI(title="t", version="0")
-        self.app.state.keys = Keys()
-        self.app.state.services = Services(
-            Scorer(FakeLLM(), FakeEmbedder()),
-            Serving(10, Sampling(), Sampling()),
-            self.jobs,
-            MemoryCalibrations(),
-            ScoreCache(MemoryKept(), keep_s=0, max_scores=1),
-            pages=Pages(report=lambda found: f"<html>{found['seed']}</html>"),
-        )
-        for routes in (jobs, evaluations):
-            self.app.include_router(routes.router)
-        install(self.app)
-        self.app.add_middleware(RequestContext)
-
-    @asynccontextmanager
-    async def client(self, peer: str = "127.0.0.1") -> AsyncIterator[httpx.AsyncClient]:
-        transport = httpx.ASGITransport(self.app, client=(peer, 50_000))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            yield client
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 def examples(count: int, name: str = "q") -> list[dict[str, Any]]:
@@ -82,7 +31,7 @@ async def test_two_files_make_one_job(world: World) -> None:
     job = response.json()
     assert response.headers["location"] == f"/jobs/{job['id']}"
     assert (job["kind"], job["name"], job["total"]) == ("evaluate", "n", 64)
-    kept = world.jobs.rows_of(job["id"])
+    kept = await world.store.rows_of(job["id"])
     assert [row.line for row in kept] == list(range(1, 65))
     assert [row.prompt for row in kept[30:32]] == ["q30?", "t0?"]
 
@@ -148,8 +97,9 @@ async def test_the_report_comes_as_json_or_as_a_page(world: World) -> None:
         posted = await client.post("/evaluate", json={"dev": examples(30), "test": examples(30, "t")})
         path = f"/evaluations/{posted.json()['id']}/report"
         assert (await client.get(path)).json()["code"] == "not_found"
-        await world.jobs.keep_evaluation(posted.json()["id"], {"seed": 7, "experiments": []})
-        assert (await client.get(path)).json() == {"seed": 7, "experiments": []}
+        await world.store.runs.begin(posted.json()["id"])
+        await world.store.runs.keep_evaluation(posted.json()["id"], {"risk": 7, "experiments": []})
+        assert (await client.get(path)).json() == {"risk": 7, "experiments": []}
         job = (await client.get(f"/jobs/{posted.json()['id']}")).json()
         assert (posted.json()["links"].get("report"), job["links"]["report"]) == (None, path)
         page = await client.get(path, headers={"Accept": "text/html"})
@@ -165,7 +115,7 @@ async def test_it_is_for_the_admin(world: World) -> None:
     assert wrong.status_code == 403
 
 
-def test_the_body_is_described_and_may_be_large(world: World) -> None:
+async def test_the_body_is_described_and_may_be_large(world: World) -> None:
     described = document(world.app, [EvaluateForm, EvaluateRequest, Problem])
     content = described["paths"]["/evaluate"]["post"]["requestBody"]["content"]
     assert set(content) == {"multipart/form-data", "application/json"}

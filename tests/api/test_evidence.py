@@ -13,7 +13,7 @@ from tests.api.conftest import Client
 from tests.support.calibrations import Active
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.memory_store import MemoryCalibrations
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 DIMENSION = 64
@@ -108,9 +108,9 @@ async def test_effort_draws_as_many_as_the_settings_say(
 
 async def test_a_calibration_by_evidence_is_shown_with_its_table(client: Client, llm: TellingLLM) -> None:
     made = replace(fitting(llm), fingerprint=replace(fitting(llm).fingerprint, evidence="token_sums"))
-    calibrations = MemoryCalibrations()
-    await calibrations.add(made, {"version": 1})
-    async with client(calibrations=calibrations) as http:
+    store = SqliteStore()
+    await store.calibrations.add(made, {"version": 1})
+    async with client(calibrations=store.calibrations) as http:
         body = (await http.get(f"/calibrations/{made.id}")).json()
         listed = (await http.get("/calibrations", headers={"accept": "text/html"})).text
     assert body["method"] == "evidence"
@@ -124,6 +124,7 @@ async def test_a_calibration_by_evidence_is_shown_with_its_table(client: Client,
     assert body["fingerprint"]["evidence"] == "token_sums"
     assert body["fingerprint_key"] == fitting(llm).fingerprint.key()
     assert "evidence, T = " in listed
+    await store.stop()
 
 
 @pytest.mark.parametrize("method", ["evidence", "auto", "both", "depolarized", "temperature", None])

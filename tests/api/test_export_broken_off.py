@@ -58,4 +58,4 @@ async def test_an_export_that_meets_a_delete(
     assert not sent.endswith(b"\r\n0\r\n\r\n"), "nobody may take it for whole"
     assert "Traceback" not in capfd.readouterr().err
     ours = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert [record.exc_info for record in ours if record.name.startswith("service.api")] == [None]
+    assert [record.exc_info for record in ours if record.name.startswith("service.calibration")] == [None]

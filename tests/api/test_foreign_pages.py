@@ -12,7 +12,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 JSON = {"Content-Type": "application/json"}
@@ -45,7 +45,7 @@ class Scoring:
     def __init__(self, **settings: Any) -> None:
         self.llm = FakeLLM()
         self.app = create_app(
-            Settings(**settings), llm=self.llm, embedder=FakeEmbedder(), store=MemoryStore()
+            Settings(**settings), llm=self.llm, embedder=FakeEmbedder(), store=SqliteStore()
         )
 
     async def post(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:

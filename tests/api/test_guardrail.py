@@ -16,8 +16,8 @@ from service.gateways import guardrail
 from service.llm.port import Message
 from service.settings import Settings
 from tests.support.fakes import FakeLLM
-from tests.support.memory_store import MemoryStore
 from tests.support.replica_apps import orthogonal, replica_app
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 PATH = "/beta/litellm_basic_guardrail_api"
@@ -319,7 +319,7 @@ async def test_a_verdict_does_not_wait_for_ever(tmp_path: Path) -> None:
 @asynccontextmanager
 async def in_memory(folder: Path, llm: FakeLLM) -> AsyncIterator[tuple[httpx.AsyncClient, Any]]:
     settings = Settings(data_dir=folder, num_samples=5, target_error=0.15)
-    app = create_app(settings, llm=llm, embedder=orthogonal(), store=MemoryStore())
+    app = create_app(settings, llm=llm, embedder=orthogonal(), store=SqliteStore())
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:

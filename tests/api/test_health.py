@@ -11,7 +11,7 @@ from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +82,7 @@ async def asked(port: int, method: str, path: str) -> tuple[bytes, dict[bytes, b
 async def test_head_is_get_without_a_body(
     llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path, available: bool
 ) -> None:
-    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, store=MemoryStore())
+    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, store=SqliteStore())
     async with served(app) as port:
         llm.available = available
         for path in ("/", "/healthz", "/readyz"):

@@ -1,4 +1,4 @@
-"""GET and DELETE /jobs, against the ports in memory."""
+"""GET and DELETE /jobs."""
 
 import json
 
@@ -22,7 +22,9 @@ class TestJobs:
             assert len((await client.get("/jobs?limit=1")).json()) == 1
             problem(await client.get("/jobs?limit=0"), 422, "invalid_request")
             error = JobError("llm_unavailable", "The LLM server cannot be reached.")
-            await world.jobs.change(first.id, state="failed", error=error)
+            await world.store.change(
+                first.id, state="failed", error_code=error.code, error_detail=error.detail
+            )
             body = (await client.get(f"/jobs/{first.id}")).json()
             assert body["error"] == {"code": error.code, "detail": error.detail}
 
@@ -39,7 +41,7 @@ class TestJobs:
                 response = await client.delete(f"/jobs/{job.id}")
                 assert (response.status_code, response.json()["state"]) == (200, "cancelled")
             done, _ = await world.jobs.submit(rows(), OPTIONS)
-            await world.jobs.change(done.id, state="succeeded")
+            await world.store.change(done.id, state="succeeded")
             problem(await client.delete(f"/jobs/{done.id}"), 409, "conflict")
 
     async def test_events_end_with_the_job(self, world: World) -> None:
@@ -62,6 +64,6 @@ class TestJobs:
 
     async def _go_on(self, world: World, job_id: str, step: int) -> None:
         if step == 1:
-            await world.jobs.change(job_id, state="running", stage="sampling", done=7)
+            await world.store.change(job_id, state="running", stage="sampling", done=7)
         elif step == 2:
-            await world.jobs.change(job_id, state="succeeded")
+            await world.store.change(job_id, state="succeeded")

@@ -14,8 +14,8 @@ from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.kept import MemoryKept
-from tests.support.memory_store import MemoryStore
 from tests.support.replica_apps import replica_app
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 PROMPT = {"prompt": "What is the capital of France?", "return": ["modes", "samples", "spectrum"]}
@@ -86,7 +86,7 @@ async def test_none_is_kept_when_the_settings_say_so(client: Client) -> None:
 
 
 async def test_a_score_waits_for_no_store(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path) -> None:
-    store = MemoryStore()
+    store = SqliteStore()
     store.kept = MemoryKept(gate=asyncio.Event())
     app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, store=store)
     async with app.router.lifespan_context(app):
@@ -104,7 +104,7 @@ async def test_the_score_survives_the_death_of_the_store(
     llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    store = MemoryStore()
+    store = SqliteStore()
     app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, store=store)
     async with app.router.lifespan_context(app):
         store.kept.available = False

@@ -17,7 +17,7 @@ from service.ids import new_id
 from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 PROMPT = {"prompt": "What is the capital of France?"}
@@ -208,7 +208,7 @@ class TestWhatIsClosed:
 @pytest.fixture
 def world_app(tmp_path: Path) -> Any:
     return create_app(
-        Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore()
+        Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore()
     )
 
 
@@ -217,7 +217,7 @@ class TestWhileRequestsRun:
     async def held(self, tmp_path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, FakeLLM]]:
         """A service whose LLM waits until its gate is opened."""
         llm = FakeLLM(gate=asyncio.Event())
-        app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
+        app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
@@ -263,7 +263,7 @@ async def test_a_score_belongs_to_the_made_key(client: Client) -> None:
 
 
 async def test_while_the_store_is_down_a_known_key_scores(llm: FakeLLM, tmp_path: Path) -> None:
-    store = MemoryStore()
+    store = SqliteStore()
     app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(), store=store)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)

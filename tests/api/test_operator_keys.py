@@ -7,7 +7,7 @@ import pytest
 from service.api.auth import Keys
 from service.api.openapi import Problem, document
 from service.calibration.routes import CalibrationOut, CorrectionsRequest
-from service.jobs.schemas import CalibrateForm, CalibrateRequest, JobOut
+from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, EvaluateRequest, JobOut
 from tests.support.operator_world import NO_CALIBRATION, NO_JOB, World, problem
 
 pytestmark = pytest.mark.anyio
@@ -106,7 +106,8 @@ async def test_another_method_is_told_all_that_are_allowed(world: World, path: s
 
 
 async def test_the_document_names_every_schema_it_uses(world: World) -> None:
-    made = document(world.app, [CalibrateRequest, CalibrateForm, CorrectionsRequest, Problem])
+    bodies = [CalibrateRequest, CalibrateForm, EvaluateForm, EvaluateRequest, CorrectionsRequest, Problem]
+    made = document(world.app, bodies)
     text = json.dumps(made)
     used = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert {"Problem", "CalibrateRequest"} <= used <= made["components"]["schemas"].keys()

@@ -17,8 +17,8 @@ from service.llm import openai_server as http_llm
 from service.settings import Settings
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import Exchange, OpenAIServer
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +70,7 @@ async def app(
         embedder_url=embeddings.url,
         embedder="asked",
     )
-    made = create_app(settings, store=MemoryStore())
+    made = create_app(settings, store=SqliteStore())
 
     @made.middleware("http")
     async def note(request: Request, call_next: RequestResponseEndpoint) -> Response:

@@ -18,7 +18,7 @@ from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}
@@ -277,7 +277,7 @@ async def test_errors_answer_as_problems(
 async def test_a_deadline_holds_for_an_embedder_that_is_busy(llm: FakeLLM, tmp_path: Path) -> None:
     busy = asyncio.Event()  # never set
     app = create_app(
-        Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(8, gate=busy), store=MemoryStore()
+        Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(8, gate=busy), store=SqliteStore()
     )
     async with (
         served(app) as port,

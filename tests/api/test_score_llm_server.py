@@ -19,8 +19,8 @@ from service.scoring.command import ScoreCommand
 from service.settings import Settings
 from tests.api.test_score import Active, calibration
 from tests.support.fakes import FakeEmbedder
-from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, answers, raw, status
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 EMBEDDER = FakeEmbedder(8)
@@ -47,7 +47,7 @@ def opened(tmp_path: Path) -> Opened:
 
     @asynccontextmanager
     async def opening(server: OpenAIServer, **values: Any) -> AsyncIterator[Post]:
-        store = MemoryStore()
+        store = SqliteStore()
         store.calibrations = values.pop("calibrations", store.calibrations)
         settings = Settings(
             data_dir=tmp_path, llm_backend="vllm", llm_url=server.url, **({"llm_model": MODEL} | values)

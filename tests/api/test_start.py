@@ -11,13 +11,13 @@ from service.errors import StoreUnavailable
 from service.llm.weights import WeightsError
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 
 async def said(tmp_path: Path, error: Exception) -> str:
     """Return what the server is told when a part fails to start."""
 
-    class Broken(MemoryStore):
+    class Broken(SqliteStore):
         async def start(self) -> None:
             raise error
 

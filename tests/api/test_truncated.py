@@ -12,8 +12,8 @@ from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import Exchange, OpenAIServer, completion
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 MESSAGES = [{"role": "user", "content": "How do I get a job?"}]
@@ -40,7 +40,7 @@ def cutting(number: int) -> Any:
 @asynccontextmanager
 async def service(server: OpenAIServer, folder: Path, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     made = Settings(llm_backend="vllm", llm_url=server.url, num_samples=10, data_dir=folder, **settings)
-    async with served(create_app(made, embedder=FakeEmbedder(8), store=MemoryStore())) as port:
+    async with served(create_app(made, embedder=FakeEmbedder(8), store=SqliteStore())) as port:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
             yield http
 

@@ -7,9 +7,9 @@ import pytest
 from tests.cli.conftest import Here, in_process
 from tests.support.fakes import FakeEmbedder
 from tests.support.in_thread import serving_app
-from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import OpenAIServer
 from tests.support.services import asked
+from tests.support.sqlite_store import SqliteStore
 
 UNCERTAINTY = "[share of the meaning "
 
@@ -50,7 +50,7 @@ def test_a_score_that_is_still_made_is_waited_for(
 ) -> None:
     # Every answer goes out before its score.
     settings = {"chat_mode": "async", "llm_backend": "vllm", "llm_url": llm.url, "num_samples": 5}
-    parts = {"llm": None, "embedder": FakeEmbedder(16), "store": MemoryStore()}
+    parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
     with serving_app(tmp_path, **parts, **settings) as url:
         done = in_process(tmp_path, url, monkeypatch)("chat", stdin="question 1\nquestion 2\n")
     assert done.code == 0, done.err

@@ -11,14 +11,14 @@ from tests.support.command import PATIENCE_S, Command
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.in_a_terminal import terminal
 from tests.support.in_thread import serving_app
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     """Return the URL of an application without any key."""
     folder = tmp_path / "data"
-    with serving_app(folder, llm=FakeLLM(), embedder=FakeEmbedder(8), store=MemoryStore()) as found:
+    with serving_app(folder, llm=FakeLLM(), embedder=FakeEmbedder(8), store=SqliteStore()) as found:
         yield found
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.both_clients import Driver, awaited, waiting
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.in_thread import serving_app
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 
 @pytest.fixture(params=[waiting, awaited], ids=["Client", "AsyncClient"])
@@ -26,5 +26,5 @@ def llm() -> FakeLLM:
 @pytest.fixture
 def url(llm: FakeLLM, tmp_path: Path) -> Iterator[str]:
     """The real application, with an LLM and an embedder in memory, on a socket."""
-    with serving_app(tmp_path, llm=llm, embedder=FakeEmbedder(64), store=MemoryStore()) as found:
+    with serving_app(tmp_path, llm=llm, embedder=FakeEmbedder(64), store=SqliteStore()) as found:
         yield found

@@ -16,11 +16,11 @@ from tests.client.test_retries import GOOD, Script
 from tests.support.both_clients import Driver
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.in_thread import serving_app
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 
 def test_a_key_opens_and_another_does_not(drive: Driver, tmp_path: Path) -> None:
-    parts = {"llm": FakeLLM(), "embedder": FakeEmbedder(8), "store": MemoryStore()}
+    parts = {"llm": FakeLLM(), "embedder": FakeEmbedder(8), "store": SqliteStore()}
     with serving_app(tmp_path, **parts, score_key="right-score-key", admin_key="right-admin-key") as url:
         with drive(url, key="right-score-key") as client:
             assert client.score("What?").answer

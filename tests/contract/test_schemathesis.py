@@ -9,8 +9,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from service.app import create_app, serving_of
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.memory_store import MemoryStore
 from tests.support.replica_apps import deciding
+from tests.support.sqlite_store import SqliteStore
 
 KEY = "of-the-test"
 # Data that break the schema by their size are refused as too large: a refusal like the others.
@@ -47,7 +47,7 @@ config = schemathesis.Config.from_dict(
     }
 )
 asked = Settings(admin_key=KEY, num_samples=5)
-llm, embedder, store = FakeLLM(), FakeEmbedder(16), MemoryStore()
+llm, embedder, store = FakeLLM(), FakeEmbedder(16), SqliteStore()
 app = create_app(asked, llm=llm, embedder=embedder, store=store)
 
 

@@ -13,7 +13,7 @@ from service.scoring.request import ScoreRequest
 from service.settings import Settings
 from tests.support.browser import PATIENCE_S, Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.browser
 # By name of the schema, the type that the page shows beside it.
@@ -29,7 +29,7 @@ BODY = f"{SCORE} .opblock-section-request-body"
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     settings = Settings(data_dir=tmp_path_factory.mktemp("data"))
-    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(8), store=MemoryStore())
+    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(8), store=SqliteStore())
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
     server.capture_signals = contextlib.nullcontext
     thread = threading.Thread(target=server.run, daemon=True)

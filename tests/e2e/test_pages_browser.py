@@ -15,8 +15,8 @@ from service.settings import Settings
 from tests.support.browser import PATIENCE_S, Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
 from tests.support.reports import small_report
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.browser
 
@@ -29,7 +29,7 @@ def llm() -> FakeLLM:
 @pytest.fixture(scope="module")
 def url(llm: FakeLLM) -> Iterator[str]:
     """A service in a thread of its own, with a report under /report."""
-    app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
+    app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
     page = render(small_report(with_active=True))
     app.add_api_route("/report", lambda: HTMLResponse(page))
     ready, over = threading.Event(), threading.Event()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.jobs.model import CalibrateOptions
+from service.calibration.calibration import CalibrateOptions
 from tests.support.job_worker import dev_rows, hold
 from tests.support.processes import final, idle_replica, kill, undisturbed, until_kept, worker
 

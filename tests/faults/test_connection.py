@@ -12,7 +12,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -37,7 +37,7 @@ def anyio_backend() -> str:
 @asynccontextmanager
 async def service(**options: Any) -> AsyncIterator[int]:
     settings = Settings(max_body_bytes=1 << 16)
-    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore())
+    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
     async with asyncio.timeout(300), served(app, **options) as port:
         yield port
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.fakes import FakeEmbedder
-from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import Exchange, OpenAIServer, answers, draws_and, pieces
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 CALLERS = 200
@@ -92,7 +92,7 @@ async def test_a_full_line_before_the_llm_costs_no_answer() -> None:
 
 
 async def test_a_store_that_is_down_costs_neither_answer_nor_score() -> None:
-    store = MemoryStore()
+    store = SqliteStore()
     store.kept.available = False
     async with OpenAIServer(default=answers("Paris")) as server:
         async with drop_in(server, store=store) as made:

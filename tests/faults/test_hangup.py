@@ -9,7 +9,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ def anyio_backend() -> str:
 )
 async def test_a_hang_up_cancels_the_generation(path: str, body: dict) -> None:
     llm = FakeLLM(gate=asyncio.Event())
-    app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
+    app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
     content = json.dumps(body).encode()
     async with served(app) as port, asyncio.timeout(60):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -43,7 +43,7 @@ async def test_a_hang_up_in_the_middle_of_a_body_is_no_error_of_ours(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("DEBUG", logger="service")
-    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore())
+    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
     async with served(app) as port, asyncio.timeout(60):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from service.jobs.model import CalibrateOptions, Job
+from service.calibration.calibration import CalibrateOptions
+from service.jobs.model import Job
 from tests.support.job_worker import NUM_SAMPLES, Replica, dev_rows, go_on, hold
 from tests.support.processes import (
     calm,

@@ -15,8 +15,8 @@ from service.llm.port import GenerationRequest, Sampling
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, after, answers, hang
+from tests.support.sqlite_store import SqliteStore
 
 SLOTS = 8
 ANSWER_S = 0.2
@@ -119,7 +119,7 @@ def test_the_same_through_the_service() -> None:
         moody = Moody()
         async with OpenAIServer(default=moody) as server:
             llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=SLOTS, max_waiting=SLOTS)
-            app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
+            app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
             async with served(app) as port:
                 url = f"http://127.0.0.1:{port}"
                 for factor in FACTORS:
@@ -203,7 +203,7 @@ def test_a_crowd_is_refused_with_the_time_to_come_back() -> None:
     async def main() -> list[httpx.Response]:
         async with OpenAIServer(default=held) as server:
             llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=SLOTS, max_waiting=SLOTS)
-            app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=MemoryStore())
+            app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
             async with served(app) as port, httpx.AsyncClient(timeout=60) as http, asyncio.timeout(60):
                 url = f"http://127.0.0.1:{port}/score"
                 calls = [asyncio.ensure_future(http.post(url, json={"prompt": "p"})) for _ in range(80)]

@@ -16,7 +16,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 FILE = b"".join(b'{"prompt":"Q%d?","reference":"yes"}\n' % i for i in range(40))
@@ -42,7 +42,7 @@ def go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 
 async def test_uploads_have_threads_of_their_own_and_a_bound(go_on: threading.Event) -> None:
-    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=MemoryStore())
+    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
     state = app.state
     state.services = replace(state.services, threads=UploadThreads(threads=1, places=3))
     shared = ThreadPoolExecutor(1)

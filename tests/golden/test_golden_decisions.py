@@ -13,9 +13,8 @@ import pytest
 from benchmarks.recorded_evidence import DEV, TEST, D, Recorded, embedded, recorded_splits
 from benchmarks.selective_worlds import TARGETS, naive
 from service.calibration.calibration import Calibration
+from service.calibration.rows import DevRow, StoredRow
 from service.embedding.outcomes import supplied_draws
-from service.jobs.model import DevRow
-from service.jobs.store import StoredRow
 from service.spectral.born import born_probabilities
 from service.spectral.correctness import auroc
 from service.spectral.correctness_model import FEATURES, fit_correctness, fit_model

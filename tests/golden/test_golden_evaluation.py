@@ -7,9 +7,8 @@ import pytest
 
 from service.calibration.files import Recorded
 from service.calibration.material import assemble
+from service.calibration.rows import DevRow, StoredRow
 from service.evaluation.experiments import recorded as recorded_likelihoods
-from service.jobs.model import DevRow
-from service.jobs.store import StoredRow
 from service.llm.port import Draw
 from service.report.bench import Bench, Split, make_split
 from service.report.figures import algorithm1_diagram, constant, depolarized, naive, projection, temperature

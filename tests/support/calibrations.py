@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from service.calibration.calibration import Calibration, NoCalibrations, Parameters
+from service.calibration.rows import DevRow
 from service.ids import new_id
-from service.jobs.model import DevRow
 from service.llm.port import Fingerprint, Message
 
 NASTY = 'quote " newline \n nul \x00 emoji \U0001f600 \\ end'

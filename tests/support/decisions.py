@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import Decider, JudgedTexts
 from service.calibration.material import Material, all_texts, assemble
-from service.jobs.model import DevRow
-from service.jobs.store import StoredRow
+from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw
 from service.scoring.command import Target
 from service.spectral.correctness_model import CorrectnessModel

@@ -16,8 +16,8 @@ from service.proxy.routes import Chat
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
 from tests.support.openai_server import MODEL, OpenAIServer
+from tests.support.sqlite_store import SqliteStore
 
 QUESTION = {"model": MODEL, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
 
@@ -63,14 +63,14 @@ async def drop_in(
     server: OpenAIServer,
     *,
     embedder: FakeEmbedder | None = None,
-    store: MemoryStore | None = None,
+    store: SqliteStore | None = None,
     **settings: Any,
 ) -> AsyncIterator[DropIn]:
     """Serve the drop-in before this server; `settings` beside those that it takes."""
     values = {"llm_backend": "vllm", "llm_url": server.url, "llm_model": MODEL, "num_samples": 5} | settings
     with tempfile.TemporaryDirectory() as folder:
         made = Settings(data_dir=Path(folder), **values)
-        app = create_app(made, embedder=embedder or FakeEmbedder(16), store=store or MemoryStore())
+        app = create_app(made, embedder=embedder or FakeEmbedder(16), store=store or SqliteStore())
         async with served(app) as port:
             base = f"http://127.0.0.1:{port}"
             async with httpx.AsyncClient(base_url=base, timeout=60) as http:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from service.calibration.material import Material, all_texts, assemble
-from service.jobs.model import DevRow
-from service.jobs.store import StoredRow
+from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw, Generation, GenerationRequest
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import calibration

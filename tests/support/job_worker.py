@@ -16,9 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from service.app import Intervals, Replica, build_replica
-from service.jobs.drawing import Patience
-from service.jobs.engine import JobEngine
-from service.jobs.model import DevRow, Setup
+from service.calibration.rows import DevRow
+from service.jobs.model import Setup
+from service.jobs.waiting import Patience
+from service.jobs.workflows import JobEngine
 from service.llm.port import Draw, Embedded, Embedder, Generation, GenerationRequest, LanguageModel, Sampling
 from service.scoring.serving import LiveLoad, Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text

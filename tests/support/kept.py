@@ -63,15 +63,3 @@ class MemoryKept:
     def _check(self) -> None:
         if not self.available:
             raise StoreUnavailable("The store is not available.")
-
-
-class Alone:
-    """Implements `Peers`: the replicas named live, no others."""
-
-    def __init__(self, own_id: str = "only", *living: str) -> None:
-        self.own_id = own_id
-        self.living = {own_id, *living}
-
-    async def lives(self, replica_id: str) -> bool:
-        """Tell whether it was named."""
-        return replica_id in self.living

@@ -1,4 +1,4 @@
-"""The operator's routes against the ports in memory, and what tests send to them."""
+"""The operator's routes on a store in a file, and what tests send to them."""
 
 import json
 from collections.abc import AsyncIterator
@@ -13,16 +13,17 @@ from service.api.deps import Pages, Services
 from service.api.errors import install
 from service.api.middleware import RequestContext
 from service.calibration import routes as calibrations
+from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import UploadLimits
+from service.jobs import evaluations
 from service.jobs import routes as jobs
-from service.jobs.model import CalibrateOptions
 from service.llm.port import Sampling
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.kept import MemoryKept
-from tests.support.memory_store import MemoryCalibrations, MemoryJobs
+from tests.support.sqlite_store import SqliteStore
 
 OPTIONS = CalibrateOptions()
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -31,10 +32,11 @@ NO_CALIBRATION = "cal_" + "0" * 26
 
 
 class World:
-    """An application with the ports in memory."""
+    """An application on a store of its own, which is to be started."""
 
     def __init__(self, **limits: int) -> None:
-        self.jobs, self.calibrations = MemoryJobs(), MemoryCalibrations()
+        self.store = SqliteStore()
+        self.jobs, self.calibrations = self.store.jobs, self.store.calibrations
         self.app = FastAPI(title="t", version="0")
         self.app.state.keys = Keys()
         self.app.state.services = Services(
@@ -51,6 +53,7 @@ class World:
         )
         self.app.include_router(jobs.router)
         self.app.include_router(calibrations.router)
+        self.app.include_router(evaluations.router)
         install(self.app)
         self.app.add_middleware(RequestContext)
 

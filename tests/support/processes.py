@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from service.calibration.calibration import Calibration
-from service.jobs.model import CalibrateOptions, Job
+from service.calibration.calibration import CalibrateOptions, Calibration
+from service.jobs.model import Job
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.task_engine import TaskEngine
 
@@ -63,7 +63,7 @@ def requests(log: Path) -> list[Request]:
 
 async def kept_prompts(made: Replica, job: Job) -> set[str | None]:
     """Return the prompts whose answers are all kept."""
-    return {one.row.prompt async for one in made.store.stored_rows(job.id) if one.complete}
+    return {one.row.prompt async for one in made.store.rows(job.id) if one.complete}
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -96,8 +96,8 @@ async def idle_replica(url: str, name: str = "idle") -> AsyncIterator[Replica]:
     """A replica in this process that takes jobs in but runs none."""
 
     class Idle(TaskEngine):
-        async def settle(self, jobs: Mapping[str, str], living: Collection[str]) -> None:
-            pass
+        async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
+            return ()
 
     async with replica(url, name, LoggingLLM(), engine=Idle()) as made:
         yield made

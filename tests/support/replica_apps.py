@@ -10,8 +10,8 @@ import httpx
 
 from service.app import Intervals, build_replica, create_app, own_keys, serving_of
 from service.calibration.calibration import Calibration
-from service.jobs.drawing import Patience
 from service.jobs.model import Setup
+from service.jobs.waiting import Patience
 from service.llm.port import LanguageModel, Message, service_fingerprint
 from service.scoring.serving import LiveLoad, Serving
 from service.scoring.telemetry import ScoreEvents

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from service.calibration.calibration import Calibration
+from service.calibration.calibration import CalibrateOptions, Calibration
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import Material
-from service.jobs.model import CalibrateOptions, DevRow
-from service.jobs.store import StoredRow
+from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw, EmbedderIdentity, Fingerprint, LLMIdentity, Sampling, service_fingerprint
 from service.report.model import Report
 from service.report.report import FinishedFit, make_report

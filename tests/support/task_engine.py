@@ -4,33 +4,37 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from typing import Any
 
-from service.jobs.engine import RunJob
+from service.jobs.store import JobEndedError
+from service.jobs.workflows import JobSteps, draw_chunk, run_job
 
 
 class TaskEngine:
     """Runs jobs as tasks, one of a lane at a time; forgets them when the process ends."""
 
     def __init__(self) -> None:
-        self._run: RunJob | None = None
+        self.steps: JobSteps | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._lanes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def start(self, run: RunJob) -> None:
+    async def start(self, steps: JobSteps) -> None:
         """Begin to run jobs."""
-        self._run = run
+        self.steps = steps
+        self._slots = asyncio.Semaphore(steps.slots)
 
     async def stop(self) -> None:
         """Break all jobs off."""
         for job_id in list(self._tasks):
             await self.cancel(job_id)
 
-    async def settle(self, jobs: Mapping[str, str], living: Collection[str]) -> None:
+    async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
         """Run the jobs that are not being run."""
-        for job_id, lane in jobs.items():
+        for job_id, lane in ours.items():
             task = self._tasks.get(job_id)
             if task is None or task.done():
                 self._tasks[job_id] = asyncio.create_task(self._work(job_id, lane))
+        return self._tasks.keys()
 
     async def cancel(self, job_id: str) -> None:
         """Break a job off."""
@@ -40,11 +44,30 @@ class TaskEngine:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def check(self) -> None:
-        """Find nothing wrong."""
-
     async def _work(self, job_id: str, lane: str) -> None:
-        if self._run is None:
-            raise RuntimeError("the engine has not been started")
+        assert self.steps is not None
         async with self._lanes[lane]:
-            await self._run(job_id)
+            await run_job(job_id, self, self.steps.patience)
+
+    async def step(self, name: str, job_id: str, *args: Any) -> Any:
+        """Run a step."""
+        assert self.steps is not None
+        result = await self.steps.run(name, job_id, *args)
+        if "ended" in result:
+            raise JobEndedError(job_id)
+        return result["value"]
+
+    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[dict[str, Any]]:
+        """Draw as many chunks at once as there are slots."""
+
+        async def one(chunk: list[int]) -> list[dict[str, Any]]:
+            async with self._slots:
+                return await draw_chunk(job_id, chunk, final, self)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(chunk)) for chunk in chunks]
+        return [refusal for task in tasks for refusal in task.result()]
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)

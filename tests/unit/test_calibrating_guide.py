@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from service.calibration.files import UploadLimits, read_file
-from service.calibration.rows import KNOWN_FIELDS
-from service.jobs.model import FEW_ROWS, MIN_USABLE_ROWS, DevRow
+from service.calibration.rows import FEW_ROWS, KNOWN_FIELDS, MIN_USABLE_ROWS, DevRow
 from service.jobs.schemas import OptionsIn
 from service.llm.port import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
 from service.report.report import about_data, about_fit, about_gain, about_verdicts, few_of_a_kind

@@ -17,16 +17,17 @@ from service.app import build_llm, create_app, serving_of
 from service.calibration.calibration import NEEDED_OF_A_KIND
 from service.calibration.files import read_file
 from service.calibration.labels import correct
+from service.calibration.rows import DevRow
 from service.demo import BackgroundService, DemoError, Target
 from service.demo.data import QUESTIONS, RECORDED, recorded_fit
 from service.demo.tour import CERTAIN, UNKNOWABLE, Http, _is_service, calibrate, dev_data, walk
-from service.jobs.model import DevRow, JobError, JobState
+from service.jobs.model import JobState
 from service.llm.prompting import FEW_SHOT
 from service.settings import Settings
 from tests.support.evidence import TellingLLM
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 from tools.record_demo import record
 
 
@@ -165,12 +166,12 @@ async def test_without_recorded_answers_the_service_draws_them(tmp_path: Path) -
 async def test_a_job_that_came_to_nothing_is_said_and_not_taken_for_the_next(
     tmp_path: Path, state: JobState
 ) -> None:
-    store = MemoryStore()
+    store = SqliteStore()
 
     async def end(how: JobState, known: int) -> None:
         while len(found := await store.jobs.latest()) == known:
             await asyncio.sleep(0.01)
-        await store.jobs.change(found[0].id, state=how, error=JobError("conflict", "Answers differ."))
+        await store.change(found[0].id, state=how, error_code="conflict", error_detail="Answers differ.")
 
     async with demo_app(tmp_path, store=store) as url:
         dev = dev_data(recorded=True, setup="fake")
@@ -185,14 +186,14 @@ async def test_a_job_that_came_to_nothing_is_said_and_not_taken_for_the_next(
 
 @pytest.mark.anyio
 async def test_a_refusal_is_in_the_services_words(tmp_path: Path) -> None:
-    async with demo_app(tmp_path, store=MemoryStore()) as url:
+    async with demo_app(tmp_path, store=SqliteStore()) as url:
         with Http(url) as http, pytest.raises(DemoError, match="answered 404: No job has this id"):
             await asyncio.to_thread(http.get, "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE")
 
 
 @pytest.mark.anyio
 async def test_keys_of_an_earlier_run_that_close_the_service_are_told_with_a_remedy(tmp_path: Path) -> None:
-    async with demo_app(tmp_path, store=MemoryStore()) as url:
+    async with demo_app(tmp_path, store=SqliteStore()) as url:
         with Http(url) as http:
             await asyncio.to_thread(http.post, "/keys", json={"name": "first", "scope": "score"})
             with pytest.raises(DemoError, match=r"answered 401: .*: set EIGENCAL_ADMIN_KEY"):
@@ -213,7 +214,7 @@ async def test_recording_has_the_service_draw_answers_with_their_log_probabiliti
 
 @pytest.mark.anyio
 async def test_a_port_in_use_is_said(tmp_path: Path) -> None:
-    async with demo_app(tmp_path, store=MemoryStore()) as url:
+    async with demo_app(tmp_path, store=SqliteStore()) as url:
         service = BackgroundService(tmp_path, "127.0.0.1", int(url.rpartition(":")[2]))
         with pytest.raises(DemoError, match="Something else listens"):
             await asyncio.to_thread(service.start)

@@ -23,6 +23,7 @@ from service.embedding import local
 from service.gateways.guardrail import Guardrail
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
+from service.jobs.store import SqlJobs
 from service.llm import client as llm_client
 from service.llm import embedded as embedded_llm
 from service.llm import openai_server as llm_http
@@ -36,7 +37,6 @@ from service.scoring.telemetry import NoEvents
 from service.settings import PREFIX, Settings
 from service.store.database import Database
 from service.store.documents import SqlKept
-from service.store.jobs import SqlJobs
 
 # A value that is not the default, as in the environment.
 OTHER = {

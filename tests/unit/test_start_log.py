@@ -14,10 +14,10 @@ from service.app import StartLog, create_app, shown_url
 from service.errors import EmbedderUnavailable
 from service.llm.port import EmbedderIdentity
 from service.settings import Settings
-from service.store.location import shown, store_url
+from service.store.database import shown, store_url
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ async def until(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
 @asynccontextmanager
 async def started(folder: Path, llm: FakeLLM, embedder: FakeEmbedder, **settings: Any) -> AsyncIterator[None]:
     made = Settings(data_dir=folder, replica_id="here", **settings)
-    app = create_app(made, llm=llm, embedder=embedder, store=MemoryStore())
+    app = create_app(made, llm=llm, embedder=embedder, store=SqliteStore())
     async with app.router.lifespan_context(app):
         yield
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
-from service.store.location import sync_url
-
 _LOCK = 0x65696765  # one advisory lock for all replicas
 _ONE_AT_A_TIME = threading.Lock()  # Alembic keeps its context in globals
 _HERE = Path(__file__).parent
@@ -22,7 +20,7 @@ def migrate(url: URL) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(_HERE).replace("%", "%%"))
-    with _ONE_AT_A_TIME, _exclusive(sync_url(url)) as connection:
+    with _ONE_AT_A_TIME, _exclusive(url) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 

@@ -1,7 +1,8 @@
-"""The queue of jobs: outcomes, cancelling, events, leases; on an engine of plain tasks, and on DBOS."""
+"""The queue of jobs: outcomes, cancelling, events, going on; on an engine of plain tasks, and on DBOS."""
 
 import asyncio
 import gc
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
@@ -9,21 +10,27 @@ from pathlib import Path
 
 import pytest
 
+from service.calibration.calibration import CalibrateOptions
+from service.calibration.store import ActiveCalibrations
 from service.errors import Conflict, ModelNotFound, StoreUnavailable
+from service.jobs.drawing import Drawer
 from service.jobs.durable import TELL_S, DurableJobs
-from service.jobs.engine import DbosEngine, JobEngine
-from service.jobs.model import CalibrateOptions, Job, JobError, Setup
-from service.jobs.store import ClaimedJob, Lease, LeaseLostError
-from service.store.active import ActiveCalibrations
-from service.store.database import Database
-from service.store.jobs import SqlJobs
-from service.store.location import jobs_url
-from service.store.replicas import Replicas
+from service.jobs.model import Job, JobError
+from service.jobs.presence import TOLERATED, Presence
+from service.jobs.progress import Notes
+from service.jobs.store import RunningJob, SqlJobs
+from service.jobs.workflows import DbosEngine, JobEngine, JobSteps
+from service.llm.port import Sampling
+from service.scoring.serving import Serving
+from service.store.database import Database, store_url
 from tests.support.calibrations import calibration, rows
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.pipeline import QUICK
+from tests.support.postgres import Cluster
 from tests.support.task_engine import TaskEngine
 
 pytestmark = pytest.mark.anyio
-Step = Callable[[ClaimedJob], Awaitable[None]]
+Work = Callable[[RunningJob], Awaitable[None]]
 
 
 @pytest.fixture
@@ -31,38 +38,49 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class ScriptedPipeline:
-    """Does what a test says in `draw`; `finish` stores a calibration."""
+class Finisher:
+    """Does what a test says, then stores a calibration."""
 
     def __init__(self, store: SqlJobs) -> None:
         self.store = store
-        self.drawing: Step | None = None
-        self.calls: list[str] = []
+        self.work: Work | None = None
+        self.finished: list[str] = []
 
-    async def draw(self, job: ClaimedJob) -> None:
-        self.calls.append("draw")
-        await self.store.progress(job.lease, "sampling", 1, 2, 3.0, "")
-        if self.drawing is not None:
-            await self.drawing(job)
+    async def finish(self, job: RunningJob) -> None:
+        if self.work is not None:
+            await self.work(job)
+        self.finished.append(job.id)
+        await self.store.succeed(job.id, calibration(), {}, job.num_rows, activate=False)
 
-    async def finish(self, job: ClaimedJob) -> None:
-        self.calls.append("finish")
-        await self.store.succeed(job.lease, calibration(), {}, job.num_rows, activate=False)
+
+class Hanging:
+    """Work that does not end by itself."""
+
+    def __init__(self) -> None:
+        self.begun, self.stopped = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, job: RunningJob) -> None:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.stopped.set()
 
 
 class Queue:
-    def __init__(self, database: Database, engine: JobEngine, beat_s: float = 0.02) -> None:
-        self.database = database
+    def __init__(self, database: Database, engine: JobEngine, beat_s: float) -> None:
         self.engine = engine
         self.store = SqlJobs(database, ActiveCalibrations(database))
-        self.pipeline = ScriptedPipeline(self.store)
-        self.replicas = Replicas(database, "me", self.store.setup.keys(), beat_s=0.02, lease_s=1.0)
-        self.jobs = DurableJobs(
-            self.store, self.replicas, self.pipeline, engine, owner="me", beat_s=beat_s, poll_s=0.01
-        )
+        self.finisher = Finisher(self.store)
+        self.llm = FakeLLM()
+        notes, serving = Notes(self.store), Serving(2, Sampling(), Sampling())
+        drawer = Drawer(self.llm, FakeEmbedder(), self.store, serving, notes, patience=QUICK)
+        finishers = {"calibrate": self.finisher}
+        steps = JobSteps(self.store, drawer, finishers, notes, slots=2, patience=QUICK, wait_s=0.01)
+        self.jobs = DurableJobs(self.store, steps, engine, beat_s=beat_s, poll_s=0.01)
 
     async def submit(self) -> Job:
-        job, created = await self.jobs.submit(rows(), CalibrateOptions())
+        job, created = await self.jobs.submit(rows(samples=("a", "b")), CalibrateOptions())
         assert created
         return job
 
@@ -92,7 +110,8 @@ def plain(database: Database) -> JobEngine:
 
 
 def dbos(database: Database) -> JobEngine:
-    return DbosEngine(jobs_url(database.url), executor_id="me", lanes=Setup().keys())
+    lanes = SqlJobs(database, ActiveCalibrations(database)).setup.keys()
+    return DbosEngine(database.url, replica_id="me", lanes=lanes)
 
 
 @pytest.fixture(params=[plain, dbos])
@@ -102,12 +121,13 @@ async def queue(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_a_job_succeeds(queue: Queue) -> None:
-    job = await queue.submit()
+    job, _ = await queue.jobs.submit(rows(), CalibrateOptions())
     states = await queue.ended(job)
     assert states[-1].state == "succeeded"
     assert states[-1].calibration_id is not None
     assert states[-1].started_at is not None
-    assert queue.pipeline.calls == ["draw", "finish"]
+    assert queue.finisher.finished == [job.id]
+    assert len(queue.llm.requests) == 40
     assert await queue.jobs.get(job.id) == states[-1]
     assert await queue.jobs.latest(limit=5) == [states[-1]]
     assert states == sorted(set(states), key=states.index)  # no state told twice
@@ -143,71 +163,43 @@ async def test_a_watcher_that_goes_breaks_no_query_off(queue: Queue, monkeypatch
         await answered.wait()
 
 
-async def test_many_watchers_of_a_job_ask_the_store_as_one(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (ModelNotFound("The LLM server does not serve this model."), "model_not_found"),
+        (RuntimeError("secret"), "internal"),
+    ],
+)
+async def test_an_error_ends_the_job_and_tells_the_caller_what_is_for_it(
+    queue: Queue, raised: Exception, code: str
 ) -> None:
-    job, asked, go = await queue.submit(), [], asyncio.Event()
-    get = queue.store.get
+    async def fail(job: RunningJob) -> None:
+        raise raised
 
-    async def counted(job_id: str) -> Job | None:
-        asked.append(job_id)
-        await go.wait()
-        return await get(job_id)
-
-    monkeypatch.setattr(queue.store, "get", counted)
-    watchers = [asyncio.create_task(queue.ended(job)) for _ in range(100)]
-    while not asked:
-        await asyncio.sleep(0)
-    assert len(asked) == 1
-    go.set()
-    for states in await asyncio.gather(*watchers):
-        assert states[-1].state == "succeeded"
-
-
-async def test_an_error_for_the_caller_ends_the_job(queue: Queue) -> None:
-    async def fail(job: ClaimedJob) -> None:
-        raise ModelNotFound("The LLM server does not serve this model.")
-
-    queue.pipeline.drawing = fail
+    queue.finisher.work = fail
     last = (await queue.ended(await queue.submit()))[-1]
-    assert (last.state, last.error) == (
-        "failed",
-        JobError("model_not_found", "The LLM server does not serve this model."),
-    )
-    assert queue.pipeline.calls == ["draw"]
-
-
-async def test_any_other_error_tells_the_caller_nothing(queue: Queue) -> None:
-    async def fail(job: ClaimedJob) -> None:
-        raise RuntimeError("secret")
-
-    queue.pipeline.drawing = fail
-    last = (await queue.ended(await queue.submit()))[-1]
-    assert last.error is not None
-    assert last.error.code == "internal"
+    assert (last.state, last.error and last.error.code) == ("failed", code)
+    assert isinstance(last.error, JobError)
     assert "secret" not in last.error.detail
+    queue.finisher.work = None
+    retried = await queue.jobs.retry(last.id)
+    assert retried is not None
+    assert (await queue.ended(retried))[-1].state == "succeeded"
 
 
 async def test_cancelling_stops_the_work(queue: Queue) -> None:
-    begun, stopped = asyncio.Event(), asyncio.Event()
-
-    async def hang(job: ClaimedJob) -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    queue.pipeline.drawing = hang
+    hang, complaints = Hanging(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    queue.finisher.work = hang
     job = await queue.submit()
     async with asyncio.timeout(60):
-        await begun.wait()
+        await hang.begun.wait()
         cancelled = await queue.jobs.cancel(job.id)
         assert cancelled is not None
         assert cancelled.state == "cancelled"
-        await stopped.wait()
+        await hang.stopped.wait()
     assert (await queue.ended(job))[-1].state == "cancelled"
-    queue.pipeline.drawing = None
+    queue.finisher.work = None
     after = await queue.ended(await queue.submit())  # the queue is free again
     assert after[-1].state == "succeeded"
     with pytest.raises(Conflict):
@@ -215,266 +207,182 @@ async def test_cancelling_stops_the_work(queue: Queue) -> None:
     assert await queue.jobs.cancel("job_none") is None
     assert await queue.jobs.get("job_none") is None
     assert [state async for state in queue.jobs.events("job_none")] == []
-
-
-async def test_work_that_fails_while_it_is_cancelled_logs_nothing(queue: Queue) -> None:
-    """A write that is under way finds the job cancelled: nobody is left to hear of it."""
-    begun, stopped, said = asyncio.Event(), asyncio.Event(), []
-
-    async def hang(job: ClaimedJob) -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            stopped.set()
-            raise LeaseLostError(job.lease.job_id) from None
-
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
-    queue.pipeline.drawing = hang
-    job = await queue.submit()
-    async with asyncio.timeout(60):
-        await begun.wait()
-        await queue.jobs.cancel(job.id)
-        await stopped.wait()
-    queue.pipeline.drawing = None
-    await queue.ended(await queue.submit())
     gc.collect()
-    assert said == []
+    assert complaints == []
 
 
 async def test_a_store_that_fails_for_a_while_fails_no_job(queue: Queue) -> None:
     failures = iter([StoreUnavailable("down")] * 3)
 
-    async def stumble(job: ClaimedJob) -> None:
+    async def stumble(job: RunningJob) -> None:
         for failure in failures:
             raise failure
 
-    queue.pipeline.drawing = stumble
+    queue.finisher.work = stumble
     assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"
-    assert queue.pipeline.calls == ["draw"] * 4 + ["finish"]
-
-
-async def test_a_run_that_loses_its_lease_stops(queue: Queue) -> None:
-    begun, stopped = asyncio.Event(), asyncio.Event()
-
-    async def write(job: ClaimedJob) -> None:
-        begun.set()
-        try:
-            while True:
-                await queue.store.progress(job.lease, "sampling", 1, 2, None, "")
-                await asyncio.sleep(0.01)
-        finally:
-            stopped.set()
-
-    queue.pipeline.drawing = write
-    job = await queue.submit()
-    async with asyncio.timeout(60):
-        await begun.wait()
-        taken = await queue.store.claim(job.id, "peer")
-        assert taken is not None
-        await queue.store.progress(taken.lease, "sampling", 2, 2, None, "")
-        await stopped.wait()
-    state = await queue.jobs.get(job.id)
-    assert state is not None
-    assert (state.state, state.error) == ("running", None)
 
 
 async def test_jobs_run_one_after_the_other(queue: Queue) -> None:
     inside = most = 0
 
-    async def count(job: ClaimedJob) -> None:
+    async def count(job: RunningJob) -> None:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
         await asyncio.sleep(0.02)
         inside -= 1
 
-    queue.pipeline.drawing = count
+    queue.finisher.work = count
     for job in [await queue.submit() for _ in range(3)]:
         assert (await queue.ended(job))[-1].state == "succeeded"
     assert most == 1
 
 
-async def test_a_job_that_nobody_runs_is_revived(queue: Queue) -> None:
-    """Taken in by a replica that died before it could say so to the engine, and one that died at work."""
-    silent, _ = await queue.store.submit(rows(), CalibrateOptions())
+async def test_a_job_that_nobody_told_the_engine_of_is_run(queue: Queue) -> None:
+    """Taken in by a replica that died before it could."""
+    silent, _ = await queue.store.submit(rows(samples=("a", "b")), CalibrateOptions())
     assert (await queue.ended(silent))[-1].state == "succeeded"
-    dead, _ = await queue.store.submit(rows(), CalibrateOptions())
-    assert await queue.store.claim(dead.id, "dead") is not None
-    assert (await queue.ended(dead))[-1].state == "succeeded"
 
 
 async def test_a_job_broken_off_goes_on_at_the_next_start(tmp_path: Path) -> None:
-    begun = asyncio.Event()
-    leases: list[Lease] = []
-
-    async def hang(job: ClaimedJob) -> None:
-        leases.append(job.lease)
-        begun.set()
-        await asyncio.Event().wait()
-
+    hang = Hanging()
     async with opened(tmp_path / "store.db", dbos) as first:
-        first.pipeline.drawing = hang
-        job = await first.submit()
+        first.finisher.work = hang
+        job, _ = await first.jobs.submit(rows(), CalibrateOptions())
         async with asyncio.timeout(60):
-            await begun.wait()
+            await hang.begun.wait()
     async with opened(tmp_path / "store.db", dbos) as second:
         assert (await second.ended(job))[-1].state == "succeeded"
-        # A part may be run again (the engine and the watcher both take up what was left), never left out.
-        assert second.pipeline.calls[-2:] == ["draw", "finish"]
-        assert set(second.pipeline.calls[:-1]) == {"draw"}
-    assert len(leases) == 1
+        assert second.finisher.finished == [job.id]
+        assert second.llm.requests == []
 
 
 async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
     async with opened(tmp_path / "one.db", dbos) as queue:
         with pytest.raises(RuntimeError, match="one engine"):
-            await dbos(queue.database).start(queue.jobs._run)
+            await DbosEngine(store_url(f"sqlite:///{tmp_path}/two.db"), replica_id="b", lanes=["x"]).start(
+                queue.jobs._steps
+            )
 
 
 async def test_an_engine_that_could_not_be_started_is_started_later(tmp_path: Path) -> None:
     """A disk that is full for a while, a file that is none: the next start is as the first."""
-    engine, path = dbos(Database(f"sqlite:///{tmp_path}/store.db")), tmp_path / "store.db.jobs"
-
-    async def run(job_id: str) -> None:
-        raise AssertionError(job_id)
-
+    path = tmp_path / "store.db.jobs"
     path.write_bytes(b"no database " * 1000)
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
-            await engine.start(run)
+            async with opened(tmp_path / "store.db", dbos):
+                pass
     path.unlink()
-    await engine.start(run)
-    try:
-        await engine.check()
-    finally:
-        await engine.stop()
-
-
-async def test_an_engine_that_lost_its_file_is_started_anew(tmp_path: Path) -> None:
-    """What it kept is lost with the file; the store knows which jobs are open."""
-    begun = asyncio.Event()
-
-    async def hang(job: ClaimedJob) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
     async with opened(tmp_path / "store.db", dbos) as queue:
-        queue.pipeline.drawing = hang
-        running = await queue.submit()
-        waiting = await queue.submit()
-        async with asyncio.timeout(60):
-            await begun.wait()
-            queue.pipeline.drawing = None
-            (tmp_path / "store.db.jobs").unlink()
-            with pytest.raises(StoreUnavailable, match="job engine"):
-                await queue.jobs.check()
-            while not (tmp_path / "store.db.jobs").exists():
-                await asyncio.sleep(0.02)
-        for job in (running, waiting):
-            assert (await queue.ended(job))[-1].state == "succeeded"
         assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"
 
 
 async def test_a_job_whose_workflow_ended_without_it_is_begun_anew(tmp_path: Path) -> None:
-    begun, stopped = asyncio.Event(), asyncio.Event()
-
-    async def hang(job: ClaimedJob) -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
+    hang = Hanging()
     async with opened(tmp_path / "store.db", dbos) as queue:
-        queue.pipeline.drawing = hang
+        queue.finisher.work = hang
         job = await queue.submit()
         async with asyncio.timeout(60):
-            await begun.wait()
-            queue.pipeline.drawing = None
+            await hang.begun.wait()
+            queue.finisher.work = None
             await queue.engine.cancel(job.id)  # not through the store
-            await stopped.wait()
+            await hang.stopped.wait()
         assert (await queue.ended(job))[-1].state == "succeeded"
 
 
 async def test_cancelling_does_not_wait_for_an_engine_that_is_held_up(tmp_path: Path) -> None:
     """DBOS waits for its locked file for many seconds; it is told once the file is free."""
-    begun, stopped = asyncio.Event(), asyncio.Event()
-
-    async def hang(job: ClaimedJob) -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
+    hang = Hanging()
     async with opened(tmp_path / "store.db", dbos) as queue:
-        queue.pipeline.drawing = hang
+        queue.finisher.work = hang
         job = await queue.submit()
         async with asyncio.timeout(60):
-            await begun.wait()
+            await hang.begun.wait()
         with closing(sqlite3.connect(tmp_path / "store.db.jobs", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             async with asyncio.timeout(TELL_S + 15):
                 cancelled = await queue.jobs.cancel(job.id)
             assert cancelled is not None
             assert cancelled.state == "cancelled"
-            assert not stopped.is_set()
+            assert not hang.stopped.is_set()
         async with asyncio.timeout(60):
-            await stopped.wait()
+            await hang.stopped.wait()
 
 
 async def test_a_cancelled_job_leaves_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """DBOS logs an error for each workflow that is cancelled, unless it is kept from that."""
-    begun = asyncio.Event()
+    hang = Hanging()
 
-    async def hang(job: ClaimedJob) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    async def write(job: ClaimedJob) -> None:
-        begun.set()
+    async def write(job: RunningJob) -> None:
+        hang.begun.set()
         while True:
             await asyncio.sleep(0.01)
-            await queue.store.progress(job.lease, "sampling", 1, 2, None, "")
+            await queue.store.progress(job.id, 1)
 
     async with opened(tmp_path / "store.db", dbos) as queue:
-        for drawing in (hang, write):
-            begun.clear()
-            queue.pipeline.drawing = drawing
+        for work in (hang, write):
+            hang.begun.clear()
+            queue.finisher.work = work
             job = await queue.submit()
             async with asyncio.timeout(60):
-                await begun.wait()
+                await hang.begun.wait()
             await queue.jobs.cancel(job.id)
-        queue.pipeline.drawing = None
+        queue.finisher.work = None
         assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"
     assert capfd.readouterr().err == ""
 
 
-async def test_what_a_dead_executor_ran_is_resumed_and_what_waits_is_left(tmp_path: Path) -> None:
-    from dbos import DBOS
+@pytest.mark.postgres
+class TestPresence:
+    @pytest.fixture
+    def made(self, postgres: Cluster) -> Callable[..., Presence]:
+        url = store_url(postgres.database())
+        return lambda name, lease_s=600.0: Presence(url, name, lease_s=lease_s)
 
-    begun = asyncio.Event()
+    async def is_dead(self, one: Presence, other: str) -> bool:
+        async with one.instead_of(other) as dead:
+            return dead
 
-    async def hang(job: ClaimedJob) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    def owned() -> dict[str, str]:
-        return {one.workflow_id: one.status for one in DBOS.list_workflows()}
-
-    async with opened(tmp_path / "store.db", dbos) as queue:
-        queue.pipeline.drawing = hang
-        running, waiting = await queue.submit(), await queue.submit()
-        lane = queue.store.setup.keys()[0]
-        jobs = {running.id: lane, waiting.id: lane}
+    async def test_who_has_left_or_was_silent_is_dead(self, made: Callable[..., Presence]) -> None:
+        one, other, silent = made("one"), made("other"), made("silent", 0.2)
+        for presence in (one, other, silent):
+            await presence.hold()
+        assert not await self.is_dead(one, "other")
+        await other.leave()
         async with asyncio.timeout(60):
-            await begun.wait()
-            while len(await asyncio.to_thread(owned)) < 2:
-                await asyncio.sleep(0.01)
-        before = await asyncio.to_thread(owned)
-        assert before == {f"{running.id}-0": "PENDING", f"{waiting.id}-0": "ENQUEUED"}
-        await queue.engine.settle(jobs, {"me"})
-        assert await asyncio.to_thread(owned) == before
-        await queue.engine.settle(jobs, {"peer"})
-        assert await asyncio.to_thread(owned) == before | {f"{running.id}-0": "ENQUEUED"}
+            while not await self.is_dead(one, "other"):
+                await asyncio.sleep(0.05)
+            while not await self.is_dead(one, "silent"):
+                await asyncio.sleep(0.05)
+            while await self.is_dead(one, "silent"):  # it wakes: the first call finds the session ended
+                await silent.hold()
+        for presence in (one, silent):
+            await presence.leave()
+
+    async def test_of_two_that_take_over_one_does(self, made: Callable[..., Presence]) -> None:
+        one, other = made("one"), made("other")
+        for presence in (one, other):
+            await presence.hold()
+        async with one.instead_of("dead") as first, other.instead_of("dead") as second:
+            assert (first, second) == (True, False)
+        assert await self.is_dead(other, "dead")
+        for presence in (one, other):
+            await presence.leave()
+
+    async def test_two_processes_of_one_name_are_told(
+        self, made: Callable[..., Presence], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        one, other = made("same"), made("same")
+        await one.hold()
+        for _ in range(2 * TOLERATED):
+            await other.hold()
+        assert not await self.is_dead(other, "dead"), "who is not known to live takes nothing over"
+        await one.leave()
+        async with asyncio.timeout(60):
+            while not await self.is_dead(other, "dead"):
+                await other.hold()
+        await other.leave()
+        [record] = [one for one in caplog.records if one.levelno == logging.ERROR]
+        assert "replica same" in record.getMessage()
+        assert "EIGENCAL_REPLICA_ID" in record.getMessage()

@@ -2,9 +2,10 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +13,25 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import UploadLimits, read_file
-from service.calibration.rows import write_rows
+from service.calibration.rows import DevRow, write_rows
+from service.calibration.store import ActiveCalibrations, SqlCalibrations, make_current
 from service.errors import Conflict, InvalidDevData, StoreUnavailable
-from service.jobs.model import CalibrateOptions, DevRow, JobError, Setup
-from service.jobs.store import ActiveChangedError, LeaseLostError
-from service.llm.port import Draw
+from service.jobs.model import JobError, Setup
+from service.jobs.store import ActiveChangedError, JobEndedError, SqlJobs
+from service.jobs.workflows import jobs_url
+from service.llm.port import EMBEDDED, Draw
 from service.spectral.conformal import ConformalReference
-from service.store.active import ActiveCalibrations, make_current
-from service.store.calibrations import SqlCalibrations
-from service.store.database import Database
-from service.store.jobs import SqlJobs
-from service.store.location import jobs_url, store_url, sync_url
-from service.store.replicas import Replicas
-from service.store.tables import activations, calibrations, dev_rows, jobs, metadata, replicas
+from service.spectral.evidence import EvidenceMap
+from service.store.database import Database, store_url, sync_url
+from service.store.tables import activations, calibrations, dev_rows, jobs, metadata
 from tests.support.calibrations import NASTY, calibration, fingerprint, rows
+from tests.support.decisions import decider
+from tests.support.evidence import by_evidence
 from tests.support.postgres import Cluster
 
 OPTIONS = CalibrateOptions(name=NASTY)
-LEASE_S = 1.0  # so long that a busy machine's beats come in time
 
 
 @pytest.fixture(scope="module")
@@ -70,37 +71,6 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.005)
 
 
-@asynccontextmanager
-async def beating(store: Store, name: str) -> AsyncIterator[Replicas]:
-    replicas = Replicas(store.database, name, ["lane"], beat_s=LEASE_S / 10, lease_s=LEASE_S)
-    await replicas.start()
-    try:
-        yield replicas
-    finally:
-        await replicas.stop()
-
-
-async def freeze(replicas: Replicas) -> None:
-    """Stop its beat as a frozen process does."""
-    assert replicas._task is not None
-    replicas._task.cancel()
-    await asyncio.wait({replicas._task})
-
-
-async def names(replicas: Replicas) -> list[str]:
-    return [found.id for found in await replicas.living()]
-
-
-async def listed(replicas: Replicas, expected: list[str]) -> bool:
-    return await names(replicas) == expected
-
-
-async def until_true(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await condition():
-            await asyncio.sleep(0.005)
-
-
 @pytest.mark.anyio
 class TestStore:
     async def test_rows_come_back_as_they_went_in(self, url: str) -> None:
@@ -109,7 +79,7 @@ class TestStore:
             job, created = await store.jobs.submit(sent, OPTIONS)
             assert created
             assert (job.state, job.name, job.total, job.kind) == ("queued", NASTY, 230, "calibrate")
-            got = [stored async for stored in store.jobs.stored_rows(job.id)]
+            got = [stored async for stored in store.jobs.rows(job.id)]
         assert [stored.row for stored in got] == sent
         assert all(stored.complete and stored.draws[1] == Draw("") for stored in got)
 
@@ -117,7 +87,7 @@ class TestStore:
         async with opened(url) as store:
             sent = list(rows(40, samples=("x", ""), logprobs=(-1.25, 0.005)))
             job, _ = await store.jobs.submit(sent, OPTIONS)
-            got = [stored async for stored in store.jobs.stored_rows(job.id)]
+            got = [stored async for stored in store.jobs.rows(job.id)]
         assert [stored.row for stored in got] == sent
         assert got[0].draws == (Draw("x", total_logprob=-1.25), Draw("", total_logprob=0.005))
 
@@ -171,149 +141,130 @@ class TestStore:
     async def test_draws_are_kept_and_only_the_missing_are_listed(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
-            claimed = await store.jobs.claim(job.id, "me")
-            assert claimed is not None
+            await store.jobs.begin(job.id)
+            assert await store.jobs.answered_row(job.id) is None
             draws = [Draw("a", True, -0.5, -1.5, 3), Draw(NASTY)]
-            await store.jobs.keep_draws(claimed.lease, 1, draws, complete=True)
-            await store.jobs.keep_draws(claimed.lease, 2, draws[:1], complete=False)
-            missing = [s async for s in store.jobs.stored_rows(job.id, incomplete_only=True)]
-            kept = [s async for s in store.jobs.stored_rows(job.id)]
-        assert [s.row.line for s in missing] == list(range(2, 41))
-        assert missing[0].draws == (Draw("a", True, -0.5, -1.5, 3),)
+            await store.jobs.keep_draws(job.id, 1, draws, complete=True)
+            await store.jobs.keep_draws(job.id, 2, draws[:1], complete=False)
+            await store.jobs.refuse(job.id, 3, NASTY)
+            # By a run that was frozen, and wakes.
+            await store.jobs.keep_draws(job.id, 1, [Draw("late")], complete=True)
+            kept = [one async for one in store.jobs.rows(job.id)]
+            answered, state = await store.jobs.answered_row(job.id), await store.jobs.get(job.id)
+            assert await store.jobs.missing_lines(job.id) == [2, *range(4, 41)]
+            assert await store.jobs.row(job.id, 2) == kept[1]
         assert kept[0].draws == tuple(draws)
         assert kept[0].row.samples is None
+        assert (kept[1].draws, kept[1].complete) == ((Draw("a", True, -0.5, -1.5, 3),), False)
+        assert (kept[2].refused, answered) == (NASTY, kept[0])
+        assert state is not None
+        assert state.done == 2
 
-    async def test_an_older_lease_writes_nothing(self, url: str) -> None:
+    async def test_a_job_that_has_ended_takes_no_more_writes(self, url: str) -> None:
+        async with opened(url) as store:
+            job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
+            assert await store.jobs.begin(job.id)
+            assert not await store.jobs.begin(job.id), "it goes on"
+            made = calibration()
+            await store.jobs.succeed(job.id, made, {}, 40, activate=False)
+            ended = await store.jobs.get(job.id)
+            for write in (
+                store.jobs.stage(job.id, "sampling", 9),
+                store.jobs.progress(job.id, 9),
+                store.jobs.note(job.id, "late"),
+                store.jobs.keep_draws(job.id, 1, [Draw("late")], complete=True),
+                store.jobs.succeed(job.id, calibration(), {}, 40, activate=True),
+                store.jobs.fail(job.id, JobError("internal", "late")),
+                store.jobs.running(job.id),
+            ):
+                with pytest.raises(JobEndedError):
+                    await write
+            assert await store.jobs.get(job.id) == ended
+            assert [one.calibration for one in await store.calibrations.list_all()] == [made]
+
+    async def test_how_long_a_stage_takes_is_told_from_its_pace(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
-            old = await store.jobs.claim(job.id, "frozen")
-            new = await store.jobs.claim(job.id, "peer")
-            assert old is not None
-            assert new is not None
-            for write in (
-                store.jobs.progress(old.lease, "sampling", 9, 9, None, ""),
-                store.jobs.bind(old.lease, fingerprint()),
-                store.jobs.keep_draws(old.lease, 1, [Draw("late")], complete=True),
-                store.jobs.succeed(old.lease, calibration(), {}, 40, activate=True),
-                store.jobs.fail(old.lease, JobError("internal", "late")),
-            ):
-                with pytest.raises(LeaseLostError):
-                    await write
-            first = await anext(aiter(store.jobs.stored_rows(job.id)))
-            assert (first.draws, await store.calibrations.list_all()) == ((), [])
-            await store.jobs.bind(new.lease, fingerprint())
-            await store.jobs.progress(new.lease, "fitting", 1, 2, 3.5, "wait")
+            await store.jobs.begin(job.id)
+            await store.jobs.note(job.id, "wait")
+            await store.jobs.stage(job.id, "sampling", 40, 10)
+            before = await store.jobs.get(job.id)
+            await store.jobs.progress(job.id, 20)
+            async with store.database.write() as connection:
+                began = before.started_at - timedelta(seconds=100)
+                values = {"stage_began_at": began, "progressed_at": before.started_at}
+                await connection.execute(sa.update(jobs).values(values))
             after = await store.jobs.get(job.id)
-            again = await store.jobs.claim(job.id, "me")
-        assert after is not None
-        assert (after.state, after.stage, after.done, after.eta_s, after.note) == (
-            "running",
-            "fitting",
-            1,
-            3.5,
-            "wait",
+        assert (before.stage, before.done, before.total, before.note) == ("sampling", 10, 40, "")
+        assert before.eta_s is None
+        assert after.eta_s == pytest.approx(200)
+
+    async def test_a_failed_job_is_retried_under_the_settings_of_its_answers(self, url: str) -> None:
+        async def failed(store: Store, *, drawn: bool) -> str:
+            job, _ = await store.jobs.submit(rows(), OPTIONS)
+            await store.jobs.begin(job.id)
+            if drawn:
+                await store.jobs.bind(job.id, fingerprint())
+            await store.jobs.fail(job.id, JobError("model_not_found", "No such model."))
+            return job.id
+
+        async with opened(url) as store:
+            store.jobs.setup = before = Setup({"embedder": "e"}, {"model": "m", "top_k": 0})
+            drawn, bare = await failed(store, drawn=True), await failed(store, drawn=False)
+            store.jobs.setup = now = Setup({"embedder": "e"}, {"model": "m2", "top_k": 0})
+            with pytest.raises(Conflict, match="differ: model"):
+                await store.jobs.retry(drawn)
+            assert await store.jobs.retry(bare) == bare
+            store.jobs.setup = before
+            assert await store.jobs.retry(drawn) == drawn
+            keys = {one.id: one.setup_key for one in await store.jobs.open_jobs()}
+            assert keys == {drawn: before.keys()[0], bare: now.keys()[0]}
+            await store.jobs.begin(drawn)
+            assert (await store.jobs.running(drawn)).fingerprint == fingerprint()
+
+    async def test_a_calibration_comes_back_as_it_was(self, url: str) -> None:
+        made = by_evidence(
+            fingerprint=replace(fingerprint(), evidence="supplied", empty_answers=EMBEDDED),
+            deciders={1: decider(EvidenceMap(0.9, 0.0, 1.0)), 3: decider()},
         )
-        assert again is not None
-        assert again.fingerprint == fingerprint()
+        async with opened(url) as store:
+            await store.calibrations.add(made, {})
+            assert await store.calibrations.get(made.id) == made
 
     async def test_jobs_are_open_until_they_end(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
-            claimed = await store.jobs.claim(job.id, "me")
-            assert claimed is not None
-            assert [one.job_id for one in await store.jobs.open_jobs()] == [job.id]
-            await store.jobs.fail(claimed.lease, JobError("internal", "No."))
+            await store.jobs.begin(job.id)
+            assert [one.id for one in await store.jobs.open_jobs()] == [job.id]
+            await store.jobs.fail(job.id, JobError("internal", "No."))
             assert await store.jobs.open_jobs() == []
-
-    async def test_a_replica_that_stands_still_is_struck_off_until_it_beats_again(self, url: str) -> None:
-        async with opened(url) as store, beating(store, "still") as still, beating(store, "well") as well:
-            assert await names(well) == ["still", "well"]
-            await freeze(still)
-            await until_true(lambda: listed(well, ["well"]))
-            await still.beat()  # it wakes
-            assert await names(well) == ["still", "well"]
-        async with opened(url) as store, beating(store, "other") as other:
-            assert await names(other) == ["other"], "who stops strikes itself off"
-
-    async def test_two_processes_of_one_name_are_told_once_each(
-        self, url: str, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        async with opened(url) as store, beating(store, "same"), beating(store, "same"):
-            await until(lambda: len(caplog.records) >= 2)
-            await asyncio.sleep(LEASE_S)  # ten more beats
-        said = [(record.levelname, record.getMessage()) for record in caplog.records]
-        assert [level for level, _ in said] == ["ERROR", "ERROR"]
-        assert all("replica same" in text and "EIGENCAL_REPLICA_ID" in text for _, text in said)
-
-    async def test_a_restart_after_a_kill_is_no_second_process(
-        self, url: str, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        async with opened(url) as store, beating(store, "same") as killed:
-            await freeze(killed)
-            async with beating(store, "same") as again:
-                await asyncio.sleep(LEASE_S)
-                async with store.database.write() as connection:  # a copy is put back
-                    await connection.execute(sa.update(replicas).values(beat=0))
-                await asyncio.sleep(LEASE_S)
-                assert await names(again) == ["same"]
-        assert caplog.records == []
-
-    async def test_a_replica_that_beats_is_not_struck_off(self, url: str) -> None:
-        async with opened(url) as store, beating(store, "one") as one, beating(store, "two"):
-            first = {found.id: found.beat for found in await one.living()}
-            await asyncio.sleep(2 * LEASE_S)
-            later = {found.id: found.beat for found in await one.living()}
-            assert first.keys() == later.keys() == {"one", "two"}
-            assert all(later[name] > first[name] for name in first)  # no new row: the counts go on
-
-    async def test_nobody_stands_still_while_the_store_is_down(
-        self, url: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """As long as nobody can beat, and in the whole lease after that."""
-        looks: list[list[str]] = []
-
-        async def down_now_and_then(replicas: Replicas) -> None:
-            looks.append(await names(replicas))
-            if len(looks) % 2 == 0:
-                raise StoreUnavailable("down")
-            await beat(replicas)
-
-        beat = Replicas.beat
-        async with opened(url) as store, beating(store, "still") as still, beating(store, "well"):
-            await freeze(still)
-            monkeypatch.setattr(Replicas, "beat", down_now_and_then)
-            await until(lambda: len(looks) >= 20)
-            assert looks[-1] == ["still", "well"]
-            monkeypatch.undo()
-            await until_true(lambda: listed(still, ["well"]))
 
     async def test_cancelling(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
-            claimed = await store.jobs.claim(job.id, "me")
-            assert claimed is not None
+            await store.jobs.begin(job.id)
             for _ in range(2):
                 cancelled = await store.jobs.cancel(job.id)
                 assert cancelled is not None
                 assert cancelled.state == "cancelled"
             assert await count(store, dev_rows) == 0
-            with pytest.raises(LeaseLostError):
-                await store.jobs.progress(claimed.lease, "sampling", 9, 9, None, "")
-            assert await store.jobs.claim(job.id, "me") is None
+            with pytest.raises(JobEndedError):
+                await store.jobs.progress(job.id, 9)
+            with pytest.raises(JobEndedError):
+                await store.jobs.begin(job.id)
             assert await store.jobs.cancel("job_none") is None
 
     async def test_a_failed_job_keeps_its_answers_until_it_is_given_up(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
-            claimed = await store.jobs.claim(job.id, "me")
-            assert claimed is not None
-            await store.jobs.keep_draws(claimed.lease, 1, [Draw("drawn")], complete=True)
-            await store.jobs.fail(claimed.lease, JobError("model_not_found", "No such model."))
+            await store.jobs.begin(job.id)
+            await store.jobs.keep_draws(job.id, 1, [Draw("drawn")], complete=True)
+            await store.jobs.fail(job.id, JobError("model_not_found", "No such model."))
             failed = await store.jobs.get(job.id)
             assert failed is not None
             assert failed.error == JobError("model_not_found", "No such model.")
             assert [j.id for j in await store.jobs.latest()] == [job.id]
-            kept = [one.draws async for one in store.jobs.stored_rows(job.id)]
+            kept = [one.draws async for one in store.jobs.rows(job.id)]
             assert (kept[0], len(kept)) == ((Draw("drawn"),), 40)
             given_up = await store.jobs.cancel(job.id)
             assert given_up is not None
@@ -324,57 +275,18 @@ class TestStore:
     async def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
-            claimed = await store.jobs.claim(job.id, "me")
-            assert claimed is not None
-            await store.jobs.succeed(claimed.lease, calibration(), {}, 40, activate=False)
+            await store.jobs.begin(job.id)
+            await store.jobs.succeed(job.id, calibration(), {}, 40, activate=False)
             for refused in (store.jobs.cancel, store.jobs.retry):
                 with pytest.raises(Conflict, match="succeeded"):
                     await refused(job.id)
             assert await store.jobs.retry("job_none") is None
 
-    async def test_a_failed_job_is_retried_under_the_settings_of_its_answers(self, url: str) -> None:
-        async def failed(store: Store, *, drawn: bool) -> str:
-            job, _ = await store.jobs.submit(rows(), OPTIONS)
-            claimed = await store.jobs.claim(job.id, "me")
-            assert claimed is not None
-            if drawn:
-                await store.jobs.bind(claimed.lease, fingerprint())
-            await store.jobs.fail(claimed.lease, JobError("model_not_found", "No such model."))
-            return job.id
-
-        async with opened(url) as store:
-            store.jobs.setup = before = Setup({"embedder": "e"}, {"model": "m", "top_k": 0})
-            drawn, bare = await failed(store, drawn=True), await failed(store, drawn=False)
-            store.jobs.setup = now = Setup({"embedder": "e"}, {"model": "m2", "top_k": 0})
-            with pytest.raises(Conflict, match="differ: model"):
-                await store.jobs.retry(drawn)
-            queued = await store.jobs.retry(bare)
-            assert queued is not None
-            assert queued.setup_key == now.keys()[0]
-            assert await store.jobs.claim(bare, "other", keys=before.keys()) is None
-            store.jobs.setup = before
-            assert await store.jobs.retry(drawn) is not None
-            again = await store.jobs.claim(drawn, "me", keys=before.keys())
-            assert again is not None
-            assert again.fingerprint == fingerprint()
-
-    async def test_a_job_of_an_older_release_runs_anywhere(self, url: str) -> None:
+    async def test_a_job_without_its_rows_cannot_be_retried(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
-            async with store.database.write() as connection:
-                await connection.execute(sa.update(jobs).values(setup=None, setup_key=None))
-            assert [one.setup_key for one in await store.jobs.open_jobs()] == [None]
-            claimed = await store.jobs.claim(job.id, "me", keys=Setup({"embedder": "e"}).keys())
-            assert claimed is not None
-            await store.jobs.fail(claimed.lease, JobError("internal", "No."))
-            assert await store.jobs.retry(job.id) is not None
-
-    async def test_rows_that_an_older_release_deleted_cannot_be_retried(self, url: str) -> None:
-        async with opened(url) as store:
-            job, _ = await store.jobs.submit(rows(), OPTIONS)
-            claimed = await store.jobs.claim(job.id, "me")
-            assert claimed is not None
-            await store.jobs.fail(claimed.lease, JobError("internal", "No."))
+            await store.jobs.begin(job.id)
+            await store.jobs.fail(job.id, JobError("internal", "No."))
             async with store.database.write() as connection:
                 await connection.execute(sa.delete(dev_rows))
             with pytest.raises(Conflict, match="not kept"):
@@ -387,27 +299,25 @@ class TestStore:
         """Another job, or an operator, may activate one between the comparison and the end."""
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
-            claimed = await store.jobs.claim(job.id, "me")
-            assert claimed is not None
+            await store.jobs.begin(job.id)
             theirs, mine = calibration(), calibration(temperature=3.0)
             key = mine.fingerprint.key()
             await store.calibrations.add(theirs, {})
             async with store.database.write() as connection:  # as on another replica
                 await make_current(connection, theirs.id, key, by="peer", reason="")
             with pytest.raises(ActiveChangedError):
-                await store.jobs.succeed(claimed.lease, mine, {}, 40, activate=True, compared_with=None)
+                await store.jobs.succeed(job.id, mine, {}, 40, activate=True, compared_with=None)
             assert store.calibrations.active(key) == theirs, "known at once, to be compared with"
             assert await store.calibrations.get(mine.id) is None
-            await store.jobs.succeed(claimed.lease, mine, {}, 40, activate=True, compared_with=theirs.id)
+            await store.jobs.succeed(job.id, mine, {}, 40, activate=True, compared_with=theirs.id)
             assert store.calibrations.active(key) == mine
 
     async def test_success_stores_everything_at_once(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
-            claimed = await store.jobs.claim(job.id, "me")
-            assert claimed is not None
+            await store.jobs.begin(job.id)
             fitted = calibration()
-            await store.jobs.succeed(claimed.lease, fitted, {"risk": None, "s": NASTY}, 40, activate=True)
+            await store.jobs.succeed(job.id, fitted, {"risk": None, "s": NASTY}, 40, activate=True)
             done = await store.jobs.get(job.id)
             record = await store.calibrations.record(fitted.id)
             assert done is not None
@@ -430,24 +340,18 @@ class TestStore:
     async def test_drawn_rows_are_exported_with_their_log_probabilities(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
-            claimed = await store.jobs.claim(job.id, "me")
-            assert claimed is not None
+            await store.jobs.begin(job.id)
             whole = [Draw("a", False, -0.5, -1.5, 3), Draw("b", False, -1.0, -1.0, 1)]
             for line, draws in {1: whole, 2: [*whole, Draw("c")]}.items():
-                await store.jobs.keep_draws(claimed.lease, line, draws, complete=True)
-            # As an earlier release kept them.
-            older = sa.update(dev_rows).where(dev_rows.c.job_id == job.id, dev_rows.c.line == 3)
-            async with store.database.write() as connection:
-                await connection.execute(older.values(draws=[["a", False, -0.5], ["b", True, None]]))
+                await store.jobs.keep_draws(job.id, line, draws, complete=True)
             made = calibration()
-            await store.jobs.succeed(claimed.lease, made, {}, 40, activate=True)
+            await store.jobs.succeed(job.id, made, {}, 40, activate=True)
             exported = [row async for row in store.calibrations.rows(made.id)]
         assert (exported[0].samples, exported[0].logprobs) == (("a", "b"), (-1.5, -1.0))
         assert (exported[1].samples, exported[1].logprobs) == (("a", "b", "c"), None)
-        assert (exported[2].samples, exported[2].logprobs) == (("a", "b"), None)
-        assert (exported[3].samples, exported[3].logprobs) == ((), None)
-        sent = b"".join(write_rows(exported[:3]))
-        assert list(read_file(io.BytesIO(sent), UploadLimits(min_rows=1)).rows()) == exported[:3]
+        assert (exported[2].samples, exported[2].logprobs) == ((), None)
+        sent = b"".join(write_rows(exported[:2]))
+        assert list(read_file(io.BytesIO(sent), UploadLimits(min_rows=1)).rows()) == exported[:2]
 
     async def test_activation_back_and_forth(self, url: str) -> None:
         async with opened(url) as store:
@@ -498,7 +402,7 @@ class TestStore:
             await store.calibrations.activate(one.id)
             values = {"fingerprint_key": one.fingerprint.key(), "current": True}
             second = sa.insert(activations).values(
-                calibration_id=two.id, activated_at=one.created_at, **values
+                calibration_id=two.id, activated_at=one.created_at, by="", reason="", **values
             )
             with pytest.raises(sa.exc.IntegrityError):
                 async with store.database.write() as connection:
@@ -529,15 +433,6 @@ class TestStore:
 
         await asyncio.gather(start(), start(), start())
 
-    async def test_jobs_of_the_first_release_are_kept(self, url: str) -> None:
-        async with opened(url) as store:
-            job, _ = await store.jobs.submit(rows(), OPTIONS)
-        await asyncio.to_thread(back_to_0003, store.database)
-        async with opened(url) as store:
-            assert [one.job_id for one in await store.jobs.open_jobs()] == [job.id]
-            assert await store.jobs.claim(job.id, "me") is not None
-            assert len([one async for one in store.jobs.stored_rows(job.id)]) == 40
-
     async def test_migrations_give_the_tables(self, url: str) -> None:
         async with opened(url):
             pass
@@ -554,34 +449,6 @@ def differences(url: str) -> list[Any]:
         return list(compare_metadata(context, metadata))
 
 
-LATER_COLUMNS = (
-    ("activations", "by"),
-    ("activations", "reason"),
-    ("activations", "replaced"),
-    ("calibrations", "projection_ece"),
-    ("dev_rows", "refused"),
-    ("dev_rows", "verdict"),
-    ("jobs", "activated"),
-    ("jobs", "decision"),
-    ("jobs", "refused_rows"),
-)
-
-
-def back_to_0003(database: Database) -> None:
-    """Undo the migrations after 0003, which have no way back of their own."""
-    engine = sa.create_engine(sync_url(database.url))
-    with engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE conformal_references")
-        for table, column in LATER_COLUMNS:
-            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.exec_driver_sql("DROP TABLE keys")
-        connection.exec_driver_sql("DROP TABLE kept")
-        connection.exec_driver_sql("DROP TABLE replicas")
-        connection.exec_driver_sql("ALTER TABLE jobs ADD COLUMN heartbeat INTEGER NOT NULL DEFAULT 7")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")
-    engine.dispose()
-
-
 def holding(folder: Path, secret: bytes) -> list[str]:
     return [file.name for file in folder.iterdir() if secret in file.read_bytes()]
 
@@ -592,13 +459,25 @@ async def test_what_is_forgotten_is_in_no_file_any_more(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path / 'store.db'}") as store:
         kept = [DevRow(i + 1, None, ("a",), prompt=f"{secret.decode()} {i}" * 20) for i in range(40)]
         job, _ = await store.jobs.submit(kept, OPTIONS)
-        claimed = await store.jobs.claim(job.id, "me")
-        assert claimed is not None
+        await store.jobs.begin(job.id)
         fitted = calibration()
-        await store.jobs.succeed(claimed.lease, fitted, {}, 40, activate=False)
+        await store.jobs.succeed(job.id, fitted, {}, 40, activate=False)
         assert holding(tmp_path, secret)
         assert await store.calibrations.forget_data(fitted.id)
         assert holding(tmp_path, secret) == []
+
+
+@pytest.mark.anyio
+async def test_a_database_that_cannot_grow_refuses_a_job(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        async with store.database.read() as connection:
+            used = (await connection.exec_driver_sql("PRAGMA page_count")).scalar()
+            await connection.exec_driver_sql(f"PRAGMA max_page_count = {used}")
+        with pytest.raises(StoreUnavailable, match="disk of the database is full"):
+            await store.jobs.submit(rows(2000), OPTIONS)
+        async with store.database.read() as connection:
+            await connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
+        assert await store.jobs.latest() == []
 
 
 @pytest.mark.anyio
@@ -647,7 +526,7 @@ async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(postgres:
         with pytest.raises(StoreUnavailable):
             async with frozen.write() as connection:
                 await connection.execute(sa.update(jobs).values(note="mine"))
-                taken = await asyncio.wait_for(store.jobs.claim(job.id, "peer"), 60)
+                taken = await asyncio.wait_for(store.jobs.begin(job.id), 60)
         await frozen.stop()
         assert taken is not None
 
@@ -686,7 +565,7 @@ def test_urls(given: str, driver: str) -> None:
 
 
 def test_the_jobs_have_a_place_of_their_own() -> None:
-    assert jobs_url(store_url("sqlite:////data/e.db")) == "sqlite:////data/e.db.jobs"
+    assert jobs_url(sync_url(store_url("sqlite:////data/e.db"))) == "sqlite:////data/e.db.jobs"
     assert jobs_url(store_url("postgres://u:p@h/d")) == "postgresql+psycopg://u:p@h/d"
 
 

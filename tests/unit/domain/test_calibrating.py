@@ -12,28 +12,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration import calibrator as calibrating
-from service.calibration.calibration import Calibration
-from service.calibration.calibrator import Calibrator
-from service.calibration.material import Embedding, full_number
+from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.material import full_number
 from service.calibration.promotion import shortcomings
+from service.calibration.rows import DevRow
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
-from service.jobs.drawing import Drawer, Patience
-from service.jobs.model import CalibrateOptions, DevRow, Job
+from service.jobs import calibrator as calibrating
+from service.jobs.model import Job
+from service.jobs.store import SqlJobs
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Sampling
-from service.scoring.serving import Serving
 from service.spectral.maps import DepolarizedMap
-from service.store.active import ActiveCalibrations
-from service.store.calibrations import SqlCalibrations
-from service.store.database import Database
-from service.store.jobs import SqlJobs
 from tests.support.decisions import judged_rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers
+from tests.support.pipeline import Pipeline
+from tests.support.sqlite_store import CopiedDatabase
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
-QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30)
 pytestmark = pytest.mark.anyio
 
 
@@ -67,14 +63,9 @@ class Bench:
         self, rows: Sequence[DevRow], options: CalibrateOptions | None = None
     ) -> tuple[Calibration, dict[str, Any]]:
         job, _ = await self.jobs.submit(rows, options or CalibrateOptions())
-        claimed = await self.jobs.claim(job.id, "me")
-        assert claimed is not None
-        serving = Serving(5, Sampling(), Sampling())
-        drawer = Drawer(self.llm, self.jobs, serving, patience=QUICK)
-        embedding = Embedding(self.embedder, patience=QUICK)
-        pipeline = Calibrator(self.jobs, self.calibrations, drawer, embedding)
-        await pipeline.draw(claimed)
-        await pipeline.finish(claimed)
+        pipeline = Pipeline(self.jobs, self.calibrations, self.llm, self.embedder)
+        await pipeline.draw(job.id)
+        await pipeline.finish(job.id)
         done = await self.jobs.get(job.id)
         assert done is not None
         return await self.result(done)
@@ -92,8 +83,7 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
-    await database.start()
+    database = CopiedDatabase(tmp_path)
     active = ActiveCalibrations(database)
     jobs, calibrations = SqlJobs(database, active), SqlCalibrations(database, active)
     yield Bench(jobs, calibrations, FakeEmbedder(24), FakeLLM())
@@ -544,7 +534,7 @@ async def test_a_fit_that_is_broken_off_leaves_no_thread_at_work(
         finally:
             ended.set()
 
-    monkeypatch.setattr("service.calibration.calibrator.fit_all", fit)
+    monkeypatch.setattr("service.jobs.calibrator.fit_all", fit)
     running = asyncio.create_task(bench.run(made_rows()))
     await asyncio.to_thread(began.wait, 60)
     running.cancel()
@@ -587,13 +577,10 @@ async def test_an_embedder_that_is_down_is_waited_for(bench: Bench, monkeypatch:
 async def test_another_embedder_after_the_answers_were_drawn(bench: Bench) -> None:
     rows = [replace(row, samples=None) for row in made_rows()]
     job, _ = await bench.jobs.submit(rows, CalibrateOptions())
-    claimed = await bench.jobs.claim(job.id, "me")
-    assert claimed is not None
-    drawer = Drawer(bench.llm, bench.jobs, Serving(5, Sampling(), Sampling()))
-    old, new = FakeEmbedder(24), FakeEmbedder(32)
-    await Calibrator(bench.jobs, bench.calibrations, drawer, Embedding(old)).draw(claimed)
+    old, new = (Pipeline(bench.jobs, bench.calibrations, bench.llm, FakeEmbedder(d)) for d in (24, 32))
+    await old.draw(job.id)
     with pytest.raises(Conflict, match="embedder_dimension"):
-        await Calibrator(bench.jobs, bench.calibrations, drawer, Embedding(new)).finish(claimed)
+        await new.finish(job.id)
 
 
 @pytest.mark.shared
@@ -605,8 +592,7 @@ async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], record
         vectors |= dict(zip(samples, recorded["emb"][recorded["S"][i]], strict=True))
         vectors[row["reference"]] = recorded["emb"][recorded["Y"][i]]
         rows.append(DevRow(i + 1, str(row["id"]), (row["reference"],), row["prompt"], samples=samples))
-    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
-    await database.start()
+    database = CopiedDatabase(tmp_path)
     jobs = SqlJobs(database, ActiveCalibrations(database))
     calibrations = SqlCalibrations(database, ActiveCalibrations(database))
     bench = Bench(jobs, calibrations, FakeEmbedder(768, vectors=vectors), FakeLLM())

@@ -5,8 +5,8 @@ import tracemalloc
 import pytest
 
 from service.calibration.files import UploadLimits, read_examples, read_file
+from service.calibration.rows import DevRow
 from service.errors import InvalidDevData
-from service.jobs.model import DevRow
 from service.llm.port import Message
 from tests.support.devdata import ONE, good, jsonl, only_reason, refused, rows_of
 

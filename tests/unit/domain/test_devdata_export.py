@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.calibration.files import read_file
-from service.calibration.rows import write_rows
-from service.jobs.model import DevRow
+from service.calibration.rows import DevRow, write_rows
 from service.llm.port import Message
 from tests.support.devdata import rows_of
 

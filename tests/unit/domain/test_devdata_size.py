@@ -3,8 +3,8 @@
 import pytest
 
 from service.calibration.files import TextCount, UploadLimits, check_size
+from service.calibration.rows import DevRow
 from service.errors import InvalidDevData
-from service.jobs.model import DevRow
 
 
 def counted(rows: int, samples: int = 0, references: int = 1) -> TextCount:

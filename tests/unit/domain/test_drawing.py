@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.calibration.calibration import CalibrateOptions
+from service.calibration.rows import DevRow
+from service.calibration.store import ActiveCalibrations
 from service.errors import (
-    Conflict,
     DeadlineExceeded,
     LLMBadResponse,
     LLMError,
@@ -19,9 +22,12 @@ from service.errors import (
     Overloaded,
     StoreUnavailable,
 )
-from service.jobs.drawing import LOW_PRIORITY, REFUSED_IN_A_ROW, Drawer, LiveFirst, Patience
-from service.jobs.model import CalibrateOptions, DevRow
-from service.jobs.store import ClaimedJob, LeaseLostError, Progress
+from service.jobs.drawing import LOW_PRIORITY, Drawer
+from service.jobs.model import Job
+from service.jobs.progress import Notes
+from service.jobs.store import RunningJob, SqlJobs
+from service.jobs.waiting import LiveFirst, Patience
+from service.jobs.workflows import JobSteps, run_job
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import (
     Fingerprint,
@@ -32,16 +38,16 @@ from service.llm.port import (
     service_fingerprint,
 )
 from service.scoring.serving import LiveLoad, Serving
-from service.store.active import ActiveCalibrations
-from service.store.database import Database
-from service.store.jobs import SqlJobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import Behaviour, OpenAIServer, answers
+from tests.support.sqlite_store import CopiedDatabase
+from tests.support.task_engine import TaskEngine
 
 ROWS = 30
 SERVING = Serving(5, Sampling(max_tokens=7), Sampling(max_tokens=7))
-EMBEDDER = FakeEmbedder(8).identity
-QUICK = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))
+EMBEDDER = FakeEmbedder(8)
+IDENTITY = EMBEDDER.identity
+QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))
 pytestmark = pytest.mark.anyio
 
 
@@ -56,27 +62,52 @@ def prompts(count: int = ROWS) -> list[DevRow]:
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqlJobs]:
-    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
-    await database.start()
+    database = CopiedDatabase(tmp_path)
     yield SqlJobs(database, ActiveCalibrations(database))
     await database.stop()
 
 
-class Case:
-    def __init__(self, store: SqlJobs, llm: Any, job: ClaimedJob, drawer: Drawer) -> None:
-        self.store, self.llm, self.job, self.drawer = store, llm, job, drawer
-        self.progress = Progress(store, job.lease, "sampling", ROWS, every_s=0)
+class NoFinish:
+    """Leaves a job whose answers are drawn as it is."""
 
-    async def draw(self) -> None:
-        await self.drawer.draw(self.job, EMBEDDER, self.progress)
+    async def finish(self, job: RunningJob) -> None:
+        pass
+
+
+class Case:
+    """A job whose answers are drawn; it is not finished, and so stays running unless it fails."""
+
+    def __init__(self, store: SqlJobs, llm: Any, job_id: str, steps: JobSteps, drawer: Drawer) -> None:
+        self.store, self.llm, self.job_id, self.steps, self.drawer = store, llm, job_id, steps, drawer
+
+    async def draw(self) -> Job:
+        engine = TaskEngine()
+        await engine.start(self.steps)
+        await run_job(self.job_id, engine, self.steps.patience)
+        return await self.job()
+
+    async def job(self) -> Job:
+        job = await self.store.get(self.job_id)
+        assert job is not None
+        return job
+
+    async def error(self) -> tuple[str, str]:
+        """Draw; return the error that the job fails with."""
+        job = await self.draw()
+        assert job.error is not None
+        return job.error.code, job.error.detail
+
+    async def again(self) -> Job:
+        """Draw once more, as when the job is retried."""
+        if (await self.job()).finished:
+            await self.store.retry(self.job_id)
+        return await self.draw()
 
     async def answers(self) -> list[list[str]]:
-        return [[d.text for d in one.draws] async for one in self.store.stored_rows(self.job.lease.job_id)]
+        return [[d.text for d in one.draws] async for one in self.store.rows(self.job_id)]
 
-    async def note(self) -> str:
-        found = await self.store.get(self.job.lease.job_id)
-        assert found is not None
-        return found.note
+    async def bound(self) -> Fingerprint | None:
+        return (await self.store.running(self.job_id)).fingerprint
 
 
 Make = Callable[..., Any]
@@ -86,13 +117,21 @@ Make = Callable[..., Any]
 def make(store: SqlJobs) -> Make:
     @asynccontextmanager
     async def making(
-        llm: Any, rows: list[DevRow] | None = None, serving: Serving = SERVING, **kwargs: Any
+        llm: Any,
+        rows: list[DevRow] | None = None,
+        serving: Serving = SERVING,
+        *,
+        slots: int = 1,
+        patience: Patience = QUICK,
+        num_samples: int | None = None,
+        live_first: LiveFirst | None = None,
     ) -> AsyncIterator[Case]:
-        options = CalibrateOptions(num_samples=kwargs.pop("num_samples", None))
-        job, _ = await store.submit(rows or prompts(), options)
-        claimed = await store.claim(job.id, "me")
-        assert claimed is not None
-        yield Case(store, llm, claimed, Drawer(llm, store, serving, **{"patience": QUICK} | kwargs))
+        job, _ = await store.submit(rows or prompts(), CalibrateOptions(num_samples=num_samples))
+        notes = Notes(store)
+        drawer = Drawer(llm, EMBEDDER, store, serving, notes, live_first=live_first, patience=patience)
+        finishers: Any = {"calibrate": NoFinish()}
+        steps = JobSteps(store, drawer, finishers, notes, slots=slots, patience=patience, wait_s=0.001)
+        yield Case(store, llm, job.id, steps, drawer)
 
     return making
 
@@ -104,7 +143,7 @@ async def test_each_row_gets_its_answers(make: Make) -> None:
         asked = {(r.num_samples, r.priority, r.sampling.max_tokens) for r in case.llm.requests}
         assert asked == {(5, LOW_PRIORITY, 7)}
         assert len(case.llm.requests) == ROWS
-        bound = await case.store.fingerprint(case.job.lease.job_id)
+        bound = await case.bound()
         assert bound is not None
         assert (bound.model, bound.sampling["max_tokens"]) == ("fake-llm", 7)
 
@@ -138,70 +177,6 @@ async def test_what_is_missing_is_topped_up(make: Make) -> None:
         assert [r.num_samples for r in case.llm.requests[:3]] == [5, 3, 1]
 
 
-async def test_kept_answers_are_not_drawn_again(make: Make) -> None:
-    llm = FakeLLM(deliver=2, fail_with=[])
-    async with make(llm) as case:
-        llm.answers = {"p3": ("x",)}
-        broken = ModelNotFound("gone")
-
-        def fail(request: GenerationRequest) -> None:
-            if len(llm.requests) == 12:
-                llm.fail_with.append(broken)
-
-        llm._on_request = fail
-        with pytest.raises(ModelNotFound):
-            await case.draw()
-        before = await case.answers()
-        assert sum(map(len, before)) > 5
-        llm.requests.clear()
-        llm._on_request = None
-        again = await case.store.claim(case.job.lease.job_id, "me")
-        assert again is not None
-        await Drawer(llm, case.store, SERVING, patience=QUICK).draw(
-            again, EMBEDDER, Progress(case.store, again.lease, "sampling", ROWS)
-        )
-        after = await case.answers()
-        kept = [row[: len(old)] == old for old, row in zip(before, after, strict=True)]
-        assert all(kept)
-        complete = {f"p{i}" for i, row in enumerate(before) if len(row) == 5}
-        assert complete
-        assert not {r.prompt for r in llm.requests} & complete
-
-
-@pytest.mark.parametrize(
-    "passing",
-    [
-        LLMUnavailable("down"),
-        Overloaded("full"),
-        DeadlineExceeded("slow"),
-        LLMError("no", llm_status=500),
-        LLMBadResponse("nonsense"),
-    ],
-)
-async def test_what_passes_is_waited_for(make: Make, passing: Exception) -> None:
-    async with make(FakeLLM(fail_with=[passing] * 12)) as case:
-        notes: list[str] = []
-        write = case.progress.note
-
-        async def note(text: str) -> None:
-            await write(text)
-            notes.append(await case.note())
-
-        case.progress.note = note
-        await case.draw()
-        assert {len(row) for row in await case.answers()} == {5}
-        assert notes == [f"Waiting to try again: {passing}"] * 12
-        assert await case.note() == ""
-
-
-@pytest.mark.parametrize("fatal", [ModelNotFound("no such model"), LLMError("no key", llm_status=401)])
-async def test_what_does_not_pass_is_raised(make: Make, fatal: Exception) -> None:
-    async with make(FakeLLM(fail_with=[fatal] * 99)) as case:
-        with pytest.raises(type(fatal), match=str(fatal)):
-            await case.draw()
-        assert len(case.llm.requests) == 1
-
-
 NO = LLMError("The LLM server said 400: no such parameter", llm_status=400)
 
 
@@ -213,17 +188,6 @@ class Refusing(FakeLLM):
         self._on_request = lambda request: (
             self.fail_with.append(NO) if refused(len(self.requests), request) else None
         )
-
-
-async def test_a_server_that_refuses_all_from_the_start_is_given_up_and_quoted(make: Make) -> None:
-    patience = replace(QUICK, refused_give_up_s=0.05)
-    async with make(Refusing(lambda *_: True), patience=patience) as case:
-        notes: list[str] = []
-        case.progress.note = lambda text: asyncio.sleep(0, notes.append(text))
-        with pytest.raises(LLMError, match="no such parameter"):
-            await case.draw()
-        assert set(notes) == {f"Waiting to try again: {NO.detail}"}
-        assert len({request.prompt for request in case.llm.requests}) >= REFUSED_IN_A_ROW
 
 
 async def test_one_that_begins_to_answer_late_loses_no_row(make: Make) -> None:
@@ -254,39 +218,6 @@ async def test_a_burst_that_lasts_when_rows_are_asked_for_the_last_time(make: Ma
         assert {len(row) for row in await case.answers()} == {5}
 
 
-@pytest.mark.parametrize("refused", [{"p0"}, {"p3", "p17"}])
-async def test_a_refused_row_costs_no_other(make: Make, refused: set[str]) -> None:
-    """A row too long for the model is asked again, then left with the reason; the rest is drawn."""
-    async with make(Refusing(lambda _, request: request.prompt in refused)) as case:
-        await case.draw()
-        by_prompt = {f"p{i}": len(row) for i, row in enumerate(await case.answers())}
-        assert {prompt for prompt, count in by_prompt.items() if count == 0} == refused
-        assert {count for prompt, count in by_prompt.items() if prompt not in refused} == {5}
-        stored = [one async for one in case.store.stored_rows(case.job.lease.job_id)]
-        kept = {one.row.prompt: one.refused for one in stored if one.refused or not one.complete}
-        assert kept == dict.fromkeys(refused, NO.detail)
-        asked = [request.prompt for request in case.llm.requests if request.prompt in refused]
-        assert len(asked) == len(refused) * (1 + len(QUICK.ask_again_s))
-        case.llm._on_request = None
-        await case.draw()
-        assert {len(row) for row in await case.answers()} == {5}, "a run asks for what is missing"
-        assert not [one async for one in case.store.stored_rows(case.job.lease.job_id) if one.refused]
-
-
-async def test_patience_ends(make: Make) -> None:
-    llm = FakeLLM(fail_with=[LLMUnavailable("down")] * 99)
-    async with make(llm, patience=replace(QUICK, give_up_s=0.01)) as case:
-        with pytest.raises(LLMUnavailable):
-            await case.draw()
-
-
-async def test_a_changed_set_up_is_refused(make: Make) -> None:
-    async with make(FakeLLM(deliver=1)) as case:
-        case.llm._on_request = lambda _: setattr(case.llm, "model", f"m{len(case.llm.requests) // 20}")
-        with pytest.raises(Conflict, match="first 'm0' answered, then 'm1'"):
-            await case.draw()
-
-
 async def test_answers_without_text_are_drawn_again_up_to_a_bound(make: Make) -> None:
     llm = FakeLLM(answers={"p1": [""]}, default=["", "Paris"])
     async with make(llm) as case:
@@ -310,35 +241,14 @@ async def over_http(*script: Behaviour, default: Behaviour) -> AsyncIterator[Htt
 async def test_the_model_that_answered_is_bound_not_the_one_asked_for(make: Make) -> None:
     async with over_http(default=answers(model="told")) as llm, make(llm) as case:
         await case.draw()
-        bound = await case.store.fingerprint(case.job.lease.job_id)
+        bound = await case.bound()
         assert bound is not None
         assert bound.model == "told"
 
 
-@pytest.mark.parametrize("slots", [1, 4])
-async def test_a_server_that_answers_as_another_model_under_the_same_name(make: Make, slots: int) -> None:
-    first = [answers(model="m1")] * 7
-    async with over_http(*first, default=answers(model="m2")) as llm, make(llm, slots=slots) as case:
-        with pytest.raises(Conflict, match="first 'm1' answered, then 'm2'"):
-            await case.draw()
-        bound = await case.store.fingerprint(case.job.lease.job_id)
-        assert bound is not None
-        assert bound.model == "m1"
-        # No more than the seven by m1 were kept.
-        assert sum(bool(row) for row in await case.answers()) <= 7
-
-
-async def test_who_answers_is_learnt_from_an_answer_where_none_has_been_drawn(make: Make) -> None:
-    async with over_http(default=answers(model="told")) as llm, make(llm) as case:
-        row = prompts(1)[0]
-        assert case.drawer.fingerprint(row, EMBEDDER).model == "asked"
-        await case.drawer.learn_model(row, case.progress)
-        assert case.drawer.fingerprint(row, EMBEDDER).model == "told"
-
-
 def test_a_set_up_is_compared_without_what_only_answers_tell() -> None:
     def fingerprint(model: str, omitted: tuple[str, ...] = (), shape: str = "s") -> Fingerprint:
-        return service_fingerprint(LLMIdentity(model, "chat", shape, "", omitted), Sampling(), EMBEDDER)
+        return service_fingerprint(LLMIdentity(model, "chat", shape, "", omitted), Sampling(), IDENTITY)
 
     bound, without = fingerprint("m1"), fingerprint("m2", ("top_k",))
     assert bound.differs(without) == ["model", "sampling.top_k"]
@@ -347,72 +257,175 @@ def test_a_set_up_is_compared_without_what_only_answers_tell() -> None:
     assert fingerprint("m1", shape="t").drawn_as(bound).differs(bound) == ["prompt_shape"]
 
 
-async def test_no_answer_is_kept_before_the_store_knows_the_set_up(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+async def test_kept_answers_are_not_drawn_again(make: Make) -> None:
+    llm = FakeLLM(deliver=2)
+    async with make(llm) as case:
+        llm.answers = {"p3": ("x",)}
+
+        def fail(request: GenerationRequest) -> None:
+            if len(llm.requests) == 12:
+                llm.fail_with.append(ModelNotFound("gone"))
+
+        llm._on_request = fail
+        assert (await case.draw()).state == "failed"
+        before = await case.answers()
+        assert sum(map(len, before)) > 5
+        llm.requests.clear()
+        llm._on_request = None
+        assert (await case.again()).state == "running"
+        after = await case.answers()
+        assert {len(row) for row in after} == {5}
+        assert all(row[: len(old)] == old for old, row in zip(before, after, strict=True))
+        complete = {f"p{i}" for i, row in enumerate(before) if len(row) == 5}
+        assert complete
+        assert not {r.prompt for r in llm.requests} & complete
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [
+        LLMUnavailable("down"),
+        Overloaded("full"),
+        DeadlineExceeded("slow"),
+        LLMError("no", llm_status=500),
+        LLMBadResponse("nonsense"),
+    ],
+)
+async def test_what_passes_is_waited_for(
+    make: Make, passing: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bind, go, asked = SqlJobs.bind, asyncio.Event(), asyncio.Event()
+    notes, note = list[str](), SqlJobs.note
 
-    async def slow(*given: Any) -> None:
-        asked.set()
-        await go.wait()
-        await bind(*given)
+    async def noted(store: SqlJobs, job_id: str, text: str) -> None:
+        await note(store, job_id, text)
+        notes.append(text)
 
-    monkeypatch.setattr(SqlJobs, "bind", slow)
-    async with make(FakeLLM(), slots=4) as case:
-        drawing = asyncio.create_task(case.draw())
-        async with asyncio.timeout(60):
-            await asked.wait()
-            while len(case.llm.requests) < 4:
-                await asyncio.sleep(0.001)
-        await asyncio.sleep(0.05)
-        assert await case.answers() == [[]] * ROWS
-        go.set()
-        await drawing
+    monkeypatch.setattr(SqlJobs, "note", noted)
+    async with make(FakeLLM(fail_with=[passing] * 12)) as case:
+        job = await case.draw()
         assert {len(row) for row in await case.answers()} == {5}
+        assert notes == [f"Waiting to try again: {passing}"] * 12
+        assert (job.note, job.done) == ("", ROWS)
 
 
-async def test_a_run_that_the_store_broke_off_goes_on_with_the_set_up_it_had(
+@pytest.mark.parametrize("fatal", [ModelNotFound("no such model"), LLMError("no key", llm_status=401)])
+async def test_what_does_not_pass_ends_the_job(make: Make, fatal: Any) -> None:
+    async with make(FakeLLM(fail_with=[fatal] * 99)) as case:
+        assert await case.error() == (fatal.code, fatal.detail)
+        assert len(case.llm.requests) == 1
+
+
+async def test_a_server_that_refuses_all_from_the_start_is_given_up_and_quoted(make: Make) -> None:
+    patience = replace(QUICK, refused_give_up_s=0.05)
+    async with make(Refusing(lambda *_: True), patience=patience) as case:
+        assert await case.error() == ("llm_error", NO.detail)
+        assert len({request.prompt for request in case.llm.requests}) > 1
+
+
+@pytest.mark.parametrize("refused", [{"p0"}, {"p3", "p17"}])
+async def test_a_refused_row_costs_no_other(make: Make, refused: set[str]) -> None:
+    """A row too long for the model is asked again, then left with the reason; the rest is drawn."""
+    async with make(Refusing(lambda _, request: request.prompt in refused)) as case:
+        job = await case.draw()
+        by_prompt = {f"p{i}": len(row) for i, row in enumerate(await case.answers())}
+        assert {prompt for prompt, count in by_prompt.items() if count == 0} == refused
+        assert {count for prompt, count in by_prompt.items() if prompt not in refused} == {5}
+        stored = [one async for one in case.store.rows(case.job_id)]
+        reasons = {one.row.prompt: one.refused for one in stored if one.refused or not one.complete}
+        assert reasons == dict.fromkeys(refused, NO.detail)
+        assert job.done == ROWS
+        asked = [request.prompt for request in case.llm.requests if request.prompt in refused]
+        assert set(asked) == refused
+        assert len(asked) >= len(refused) * (1 + len(QUICK.ask_again_s))
+        before = len(case.llm.requests)
+        await case.again()
+        assert len(case.llm.requests) == before, "a row that was refused for good is not asked for again"
+
+
+async def test_patience_ends(make: Make) -> None:
+    llm = FakeLLM(fail_with=[LLMUnavailable("down")] * 99)
+    async with make(llm, patience=replace(QUICK, give_up_s=0.01)) as case:
+        assert (await case.error())[0] == "llm_unavailable"
+
+
+async def test_a_changed_set_up_is_refused(make: Make) -> None:
+    async with make(FakeLLM(deliver=1)) as case:
+        case.llm._on_request = lambda _: setattr(case.llm, "model", f"m{len(case.llm.requests) // 20}")
+        code, detail = await case.error()
+        assert code == "conflict"
+        assert "first 'm0' answered, then 'm1'" in detail
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+async def test_a_server_that_answers_as_another_model_under_the_same_name(make: Make, slots: int) -> None:
+    first = [answers(model="m1")] * 7
+    async with over_http(*first, default=answers(model="m2")) as llm, make(llm, slots=slots) as case:
+        assert "first 'm1' answered, then 'm2'" in (await case.error())[1]
+        # No more than the seven by m1 were kept.
+        assert sum(bool(row) for row in await case.answers()) <= 7
+
+
+async def test_who_answers_is_learnt_from_an_answer_where_none_has_been_drawn(make: Make) -> None:
+    async with over_http(default=answers(model="told")) as llm, make(llm) as case:
+        row = prompts(1)[0]
+        assert case.drawer.fingerprint(row, IDENTITY).model == "asked"
+        await case.drawer.learn_model(row, partial(case.store.note, case.job_id))
+        assert case.drawer.fingerprint(row, IDENTITY).model == "told"
+
+
+async def test_the_first_of_two_that_bind_a_job_at_once_is_the_one(store: SqlJobs) -> None:
+    job, _ = await store.submit(prompts(), CalibrateOptions())
+    await store.begin(job.id)
+    one, other = (
+        service_fingerprint(LLMIdentity(model, "chat", "s", "", ()), Sampling(), IDENTITY)
+        for model in ("m1", "m2")
+    )
+    assert await store.bind(job.id, one) == one
+    assert await store.bind(job.id, other) == one
+
+
+async def test_a_store_that_fails_for_a_while_costs_no_answer(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The part is run again under the same claim: it must not bind the job to what is there by then."""
-    keep, kept = SqlJobs.keep_draws, []
+    keep, calls = SqlJobs.keep_draws, []
 
     async def stumble(*given: Any, **more: Any) -> None:
-        if len(kept) == 5:
-            kept.append(None)
+        calls.append(given)
+        if len(calls) == 5:
             raise StoreUnavailable("down")
-        kept.append(await keep(*given, **more))
+        await keep(*given, **more)
 
     monkeypatch.setattr(SqlJobs, "keep_draws", stumble)
     async with make(FakeLLM()) as case:
-        with pytest.raises(StoreUnavailable):
-            await case.draw()
-        case.llm.model = "another"
-        with pytest.raises(Conflict, match="model"):
-            await case.draw()
-        bound = await case.store.fingerprint(case.job.lease.job_id)
-        assert bound is not None
-        assert bound.model == "fake-llm"
-        assert sum(map(bool, await case.answers())) == 5
+        assert (await case.draw()).state == "running"
+        assert {len(row) for row in await case.answers()} == {5}
+        assert len(case.llm.requests) == ROWS + 1
 
 
 async def test_prompts_and_messages_that_stop_elsewhere_cannot_share(make: Make) -> None:
     rows = [*prompts(), DevRow(99, None, ("r",), messages=(Message("user", "q"),))]
     serving = replace(SERVING, messages_sampling=Sampling(max_tokens=8))
     async with make(FakeLLM(), rows, serving) as case:
-        with pytest.raises(Conflict, match=r"sampling\.max_tokens"):
-            await case.draw()
+        assert "sampling.max_tokens" in (await case.error())[1]
 
 
-async def test_a_lost_lease_ends_the_run(make: Make) -> None:
-    async with make(FakeLLM()) as case:
-        await case.store.claim(case.job.lease.job_id, "peer")
-        with pytest.raises(LeaseLostError):
-            await case.draw()
-        assert await case.answers() == [[]] * ROWS
+async def test_a_cancelled_job_draws_no_more(make: Make) -> None:
+    llm = FakeLLM()
+    async with make(llm) as case:
+        cancelling = list[asyncio.Task[Any]]()
+
+        def cancel(request: GenerationRequest) -> None:
+            if len(llm.requests) == 5:
+                cancelling.append(asyncio.ensure_future(case.store.cancel(case.job_id)))
+
+        llm._on_request = cancel
+        assert (await case.draw()).state == "cancelled"
+        await asyncio.gather(*cancelling)
+        assert len(llm.requests) < ROWS
+        assert await case.answers() == []
 
 
-async def test_cancelling_frees_the_llm(make: Make) -> None:
+async def test_breaking_off_frees_the_llm(make: Make) -> None:
     llm = FakeLLM(gate=asyncio.Event())
     async with make(llm, slots=2) as case:
         task = asyncio.create_task(case.draw())
@@ -425,9 +438,10 @@ async def test_cancelling_frees_the_llm(make: Make) -> None:
     assert (llm.active, llm.cancelled) == (0, 2)
 
 
-async def test_at_least_one_slot(store: SqlJobs) -> None:
+async def test_at_least_one_slot(make: Make) -> None:
     with pytest.raises(ValueError, match="slot"):
-        Drawer(FakeLLM(), store, SERVING, slots=0)
+        async with make(FakeLLM(), slots=0):
+            pass
 
 
 def busy() -> LiveLoad:
@@ -490,11 +504,11 @@ class TestLiveFirst:
         llm = FakeLLM()
         llm.available = False
         gate = LiveFirst(busy())
-        patience = Patience(first_wait_s=600, longest_wait_s=600)
+        patience = Patience(first_wait_s=600, max_wait_s=600)
         async with make(llm, live_first=gate, patience=patience) as case:
             drawing = asyncio.create_task(case.draw())
             async with asyncio.timeout(60):
-                while not await case.note():
+                while not (await case.job()).note:
                     await asyncio.sleep(0.001)
                 async with gate.turn():
                     pass

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.selective_worlds import naive
 from service.calibration.fitting import MOST_THRESHOLDS, WHOLE, Decided, Fitted, fit_all, fit_deciders
 from service.calibration.labels import FullRows
-from service.jobs.store import StoredRow
+from service.calibration.rows import StoredRow
 from service.report.report import correctness_part, in_words, targets
 from service.scoring.judging import percent
 from service.spectral.evidence import EvidenceMap

@@ -10,24 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import Calibration
-from service.calibration.calibrator import Calibrator
+from service.calibration.calibration import CalibrateOptions, Calibration
 from service.calibration.fitting import Fitted, fit_all, why_no_evidence
-from service.calibration.material import Embedding, assemble
+from service.calibration.material import assemble
+from service.calibration.rows import DevRow, StoredRow
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.embedding.outcomes import log_probabilities
 from service.errors import InvalidDevData
-from service.jobs.drawing import Drawer, Patience
-from service.jobs.model import CalibrateOptions, DevRow
-from service.jobs.store import StoredRow
-from service.llm.port import Draw, Sampling
-from service.scoring.serving import Serving
+from service.jobs.store import SqlJobs
+from service.llm.port import Draw
 from service.spectral.evidence import EvidenceMap
-from service.store.active import ActiveCalibrations
-from service.store.calibrations import SqlCalibrations
 from service.store.database import Database
-from service.store.jobs import SqlJobs
 from tests.support.evidence import SAMPLES, TellingLLM, by_evidence, drawn, material, rows
 from tests.support.fakes import FakeEmbedder
+from tests.support.pipeline import Pipeline
 from tests.support.reports import small_material
 
 
@@ -176,15 +172,9 @@ class Bench:
         self, options: CalibrateOptions, sent: Sequence[DevRow] | None = None
     ) -> tuple[Calibration, dict[str, Any]]:
         job, _ = await self.jobs.submit(sent or rows(), options)
-        claimed = await self.jobs.claim(job.id, "me")
-        assert claimed is not None
-        quick = Patience(first_wait_s=0.001, longest_wait_s=0.002, give_up_s=30)
-        drawer = Drawer(self.llm, self.jobs, Serving(SAMPLES, Sampling(), Sampling()), patience=quick)
-        pipeline = Calibrator(
-            self.jobs, self.calibrations, drawer, Embedding(FakeEmbedder(24), patience=quick)
-        )
-        await pipeline.draw(claimed)
-        await pipeline.finish(claimed)
+        pipeline = Pipeline(self.jobs, self.calibrations, self.llm, FakeEmbedder(24), num_samples=SAMPLES)
+        await pipeline.draw(job.id)
+        await pipeline.finish(job.id)
         done = await self.jobs.get(job.id)
         assert done is not None
         assert done.calibration_id is not None

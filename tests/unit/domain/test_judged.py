@@ -9,9 +9,8 @@ import pytest
 from service.calibration.calibration import features
 from service.calibration.labels import FullRows, columns, first_answers, label, only
 from service.calibration.material import Material, all_texts, assemble
+from service.calibration.rows import DevRow, StoredRow
 from service.embedding.outcomes import distinct, outcome_vectors
-from service.jobs.model import DevRow
-from service.jobs.store import StoredRow
 from service.llm.port import Draw
 from service.scoring.basis import evidence_of, find_modes
 from service.spectral.born import born_probability_of

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from service.calibration.material import all_texts, assemble, usable_rows
+from service.calibration.rows import DevRow, StoredRow
 from service.errors import InvalidDevData
-from service.jobs.model import DevRow
-from service.jobs.store import StoredRow
 from service.llm.port import Draw, Message
 from tests.support.decisions import judged_rows
 

@@ -10,22 +10,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.calibration.calibrator import Calibrator
-from service.calibration.material import Embedding
+from service.calibration.calibration import CalibrateOptions
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.errors import InvalidDevData
-from service.evaluation.evaluator import COMMAND_ONLY, ByKind, Evaluator
+from service.evaluation.evaluator import COMMAND_ONLY, Evaluator
 from service.evaluation.gather import supplied
-from service.jobs.drawing import Drawer
-from service.jobs.model import CalibrateOptions
-from service.jobs.store import LeaseLostError
-from service.llm.port import Sampling
+from service.jobs.store import JobEndedError, SqlJobs
 from service.report import render
-from service.scoring.serving import Serving
-from service.store.active import ActiveCalibrations
-from service.store.calibrations import SqlCalibrations
-from service.store.database import Database
-from service.store.jobs import SqlJobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.pipeline import Pipeline
+from tests.support.sqlite_store import CopiedDatabase
 from tests.unit.evaluation.worlds import rows, stored
 
 pytestmark = pytest.mark.anyio
@@ -56,20 +50,17 @@ class Bench:
         self.jobs = SqlJobs(database, active)
         self.llm = FakeLLM({row["prompt"]: row["samples"] for row in TEST})
         embedder = FakeEmbedder(16)
-        serving = Serving(6, Sampling(), Sampling())
-        embedding = Embedding(embedder)
-        drawer = Drawer(self.llm, self.jobs, serving)
-        calibrator = Calibrator(self.jobs, SqlCalibrations(database, active), drawer, embedding)
-        self.pipeline = ByKind(
-            calibrator, Evaluator(self.jobs, embedder, embedding, version="1.2.3", now=lambda: NOW)
+        calibrations = SqlCalibrations(database, active)
+        self.pipeline = Pipeline(self.jobs, calibrations, self.llm, embedder, num_samples=6)
+        self.evaluator = Evaluator(
+            self.jobs, embedder, self.pipeline.embedding, version="1.2.3", now=lambda: NOW
         )
 
     async def run(self, found, options=OPTIONS):
         job, _ = await self.jobs.submit(found, options)
-        claimed = await self.jobs.claim(job.id, "me")
-        await self.pipeline.draw(claimed)
-        await self.pipeline.finish(claimed)
-        return job.id, claimed
+        await self.pipeline.draw(job.id)
+        await self.pipeline.finish(job.id, self.evaluator if options.dev_rows else None)
+        return job.id
 
 
 @pytest.fixture
@@ -80,8 +71,7 @@ async def bench(tmp_path) -> AsyncIterator[Bench]:
 
 @asynccontextmanager
 async def opened(folder) -> AsyncIterator[Bench]:
-    database = Database(f"sqlite:///{folder / 'store.db'}")
-    await database.start()
+    database = CopiedDatabase(folder)
     active = ActiveCalibrations(database)
     await active.start()
     try:
@@ -92,7 +82,7 @@ async def opened(folder) -> AsyncIterator[Bench]:
 
 
 async def test_a_job_evaluates_and_keeps_what_it_found(bench):
-    job_id, _ = await bench.run(both())
+    job_id = await bench.run(both())
     job = await bench.jobs.get(job_id)
     assert (job.kind, job.state, job.name, job.calibration_id) == ("evaluate", "succeeded", "mine", None)
     results = await bench.jobs.evaluation(job_id)
@@ -102,11 +92,11 @@ async def test_a_job_evaluates_and_keeps_what_it_found(bench):
     assert {"evidence_map", "answers"} <= ran
     assert {e["name"]: e["reason"] for e in results["experiments"]}["sampling_temperature"] == COMMAND_ONLY
     assert 'id="algorithm1_diagram"' in await asyncio.to_thread(render, results)
-    assert [one async for one in bench.jobs.stored_rows(job_id)] == []  # forgotten: prompts and answers
+    assert [one async for one in bench.jobs.rows(job_id)] == []  # forgotten: prompts and answers
 
 
 async def test_missing_answers_are_drawn(bench):
-    job_id, _ = await bench.run(both(drawn=True))
+    job_id = await bench.run(both(drawn=True))
     assert len(bench.llm.requests) == 66
     results = await bench.jobs.evaluation(job_id)
     assert results["num_samples"] == 6
@@ -119,8 +109,8 @@ async def test_missing_answers_are_drawn(bench):
 
 
 async def test_equal_rows_give_equal_results(bench):
-    first, _ = await bench.run(both())
-    second, _ = await bench.run(both())
+    first = await bench.run(both())
+    second = await bench.run(both())
     found = [await bench.jobs.evaluation(job_id) for job_id in (first, second)]
     assert json.dumps(found[0]) == json.dumps(found[1])
 
@@ -130,7 +120,7 @@ async def test_blank_space_counts_the_same_in_the_job_and_in_the_command(bench):
     texts = ("  ", "", " Paris\n", "Paris", "Nice", "\t")
     found = [replace(row, samples=texts) for row in both()]
     job, _ = await bench.jobs.submit(found, OPTIONS)
-    kept = [one.draws async for one in bench.jobs.stored_rows(job.id)]
+    kept = [one.draws async for one in bench.jobs.rows(job.id)]
     assert kept == [one.draws for one in supplied(found)]
     assert [draw.text for draw in kept[0]] == ["", "", "Paris", "Paris", "Nice", ""]
 
@@ -141,18 +131,16 @@ async def test_too_few_usable_rows_in_either_file(bench):
         await bench.run(both(test=[*short, *TEST[8:]]), replace(OPTIONS, num_samples=3, drawn_by="service"))
 
 
-async def test_a_lost_lease_keeps_nothing(bench):
-    job, _ = await bench.jobs.submit(both(), OPTIONS)
-    claimed = await bench.jobs.claim(job.id, "me")
-    await bench.jobs.claim(job.id, "other")
-    with pytest.raises(LeaseLostError):
-        await bench.jobs.keep_evaluation(claimed.lease, {"experiments": []})
-    assert await bench.jobs.evaluation(job.id) is None
-    assert len([one async for one in bench.jobs.stored_rows(job.id)]) == 66
+async def test_the_results_of_a_second_run_are_not_kept(bench):
+    job_id = await bench.run(both())
+    results = await bench.jobs.evaluation(job_id)
+    with pytest.raises(JobEndedError):
+        await bench.jobs.keep_evaluation(job_id, {"experiments": []})
+    assert await bench.jobs.evaluation(job_id) == results
 
 
 async def test_a_calibration_is_still_one(bench):
-    job_id, _ = await bench.run(both(), CalibrateOptions())
+    job_id = await bench.run(both(), CalibrateOptions())
     job = await bench.jobs.get(job_id)
     assert job.kind == "calibrate"
     assert job.calibration_id

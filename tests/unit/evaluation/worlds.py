@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from service.calibration.material import all_texts, assemble
-from service.jobs.model import DevRow
-from service.jobs.store import StoredRow
+from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw
 from service.report.bench import Split, make_split
 

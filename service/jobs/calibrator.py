@@ -1,0 +1,256 @@
+"""The second half of a calibration's job: embed its answers, fit, report, store."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.calibration.calibration import Calibration, CalibrationSource
+from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
+from service.calibration.labels import label
+from service.calibration.material import (
+    Material,
+    all_texts,
+    answered,
+    assemble,
+    check_made_by,
+    conformal_reference,
+    usable_rows,
+)
+from service.calibration.rows import StoredRow
+from service.embedding.outcomes import outcome_vectors, texts_to_embed
+from service.errors import InvalidDevData
+from service.ids import new_id
+from service.jobs.drawing import Drawer, check_same
+from service.jobs.progress import Notes, Progress, in_thread
+from service.jobs.store import ActiveChangedError, RunningJob, SqlJobs
+from service.jobs.waiting import LiveFirst, Notify, Patience
+from service.llm.port import (
+    CALLER,
+    Embedded,
+    Embedder,
+    EmbedderIdentity,
+    Fingerprint,
+    caller_fingerprint,
+    with_embedder,
+)
+from service.report.report import FinishedFit, make_report
+from service.spectral.resampling import OnDone
+
+logger = logging.getLogger(__name__)
+EMBEDDED_AT_ONCE = 16  # texts: live scoring gets its turn in between
+
+
+class Embedding:
+    """Embeds the distinct texts of a job in small chunks, live scoring first."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        jobs: SqlJobs,
+        notes: Notes,
+        *,
+        live_first: LiveFirst | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._embedder = embedder
+        self._jobs = jobs
+        self._notes = notes
+        self._live_first = live_first or LiveFirst()
+        self._patience = patience or Patience()
+
+    async def identity(self, notify: Notify) -> EmbedderIdentity:
+        """Return what decides the vectors, once the embedder is there to tell."""
+
+        async def ask() -> EmbedderIdentity:
+            await self._embedder.check()
+            return self._embedder.identity
+
+        return await self._patience.keep_trying(ask, notify)
+
+    async def material(self, job: RunningJob, rows: Sequence[StoredRow], num_samples: int) -> Material:
+        """Return the rows as vectors, all of one embedder.
+
+        Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, JobEndedError.
+        """
+        # Questions come last, so that the answers of a row still follow one another.
+        asked = [one.row.question for one in rows]
+        texts = list(dict.fromkeys([*all_texts(rows), *(text for text in asked if text)]))
+        progress = Progress(self._jobs, job.id, "embedding", len(texts))
+        notify = partial(self._notes.note, job.id)
+        await progress.begin()
+        embedded = texts_to_embed(texts, self._embedder.empty_answers)
+        identity = await self.identity(notify)
+        vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress, notify))
+        place = {text: i for i, text in enumerate(texts)}
+        questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
+        material = assemble(rows, num_samples, vectors, place, identity.dimension)
+        return replace(material, made_by=identity, questions=questions)
+
+    async def _embed(
+        self, texts: Sequence[str], identity: EmbedderIdentity, progress: Progress, notify: Notify
+    ) -> NDArray[np.float32]:
+        vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
+        for begin in range(0, len(texts), EMBEDDED_AT_ONCE):
+            chunk = texts[begin : begin + EMBEDDED_AT_ONCE]
+            got = await self._patience.keep_trying(partial(self._in_turn, chunk), notify)
+            check_made_by(identity, got.made_by)
+            vectors[begin : begin + len(chunk)] = got.vectors
+            await progress.advance(len(chunk))
+        return vectors
+
+    async def _in_turn(self, texts: Sequence[str]) -> Embedded:
+        async with self._live_first.turn():
+            return await self._embedder.embed(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    rows: list[StoredRow]
+    num_samples: int
+    copies: int
+    fingerprint: Fingerprint
+    refused: list[StoredRow]
+
+
+class Calibrator:
+    """Finishes calibration jobs; may be stopped anywhere, and run again from its start.
+
+    Equal rows and answers give equal numbers, whoever drew them and however often the run was broken off.
+    """
+
+    def __init__(
+        self,
+        jobs: SqlJobs,
+        calibrations: CalibrationSource,
+        drawer: Drawer,
+        embedding: Embedding,
+        notes: Notes,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._jobs = jobs
+        self._calibrations = calibrations
+        self._drawer = drawer
+        self._embedding = embedding
+        self._notes = notes
+        self._now = now
+
+    async def finish(self, job: RunningJob) -> None:
+        """Embed, fit, report, store, end the job.
+
+        Raises JobEndedError, or the EigencalError that the job fails with.
+        """
+        loaded = await self._load(job)
+        material = await self._embedding.material(job, loaded.rows, loaded.num_samples)
+        if material.made_by is not None:  # another, when it has changed meanwhile
+            check_same(loaded.fingerprint, with_embedder(loaded.fingerprint, material.made_by))
+        while not await self._end(job, loaded, material):
+            pass
+
+    async def _end(self, job: RunningJob, loaded: _Loaded, material: Material) -> bool:
+        """Fit, compare with the active calibration, store; False when another became active meanwhile."""
+        key = loaded.fingerprint.key()
+        active = self._calibrations.active(key)
+        fitted = await self._fit(job, material, active)
+        calibration = self._calibration(job, loaded, material, fitted)
+        target = self._drawer.serving.target()
+        outcome = FinishedFit(
+            calibration,
+            job.options,
+            material,
+            fitted,
+            active,
+            job.num_rows,
+            target,
+            loaded.copies,
+            loaded.refused,
+        )
+        await Progress(self._jobs, job.id, "reporting", 1).begin()
+        report = await asyncio.to_thread(make_report, outcome)
+        if self._calibrations.active(key) != active:
+            return False  # another became active meanwhile: compare with that one
+        report["job_id"] = job.id
+        labels = await asyncio.to_thread(label, material)
+        full = [material.rows[i].row.line for i in material.full]
+        decision = report["decision"]
+        try:
+            await self._jobs.succeed(
+                job.id,
+                calibration,
+                cast("dict[str, Any]", report),
+                len(loaded.rows),
+                activate=decision["activated"],
+                compared_with=None if active is None else active.id,
+                verdicts=dict(zip(full, labels.verdicts, strict=True)),
+            )
+        except ActiveChangedError:
+            return False
+        logger.info("job %s succeeded: calibration %s. %s", job.id, calibration.id, decision["reason"])
+        return True
+
+    async def _load(self, job: RunningJob) -> _Loaded:
+        identity = await self._embedding.identity(partial(self._notes.note, job.id))
+        rows = [one async for one in self._jobs.rows(job.id)]
+        stored = answered(rows, identity.empty_answers)
+        drawn = any(one.row.samples is None for one in stored)
+        asked = job.options.num_samples
+        if asked is None and drawn:
+            asked = self._drawer.serving.num_samples
+        fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
+        refused = [one for one in stored if one.refused is not None]
+        usable = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES))
+        return _Loaded(*usable, fingerprint, refused)
+
+    async def _fingerprint(
+        self, job: RunningJob, stored: list[StoredRow], identity: EmbedderIdentity, *, drawn: bool
+    ) -> Fingerprint:
+        """Return what the answers were drawn with: as bound by the first draw, or as the operator vouches."""
+        if not drawn and job.options.drawn_by == "caller":
+            return caller_fingerprint(job.options.source_label, identity)
+        if not drawn:
+            await self._drawer.learn_model(stored[0].row, partial(self._notes.note, job.id))
+        kinds = {one.row.messages is None: one.row for one in stored}
+        now = [self._drawer.fingerprint(row, identity) for row in kinds.values()]
+        claimed = job.fingerprint if drawn else now[0]
+        if claimed is None:
+            raise InvalidDevData("The answers were drawn with an unknown set-up.")
+        for one in now:
+            # Which model drew the answers was seen when they came; another may answer by now.
+            check_same(claimed, one.drawn_as(claimed) if drawn else one)
+        return claimed
+
+    async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
+        options = job.options
+
+        def work(report: OnDone) -> Fitted:
+            report(0, WHOLE)
+            return fit_all(material, options.method, active=active, seed=options.seed, progress=report)
+
+        return await in_thread(work, partial(Progress, self._jobs, job.id, "fitting"))
+
+    def _calibration(
+        self, job: RunningJob, loaded: _Loaded, material: Material, fitted: Fitted
+    ) -> Calibration:
+        fingerprint = loaded.fingerprint
+        if fitted.method == "evidence":
+            supplied = fingerprint.source == CALLER
+            fingerprint = replace(fingerprint, evidence="supplied" if supplied else "token_sums")
+        return Calibration(
+            id=new_id("cal"),
+            method=fitted.method,
+            fingerprint=fingerprint,
+            num_samples=loaded.num_samples,
+            parameters=fitted.parameters,
+            created_at=self._now(),
+            name=job.options.name,
+            evidence=fitted.evidence_table,
+            deciders=fitted.decided.deciders(),
+            reference=conformal_reference(material, rng(job.options.seed, Stream.REFERENCE)),
+        )

@@ -1,0 +1,473 @@
+"""A job as workflows of DBOS: its drawing in chunks of rows on all replicas, then embedding, fit and report.
+
+The job's own workflow waits in the queue of its settings, of which a replica takes one at a time. It puts the
+rows that lack answers, in chunks, into a second queue, from which every replica of these settings takes. A
+row is a step: DBOS refuses the step of a replica whose workflow was taken over, and so ends a run that was
+frozen and wakes. What a step has done is in our own tables; DBOS keeps but how far it is.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from sqlalchemy.engine import URL
+
+from service.errors import EigencalError, LLMError, StoreUnavailable
+from service.jobs.drawing import Drawer
+from service.jobs.model import JobError, JobKind
+from service.jobs.presence import Presence
+from service.jobs.progress import Notes, Progress
+from service.jobs.store import JobEndedError, RunningJob, SqlJobs
+from service.jobs.waiting import Patience
+from service.store.database import IDLE_S, sync_url, translated
+
+logger = logging.getLogger(__name__)
+
+INTERNAL = JobError("internal", "The service failed at this job; its log tells more.")
+# So many chunks for each request at once: the last ones of a job keep all busy, few as they are.
+CHUNKS_PER_SLOT = 4
+MAX_CHUNK = 32  # rows
+
+
+class Finisher(Protocol):
+    """What is done with the answers of a kind of job."""
+
+    async def finish(self, job: RunningJob) -> None:
+        """Do it and end the job; may be run again from its start after a crash."""
+
+
+class JobSteps:
+    """The steps of jobs, run in the application's event loop; each may be run again after a crash.
+
+    `slots`: requests that a replica has under way at once. A store that fails is asked again every `wait_s`.
+    """
+
+    def __init__(
+        self,
+        jobs: SqlJobs,
+        drawer: Drawer,
+        finishers: Mapping[JobKind, Finisher],
+        notes: Notes,
+        *,
+        slots: int,
+        patience: Patience,
+        wait_s: float = 1.0,
+    ) -> None:
+        if slots < 1:
+            raise ValueError("drawing needs at least one slot")
+        self.slots = slots
+        self.patience = patience
+        self._jobs = jobs
+        self._drawer = drawer
+        self._finishers = finishers
+        self._notes = notes
+        self._wait_s = wait_s
+        self._one = asyncio.Lock()  # one job at a time is finished: it has all of its vectors in memory
+
+    async def run(self, name: str, job_id: str, *args: Any) -> dict[str, Any]:
+        """Return the `value` of a step, or that the job has `ended`; an error ends it.
+
+        While the store is what fails, the step is run again: a store that is down fails no job.
+        """
+        while True:
+            try:
+                return {"value": await getattr(self, name)(job_id, *args)}
+            except StoreUnavailable:
+                await self._until_well()
+            except JobEndedError:
+                return {"ended": True}
+            except EigencalError as error:
+                logger.warning("job %s failed: %s: %s", job_id, error.code, error.detail)
+                return await self._failed(job_id, JobError(error.code, _for_owner(error)))
+            except Exception:
+                logger.exception("job %s failed", job_id)
+                return await self._failed(job_id, INTERNAL)
+
+    async def _until_well(self) -> None:
+        while True:
+            await asyncio.sleep(self._wait_s)
+            with contextlib.suppress(StoreUnavailable):
+                return await self._jobs.check()
+
+    async def _failed(self, job_id: str, error: JobError) -> dict[str, Any]:
+        while True:
+            try:
+                with contextlib.suppress(JobEndedError):
+                    await self._jobs.fail(job_id, error)
+            except StoreUnavailable:
+                await self._until_well()
+            else:
+                return {"ended": True}
+
+    async def begin(self, job_id: str) -> None:
+        """Set the job running."""
+        began = await self._jobs.begin(job_id)
+        logger.info("job %s %s", job_id, "begins" if began else "goes on")
+        if missing := await self._jobs.missing_lines(job_id):
+            total = (await self._jobs.running(job_id)).num_rows
+            await Progress(self._jobs, job_id, "sampling", total).begin(total - len(missing))
+
+    async def missing(self, job_id: str) -> list[list[int]]:
+        """Return the lines of the rows that lack answers, in chunks."""
+        await self._jobs.running(job_id)
+        lines = await self._jobs.missing_lines(job_id)
+        size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * self.slots)) or 1)
+        return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
+
+    async def draw(self, job_id: str, line: int, final: bool) -> dict[str, Any] | None:
+        """Draw the answers of a row; return its `Refusal`, if any."""
+        refusal = await self._drawer.draw(job_id, line, final=final)
+        return None if refusal is None else asdict(refusal)
+
+    async def note(self, job_id: str, text: str) -> None:
+        """Say what the job waits for."""
+        await self._notes.note(job_id, text)
+
+    async def give_up(self, job_id: str, reason: str) -> None:
+        """End a job of which the LLM server has refused everything."""
+        raise LLMError(reason)
+
+    async def finish(self, job_id: str) -> None:
+        """Do the rest of the job."""
+        async with self._one:
+            job = await self._jobs.running(job_id)
+            await self._finishers[job.options.kind].finish(job)
+        self._notes.forget(job_id)
+
+
+def _for_owner(error: EigencalError) -> str:
+    return error.told if isinstance(error, LLMError) else error.detail
+
+
+class Flow(Protocol):
+    """What runs the steps of a job, and remembers which were done."""
+
+    async def step(self, name: str, job_id: str, *args: Any) -> Any:
+        """Return what a step returns. Raises JobEndedError."""
+
+    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[dict[str, Any]]:
+        """Run `draw_chunk` on every chunk, wherever, and return all refusals."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+async def run_job(job_id: str, flow: Flow, patience: Patience) -> None:
+    """Run a job to its end."""
+    with contextlib.suppress(JobEndedError):
+        await flow.step("begin", job_id)
+        await _draw_all(job_id, flow, patience)
+        await flow.step("finish", job_id)
+
+
+async def _draw_all(job_id: str, flow: Flow, patience: Patience) -> None:
+    """Draw until every row has all of its answers, or was refused for good while others were answered.
+
+    No refusal of a row (too long, say) is final at once, nor does it cost the other rows their answers: the
+    rows refused are asked again, each time after a wait. While the server has refused everything from the
+    start, which is mostly a wrong set-up, it is asked again for `refused_give_up_s`.
+    """
+    waits_s, refused_for_s, wait_s = list(patience.ask_again_s), 0.0, patience.first_wait_s
+    while chunks := await flow.step("missing", job_id):
+        final = not waits_s
+        refusals = await flow.draw(job_id, chunks, final)
+        if all(one["any_answered"] for one in refusals):
+            if final:
+                return
+            if refusals:
+                count = "a row" if len(refusals) == 1 else f"{len(refusals)} rows"
+                reason = refusals[-1]["reason"]
+                text = f"Waiting to ask again for {count} that the LLM server refused: {reason}"
+                await flow.step("note", job_id, text)
+                await flow.sleep(waits_s.pop(0))
+        elif await flow.step("missing", job_id) == chunks:  # nothing was answered since
+            reason = refusals[-1]["reason"]
+            if refused_for_s >= patience.refused_give_up_s:
+                await flow.step("give_up", job_id, reason)
+            await flow.step("note", job_id, f"Waiting to try again: {reason}")
+            await flow.sleep(wait_s)
+            refused_for_s, wait_s = refused_for_s + wait_s, min(2 * wait_s, patience.max_wait_s)
+
+
+async def draw_chunk(job_id: str, lines: Sequence[int], final: bool, flow: Flow) -> list[dict[str, Any]]:
+    """Draw rows one after the other; return the refusals.
+
+    Ends with a row that is refused before any was answered: of the others no more would be learnt.
+    """
+    refusals = []
+    with contextlib.suppress(JobEndedError):
+        for line in lines:
+            refusal = await flow.step("draw", job_id, line, final)
+            if refusal is not None:
+                refusals.append(refusal)
+                if not refusal["any_answered"]:
+                    break
+    return refusals
+
+
+class JobEngine(Protocol):
+    """Runs jobs in the event loop that called `start`."""
+
+    async def start(self, steps: JobSteps) -> None:
+        """Begin to run jobs, those that an earlier process of this replica left included."""
+
+    async def stop(self) -> None:
+        """Stop; jobs under way are broken off and go on at the next start. Idempotent."""
+
+    async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
+        """See that each of these open jobs, its lane by its id, waits or is run; return all that are run."""
+
+    async def cancel(self, job_id: str) -> None:
+        """Break the job off where it runs, and do not start it again."""
+
+
+# DBOS runs workflows in a thread of its own; the steps run in the application's event loop, where the LLM and
+# the embedder live.
+
+# Raised when workflows of the old shape could not go on with the new code: `settle` begins them anew.
+WORKFLOW_VERSION = "3"
+SCHEMA = "eigencal_jobs"
+_POLL_S = 0.5
+_WAITS, _RUNS = "ENQUEUED", "PENDING"  # as DBOS calls them
+
+
+def queue_of(lane: str) -> str:
+    """Return the name of the queue of a lane's jobs."""
+    return f"eigencal-jobs-{lane}"
+
+
+def chunk_queue_of(lane: str) -> str:
+    """Return the name of the queue of the chunks of a lane's jobs."""
+    return f"eigencal-rows-{lane}"
+
+
+class _Current:
+    """DBOS is one per process and its workflows are plain functions: this is how they find their engine."""
+
+    engine: "DbosEngine | None" = None
+    job: Any = None
+    chunk: Any = None
+
+
+async def _run_job(job_id: str) -> None:
+    await _ending_quietly(lambda engine: run_job(job_id, engine, engine.steps.patience))
+
+
+async def _run_chunk(job_id: str, lines: list[int], final: bool) -> Any:
+    return await _ending_quietly(lambda engine: draw_chunk(job_id, lines, final, engine))
+
+
+async def _ending_quietly(work: Callable[["DbosEngine"], Awaitable[Any]]) -> Any:
+    from dbos import error
+
+    if _Current.engine is None:
+        raise asyncio.CancelledError  # stopping: the workflow stays pending
+    try:
+        return await work(_Current.engine)
+    except (error.DBOSWorkflowCancelledError, error.DBOSWorkflowConflictIDError):
+        # Cancelled, or a peer's by now. DBOS would wait for its outcome and log a traceback.
+        raise asyncio.CancelledError from None
+
+
+class DbosEngine:
+    """Implements `JobEngine`, and `Flow` within its workflows.
+
+    `lanes`: of those the jobs are run here, one job of each at a time. `url`: of the database where DBOS
+    keeps its tables. `replica_id`: unique among the replicas of one Postgres. A replica is dead, and its
+    peers take its workflows over, when its session with Postgres has ended, or was silent for `lease_s`.
+    """
+
+    def __init__(self, url: URL, *, replica_id: str, lanes: Sequence[str], lease_s: float = 10.0) -> None:
+        self._url = sync_url(url)
+        # One process alone has a SQLite file: under whatever name it comes back, it goes on with its jobs.
+        shared = self._url.get_backend_name() == "postgresql"
+        self._executor_id = replica_id if shared else "only"
+        self._presence = Presence(self._url, replica_id, lease_s=lease_s) if shared else None
+        self._lanes = lanes
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._steps: JobSteps | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def steps(self) -> JobSteps:
+        """Return what `start` was given."""
+        if self._steps is None:
+            raise RuntimeError("the engine has not been started")
+        return self._steps
+
+    async def start(self, steps: JobSteps) -> None:
+        """Launch DBOS, which takes up what this executor left.
+
+        Raises StoreUnavailable, and RuntimeError if another engine runs.
+        """
+        if _Current.engine is not None:
+            raise RuntimeError("only one engine of durable jobs can run in a process")
+        self._loop, self._steps = asyncio.get_running_loop(), steps
+        _Current.engine = self
+        try:
+            if self._presence is not None:
+                await self._presence.hold()  # first: peers would take over what a replica without it runs
+            with translated():
+                await asyncio.to_thread(self._launch, steps.slots)
+        except BaseException:
+            # What DBOS has begun goes: it would refuse the next launch, when there may be room again.
+            await self.stop()
+            raise
+
+    def _launch(self, slots: int) -> None:
+        from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+
+        if _Current.job is None:
+            # Registered once a process; no bound on recoveries, after which DBOS would give a job up.
+            _Current.job = DBOS.workflow(name="job", max_recovery_attempts=None)(_run_job)
+            _Current.chunk = DBOS.workflow(name="chunk", max_recovery_attempts=None)(_run_chunk)
+        config: DBOSConfig = {
+            "name": "eigencal",
+            "system_database_url": jobs_url(self._url),
+            "dbos_system_schema": SCHEMA,
+            # Else a hash of DBOS's version and of the code: a release would orphan the workflows of the last.
+            "application_version": WORKFLOW_VERSION,
+            "executor_id": self._executor_id,
+            "serializer": DBOSPortableJSONSerializer(),  # not pickle, which runs code when it is read
+            "sys_db_idle_transaction_timeout_sec": IDLE_S,  # as in our own tables
+            "enable_otlp": False,
+            "log_level": "ERROR",
+        }
+        DBOS(config=config)
+        queues = {queue_of(lane): 1 for lane in self._lanes} | {chunk_queue_of(self._lanes[0]): slots}
+        # Before the launch, as DBOS demands: else jobs of other settings would be taken, too.
+        DBOS.listen_queues(list(queues))
+        DBOS.launch()
+        for queue, at_once in queues.items():
+            DBOS.register_queue(
+                queue, worker_concurrency=at_once, polling_interval_sec=_POLL_S, on_conflict="always_update"
+            )
+
+    async def stop(self) -> None:
+        """Break off what runs and stop DBOS; the workflows stay pending. Idempotent."""
+        from dbos import DBOS
+
+        if _Current.engine is not self:
+            return
+        _Current.engine = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(DBOS.destroy)
+        if self._presence is not None:
+            await self._presence.leave()  # last: peers take over at once what is left
+
+    async def step(self, name: str, job_id: str, *args: Any) -> Any:
+        """Run a step once, however often its workflow is begun anew; see `Flow`."""
+        from dbos import DBOS
+
+        if name == "begin":  # each time: the job goes on
+            result = await self._in_application(name, job_id)
+        else:
+            options: Any = {"name": name, "preemptible": True}
+            result = await DBOS.run_step_async(options, self._in_application, name, job_id, *args)
+        if "ended" in result:
+            raise JobEndedError(job_id)
+        return result["value"]
+
+    async def _in_application(self, name: str, job_id: str, *args: Any) -> dict[str, Any]:
+        """Run a step in the application's loop; called in DBOS's. Cancelled here, it is cancelled there."""
+        if self._loop is None:
+            raise RuntimeError("the engine has not been started")
+        work = self._tracked(self.steps.run(name, job_id, *args))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def _tracked(self, work: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await task
+
+    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[dict[str, Any]]:
+        """Have all replicas draw the chunks; see `Flow`."""
+        from dbos import DBOS
+
+        queue = chunk_queue_of(self._lanes[0])
+        handles = [
+            await DBOS.enqueue_workflow_async(queue, _Current.chunk, job_id, chunk, final) for chunk in chunks
+        ]
+        results = [await handle.get_result(polling_interval_sec=_POLL_S) for handle in handles]
+        return [refusal for refusals in results for refusal in refusals]
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, over a restart, too; see `Flow`."""
+        from dbos import DBOS
+
+        await DBOS.sleep_async(seconds)
+
+    async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
+        """Enqueue jobs that have no workflow, take over those of dead replicas; see `JobEngine`."""
+        if self._presence is not None:
+            await self._presence.hold()
+            by_executor = defaultdict(list)
+            for workflow in await asyncio.to_thread(_listed, status=[_RUNS]):
+                by_executor[workflow.executor_id].append(workflow)
+            for executor_id, workflows in by_executor.items():
+                if executor_id != self._executor_id:
+                    await self._take_over(executor_id, workflows)
+        unfinished = await asyncio.to_thread(_listed, status=[_WAITS, _RUNS], name="job")
+        status_of = {_job_of(one): one.status for one in unfinished}
+        for job_id in ours.keys() - status_of.keys():
+            await asyncio.to_thread(_enqueue, job_id, queue_of(ours[job_id]))
+        return {job_id for job_id, status in status_of.items() if status == _RUNS}
+
+    async def _take_over(self, executor_id: str, workflows: Sequence[Any]) -> None:
+        from dbos import DBOS
+
+        assert self._presence is not None
+        async with self._presence.instead_of(executor_id) as dead:
+            if dead:
+                names = ", ".join(sorted({_job_of(one) for one in workflows}))
+                logger.warning("replica %s is dead: what it ran is taken over: %s", executor_id, names)
+                for one in workflows:
+                    await asyncio.to_thread(DBOS.resume_workflow, one.workflow_id, queue_name=one.queue_name)
+
+    async def cancel(self, job_id: str) -> None:
+        """Cancel the job's workflows: DBOS breaks off their steps within a second or two, on any replica."""
+        await asyncio.to_thread(_cancel, job_id)
+
+
+def _listed(**which: Any) -> list[Any]:
+    """Return workflows of this version, which alone can be run here."""
+    from dbos import DBOS
+
+    return DBOS.list_workflows(load_input=False, load_output=False, app_version=WORKFLOW_VERSION, **which)
+
+
+def _job_of(workflow: Any) -> str:
+    """Return the id of the job of a workflow: its own id begins with that, and ids of jobs hold no dash."""
+    return str(workflow.workflow_id).partition("-")[0]
+
+
+def _enqueue(job_id: str, queue: str) -> None:
+    """Begin the job's next workflow. Peers that do so at once give it the same id: it begins once."""
+    from dbos import DBOS, SetWorkflowID
+
+    earlier = DBOS.list_workflows(workflow_id_prefix=job_id, name="job", load_input=False, load_output=False)
+    if not any(one.status in (_WAITS, _RUNS) and one.app_version == WORKFLOW_VERSION for one in earlier):
+        with SetWorkflowID(f"{job_id}-{len(earlier)}"):
+            DBOS.enqueue_workflow(queue, _Current.job, job_id)
+
+
+def _cancel(job_id: str) -> None:
+    from dbos import DBOS
+
+    found = _listed(workflow_id_prefix=job_id, status=[_WAITS, _RUNS])
+    DBOS.cancel_workflows([one.workflow_id for one in found])
+
+
+def jobs_url(url: URL) -> str:
+    """Return the URL where DBOS keeps its tables: a file beside ours, or the same Postgres (own schema)."""
+    if url.get_backend_name() == "sqlite":
+        url = url.set(database=f"{url.database}.jobs")
+    # str() of a URL has asterisks in place of the password.
+    return url.render_as_string(hide_password=False)

@@ -1,0 +1,43 @@
+"""A calibration's pipeline without an engine: one row after the other, errors as they come."""
+
+from service.calibration.store import SqlCalibrations
+from service.jobs.calibrator import Calibrator, Embedding
+from service.jobs.drawing import Drawer
+from service.jobs.progress import Notes
+from service.jobs.store import SqlJobs
+from service.jobs.waiting import Patience
+from service.jobs.workflows import Finisher
+from service.llm.port import Embedder, LanguageModel, Sampling
+from service.scoring.serving import Serving
+
+QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))
+
+
+class Pipeline:
+    """What draws the answers of jobs and finishes calibrations."""
+
+    def __init__(
+        self,
+        jobs: SqlJobs,
+        calibrations: SqlCalibrations,
+        llm: LanguageModel,
+        embedder: Embedder,
+        *,
+        num_samples: int = 5,
+    ) -> None:
+        self.jobs = jobs
+        notes = Notes(jobs)
+        serving = Serving(num_samples, Sampling(), Sampling())
+        self.drawer = Drawer(llm, embedder, jobs, serving, notes, patience=QUICK)
+        self.embedding = Embedding(embedder, jobs, notes, patience=QUICK)
+        self.calibrator = Calibrator(jobs, calibrations, self.drawer, self.embedding, notes)
+
+    async def draw(self, job_id: str) -> None:
+        """Draw what is missing."""
+        await self.jobs.begin(job_id)
+        for line in await self.jobs.missing_lines(job_id):
+            assert await self.drawer.draw(job_id, line) is None
+
+    async def finish(self, job_id: str, finisher: Finisher | None = None) -> None:
+        """Do the rest."""
+        await (finisher or self.calibrator).finish(await self.jobs.running(job_id))

@@ -1,0 +1,134 @@
+"""The store of an application, in a copy of one migrated SQLite file; nothing runs its jobs."""
+
+import atexit
+import functools
+import shutil
+import sqlite3
+import tempfile
+import weakref
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.rows import DevRow
+from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.jobs.drawing import Drawer
+from service.jobs.durable import DurableJobs
+from service.jobs.model import Job
+from service.jobs.progress import Notes
+from service.jobs.store import SqlJobs
+from service.jobs.waiting import Patience
+from service.jobs.workflows import JobSteps
+from service.llm.port import Sampling
+from service.scoring.serving import Serving
+from service.store.database import Database
+from service.store.migrations import migrate
+from service.store.tables import jobs
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.kept import MemoryKept
+from tests.support.keys import MemoryKeys
+
+
+@functools.cache
+def _template() -> Path:
+    """Return a migrated file, made once a process."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "template.db"
+    migrate(sa.make_url(f"sqlite:///{path}"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
+class CopiedDatabase(Database):
+    """A database whose tables are there from the first; opened when it is first asked."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(f"sqlite:///{folder / 'store.db'}", **options)
+        self._path = folder / "store.db"
+
+    async def start(self) -> None:
+        """Open the file."""
+        self._open()
+
+    def _open(self) -> AsyncEngine:
+        if not self._path.exists():
+            shutil.copy(_template(), self._path)
+        if self._engine is None:
+            self._engine = self._create()
+        return self._engine
+
+
+class IdleEngine:
+    """Runs no job."""
+
+    async def start(self, steps: JobSteps) -> None:
+        """Do nothing."""
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+    async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
+        """Run none."""
+        return ()
+
+    async def cancel(self, job_id: str) -> None:
+        """Do nothing."""
+
+
+class SqliteStore:
+    """All in one, as the application wants them; nothing outlives the object."""
+
+    def __init__(self) -> None:
+        folder = tempfile.mkdtemp()
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.database = CopiedDatabase(Path(folder))
+        self.active = ActiveCalibrations(self.database, poll_s=60)
+        self.runs = SqlJobs(self.database, self.active)
+        notes = Notes(self.runs)
+        drawer = Drawer(FakeLLM(), FakeEmbedder(), self.runs, Serving(10, Sampling(), Sampling()), notes)
+        steps = JobSteps(self.runs, drawer, {}, notes, slots=1, patience=Patience())
+        self.jobs = DurableJobs(self.runs, steps, IdleEngine(), poll_s=0.01)
+        self.calibrations = SqlCalibrations(self.database, self.active)
+        self.kept = MemoryKept()
+        self.keys = MemoryKeys()
+
+    async def start(self) -> None:
+        """Open the file."""
+        await self.database.start()
+        await self.active.start()
+
+    async def stop(self) -> None:
+        """Close it; idempotent."""
+        await self.active.stop()
+        await self.database.stop()
+
+    async def check(self) -> None:
+        """Find nothing wrong."""
+
+    async def change(self, job_id: str, **values: Any) -> Job:
+        """Change a job as its run would."""
+        async with self.database.write() as connection:
+            await connection.execute(sa.update(jobs).where(jobs.c.id == job_id).values(values))
+        job = await self.runs.get(job_id)
+        assert job is not None
+        return job
+
+    async def rows_of(self, job_id: str) -> list[DevRow]:
+        """Return the rows of a job; none once it was cancelled."""
+        return [one.row async for one in self.runs.rows(job_id)]
+
+    async def fitted(
+        self, calibration: Calibration, report: dict[str, Any], rows: Iterable[DevRow], num_rows: int = 0
+    ) -> None:
+        """Store a calibration as a job on these rows does."""
+        kept = list(rows)
+        job, _ = await self.jobs.submit(kept, CalibrateOptions(drawn_by="service"))
+        await self.runs.begin(job.id)
+        await self.runs.succeed(job.id, calibration, report, num_rows or len(kept), activate=False)
