@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from benchmarks.alternating import Call, alternate, told
 from benchmarks.processes import ROOT
 from service.app import create_app, serving_of
+from service.calibration.fingerprint import service_fingerprint
 from service.demo.data import RECORDED
 from service.embedding.local import SentenceTransformerEmbedder
-from service.llm.port import Generation, GenerationRequest, service_fingerprint
+from service.llm.port import Generation, GenerationRequest
 from service.scoring.scorer import MAX_OOD_P_VALUE
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference

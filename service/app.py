@@ -27,8 +27,10 @@ from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
 from service.calibration.calibration import Calibration
 from service.calibration.files import UploadLimits
+from service.calibration.fingerprint import CALLER, Fingerprint, service_fingerprint
 from service.calibration.routes import CorrectionsRequest
 from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
 from service.evaluation.evaluator import Evaluator
 from service.gateways import guardrail, verify
@@ -46,17 +48,7 @@ from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, 
 from service.jobs.store import SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import DbosEngine, JobEngine, JobSteps
-from service.llm.port import (
-    CALLER,
-    Embedder,
-    Fingerprint,
-    KeptDocuments,
-    LanguageModel,
-    Message,
-    Sampling,
-    service_fingerprint,
-    shape_hash,
-)
+from service.llm.port import LanguageModel, Message, Sampling, shape_hash
 from service.llm.prompting import FEW_SHOT, PromptShape
 from service.llm.weights import WeightsError
 from service.llm.wire import draw_of
@@ -73,7 +65,7 @@ from service.scoring.serving import LiveLoad, Serving
 from service.scoring.telemetry import NoEvents, ScoreEvents
 from service.settings import Settings
 from service.store.database import Database, shown, store_url
-from service.store.documents import SqlKept
+from service.store.documents import KeptDocuments, SqlKept
 from service.store.keys import SqlKeys
 
 

@@ -16,10 +16,10 @@ from service.api.errors import ErrorLog
 from service.api.uploads import UploadThreads
 from service.calibration.calibration import Calibration
 from service.calibration.files import UploadLimits
+from service.calibration.fingerprint import Fingerprint
 from service.calibration.store import SqlCalibrations
 from service.errors import EigencalError, NotFound
 from service.jobs.durable import DurableJobs
-from service.llm.port import Fingerprint
 from service.scoring.score import Score
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer

@@ -12,9 +12,10 @@ from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
 from service.api.deps import Services, ServicesDep
 from service.api.openapi import json_body, responses
+from service.embedding.port import FAILED
 from service.errors import NoProbability
 from service.gateways.shared import GatewayModel, keep_and_head, why_no_probability
-from service.llm.port import FAILED, Message, is_blank
+from service.llm.port import Message, is_blank
 from service.scoring.command import ScoreCommand
 from service.scoring.request import Answer, PromptText
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import httpx
 
-from service.embedding.lru import LRU
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import QueuedRequest
 from service.llm.client import CallResult, CompletionClient
@@ -25,6 +24,7 @@ from service.llm.wire import (
     model_name,
     refused_parameter,
 )
+from service.lru import LRU
 from service.remote import SharedCheck
 
 KEPT_S = 600.0  # then the full form is tried again: servers are updated, and errors pass

@@ -13,7 +13,7 @@ from typing import Any
 
 from service.errors import StoreUnavailable
 from service.ids import age_s
-from service.llm.port import Document, KeptDocuments
+from service.store.documents import Document, KeptDocuments
 
 log = logging.getLogger(__name__)
 

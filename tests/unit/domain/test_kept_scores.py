@@ -11,9 +11,9 @@ import pytest
 
 from service.errors import StoreUnavailable
 from service.ids import age_s, new_id
-from service.llm.port import Document
 from service.scoring import score_cache as kept
 from service.scoring.score_cache import KIND, ScoreCache
+from service.store.documents import Document
 from tests.support.kept import MemoryKept
 
 pytestmark = pytest.mark.anyio
