@@ -19,7 +19,8 @@ from service.jobs.model import JobStage, check_same
 from service.jobs.store import ActiveChangedError, ClaimedJob, JobStore, Progress, StoredRow, in_thread
 from service.llm.port import CALLER, EmbedderIdentity, Fingerprint, caller_fingerprint, with_embedder
 from service.report.report import FinishedFit, make_report
-from service.spectral.resampling import OnDone
+from service.spectral.resampling import DEFAULT, Resamples
+from service.spectral.subsets import OnDone
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +58,14 @@ class Calibrator:
         embedding: Embedding,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        resamples: Resamples = DEFAULT,
     ) -> None:
         self._jobs = jobs
         self._calibrations = calibrations
         self._drawer = drawer
         self._embedding = embedding
         self._now = now
+        self._resamples = resamples
 
     async def draw(self, job: ClaimedJob) -> None:
         """Draw the missing answers. Raises LeaseLostError, or the EigencalError that the job fails with."""
@@ -108,7 +111,7 @@ class Calibrator:
             loaded.refused,
         )
         await self._stage(job, "reporting", 1).begin()
-        report = await asyncio.to_thread(make_report, outcome)
+        report = await asyncio.to_thread(make_report, outcome, self._resamples)
         if self._calibrations.active(key) != active:
             return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.lease.job_id
@@ -171,7 +174,14 @@ class Calibrator:
 
         def work(report: OnDone) -> Fitted:
             report(0, WHOLE)
-            return fit_all(material, options.method, active=active, seed=options.seed, progress=report)
+            return fit_all(
+                material,
+                options.method,
+                active=active,
+                seed=options.seed,
+                resamples=self._resamples,
+                progress=report,
+            )
 
         return await in_thread(work, functools.partial(self._stage, job, "fitting"))
 

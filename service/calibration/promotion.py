@@ -86,7 +86,8 @@ def _loss(calibration: Calibration, active: Calibration | None, bench: HeldOut) 
     told = None if active is None else bench.correct_by(active)
     ours, theirs = whole.correct.get(name, whole.base), whole.base if told is None else told
     losses = [log_losses(one, whole.right) for one in (ours, theirs)]
-    return mean_difference(losses[0], losses[1], bench.rng(Stream.DIFFERENCES))
+    random = bench.rng(Stream.DIFFERENCES)
+    return mean_difference(losses[0], losses[1], random, resamples=bench.resamples.difference)
 
 
 def _estimate(found: Difference) -> Estimate:

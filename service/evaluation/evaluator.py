@@ -24,7 +24,7 @@ from service.llm.port import Embedder, Fingerprint
 from service.report.bench import Bench, make_split
 from service.report.model import DataFile, Provenance, Results, provenance
 from service.report.model import DrawnAnswers as AnswersPart
-from service.spectral.resampling import OnDone
+from service.spectral.subsets import OnDone
 
 logger = logging.getLogger(__name__)
 

@@ -50,6 +50,7 @@ from service.spectral.algorithm1 import Clustering
 from service.spectral.dev_set import overlaps
 from service.spectral.maps import Identity
 from service.spectral.reliability import projection_reliability, reliability_diagram
+from service.spectral.resampling import DEFAULT
 from service.spectral.semantic_entropy import (
     HEAT_TIME,
     class_shares,
@@ -419,10 +420,10 @@ def _point(temperature: float, split: Split) -> TableRow:
     }
 
 
-def judge(choice: ChosenTemperature, test: Split, seed: int = 0) -> Experiment:
+def judge(choice: ChosenTemperature, test: Split, seed: int = 0, worlds: int = DEFAULT.nulls) -> Experiment:
     """Return the eigenvalue ECE on test, answered at the chosen temperature, with the bands of both nulls."""
     served = serve("raw", Identity(), test)
-    paper = read_algorithm1(served, test, [STANDARD], rng(seed, Stream.ALGORITHM1))[STANDARD]
+    paper = read_algorithm1(served, test, [STANDARD], rng(seed, Stream.ALGORITHM1), worlds=worlds)[STANDARD]
     drawn, rescaled = paper.nulls.drawn.band, paper.nulls.rescaled.band
     headline: TableRow = {
         "sampling_temperature": choice.sampling_temperature,

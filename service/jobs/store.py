@@ -13,7 +13,7 @@ from service.calibration.calibration import Calibration
 from service.errors import StoreUnavailable
 from service.jobs.model import CalibrateOptions, DevRow, JobError, JobStage, Verdict
 from service.llm.port import Draw, Fingerprint
-from service.spectral.resampling import OnDone
+from service.spectral.subsets import OnDone
 
 
 class ActiveChangedError(Exception):

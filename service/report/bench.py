@@ -51,6 +51,7 @@ from service.spectral.reliability import (
     projection_reliability,
     reliability_diagram,
 )
+from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.spectrum import Spectrum, spectrum
 
 Floats = NDArray[np.float64]
@@ -169,18 +170,20 @@ class Algorithm1Reading:
     nulls: Nulls
 
 
-def read_projection(served: Served, split: Split, rng: np.random.Generator) -> ProjectionReading:
+def read_projection(served: Served, split: Split, rng: np.random.Generator, worlds: int) -> ProjectionReading:
     """Return the projection diagram of what is served."""
     pair = served.lambda_max, split.c1
     return ProjectionReading(
-        projection_reliability(*pair), projection_null(*pair, rng), projection_brier(*pair)
+        projection_reliability(*pair), projection_null(*pair, rng, num_draws=worlds), projection_brier(*pair)
     )
 
 
-def read_correctness(served: Served, split: Split, rng: np.random.Generator) -> CorrectnessReading:
+def read_correctness(
+    served: Served, split: Split, rng: np.random.Generator, worlds: int
+) -> CorrectnessReading:
     """Return the correctness diagram of what is served."""
     diagram = reliability_diagram(served.lambda_max, split.labels.right)
-    return CorrectnessReading(diagram, label_band(served.lambda_max, rng))
+    return CorrectnessReading(diagram, label_band(served.lambda_max, rng, num_draws=worlds))
 
 
 def read_algorithm1(
@@ -189,6 +192,7 @@ def read_algorithm1(
     settings: Iterable[Setting],
     rng: np.random.Generator,
     *,
+    worlds: int,
     cosines: Floats | None = None,
 ) -> Mapping[Setting, Algorithm1Reading]:
     """Return Algorithm 1 in these settings, which share the worlds of the nulls.
@@ -201,7 +205,15 @@ def read_algorithm1(
         )
         for bins, wanted in dict.fromkeys(settings)
     }
-    found = nulls(list(clusters.values()), split.stack, split.spectra, served.spectra, split.targets, rng)
+    found = nulls(
+        list(clusters.values()),
+        split.stack,
+        split.spectra,
+        served.spectra,
+        split.targets,
+        rng,
+        num_draws=worlds,
+    )
     return {
         setting: Algorithm1Reading(one, algorithm1(one, split.targets), null)
         for (setting, one), null in zip(clusters.items(), found, strict=True)
@@ -387,8 +399,16 @@ class Bench:
     deep: the material whose answers show how the estimator converges; may be one with more answers.
     """
 
-    def __init__(self, dev: Split, test: Split, *, seed: int = 0, eps: float = DEFAULT_EPS) -> None:
-        self.dev, self.test, self.seed, self.eps = dev, test, seed, eps
+    def __init__(
+        self,
+        dev: Split,
+        test: Split,
+        *,
+        seed: int = 0,
+        eps: float = DEFAULT_EPS,
+        resamples: Resamples = DEFAULT,
+    ) -> None:
+        self.dev, self.test, self.seed, self.eps, self.resamples = dev, test, seed, eps, resamples
         self.deep: Material = test.material
         # By map: the null worlds of a map are drawn from what it serves.
         self._algorithm1: dict[tuple[str, Setting], Algorithm1Reading] = {}
@@ -405,7 +425,7 @@ class Bench:
     @cached_property
     def bootstraps(self) -> Mapping[PlainMethod, Bootstrap]:
         """Their uncertainty over the prompts of dev."""
-        return fitting.bootstraps(self.dev.dev, self.seed, self.eps)
+        return fitting.bootstraps(self.dev.dev, self.seed, self.eps, self.resamples.bootstrap)
 
     @cached_property
     def evidence(self) -> EvidenceFound | None:
@@ -414,7 +434,7 @@ class Bench:
             return None
         dev, fold = self.dev, self._plain.fold
         found = self.rng(Stream.BOOTSTRAP)
-        return find_evidence(dev.material, dev.dev, fold, None, found, fitting.RESAMPLES)
+        return find_evidence(dev.material, dev.dev, fold, None, found, self.resamples.bootstrap)
 
     @cached_property
     def _plain(self) -> CrossValidation:
@@ -479,7 +499,7 @@ class Bench:
     def projection(self) -> Mapping[str, ProjectionReading]:
         """The projection diagram of each map, with its null."""
         return {
-            name: read_projection(one, self.test, self.rng(Stream.PROJECTION))
+            name: read_projection(one, self.test, self.rng(Stream.PROJECTION), self.resamples.band)
             for name, one in self.served.items()
         }
 
@@ -487,7 +507,7 @@ class Bench:
     def correctness(self) -> Mapping[str, CorrectnessReading]:
         """The correctness diagram of each map, with its band."""
         return {
-            name: read_correctness(one, self.test, self.rng(Stream.CORRECTNESS))
+            name: read_correctness(one, self.test, self.rng(Stream.CORRECTNESS), self.resamples.band)
             for name, one in self.served.items()
         }
 
@@ -504,7 +524,12 @@ class Bench:
         # One setting needs the pairs within its bins only: the table of all would be more work, and memory.
         cosines = None if len(settings) == 1 else self.cosines
         found = read_algorithm1(
-            self.served[name], self.test, settings, self.rng(Stream.ALGORITHM1), cosines=cosines
+            self.served[name],
+            self.test,
+            settings,
+            self.rng(Stream.ALGORITHM1),
+            worlds=self.resamples.nulls,
+            cosines=cosines,
         )
         self._algorithm1.update({(name, setting): one for setting, one in found.items()})
 
@@ -516,8 +541,16 @@ class HeldOut(Bench):
     where the rows have log-probabilities, and "active".
     """
 
-    def __init__(self, rows: Split, fitted: Fitted, *, seed: int = 0, eps: float = DEFAULT_EPS) -> None:
-        super().__init__(rows, rows, seed=seed, eps=eps)
+    def __init__(
+        self,
+        rows: Split,
+        fitted: Fitted,
+        *,
+        seed: int = 0,
+        eps: float = DEFAULT_EPS,
+        resamples: Resamples = DEFAULT,
+    ) -> None:
+        super().__init__(rows, rows, seed=seed, eps=eps, resamples=resamples)
         self._fitted = fitted
         self._first_answers: dict[int, AtSize] = {}
 

@@ -35,7 +35,14 @@ from service.report.model import (
     unless_empty,
 )
 from service.spectral.algorithm1 import Null, algorithm1, calibration_error, cluster_labels, cluster_prompts
-from service.spectral.correctness import Auroc, accuracy_rejection, auroc, bootstrap_auroc
+from service.spectral.constant import best_temperature, constant_predictor
+from service.spectral.correctness import (
+    Auroc,
+    accuracy_rejection,
+    auroc,
+    bootstrap_auroc,
+    resampled_aurocs,
+)
 from service.spectral.correctness_model import log_losses
 from service.spectral.dev_set import DevSet, mean_entropy, overlaps, risk
 from service.spectral.evidence import EvidenceMap
@@ -44,14 +51,12 @@ from service.spectral.maps import CalibrationMap, DepolarizedMap, TemperatureMap
 from service.spectral.reliability import ConsistencyBand, ReliabilityDiagram, projection_reliability
 from service.spectral.resampling import (
     Difference,
-    Resamples,
-    best_temperature,
-    constant_predictor,
+    ResampleCounts,
     figure_difference,
-    interval,
-    lambda_max_by_size,
     mean_difference,
+    percentile_interval,
 )
+from service.spectral.subsets import lambda_max_by_size
 
 NAIVE_TITLE = "Naive reliability diagram, before and after"
 ALGORITHM1_TITLE = "Algorithm 1 reliability diagram, before and after"
@@ -196,7 +201,8 @@ def one_class(bench: Bench) -> str:
 
 def interval_of_auroc(values: Floats, bench: Bench) -> Auroc:
     """Return the AUROC of one score (n,), higher = more certain; equal resamples for every score."""
-    return bootstrap_auroc(values, bench.test.labels.right, bench.rng(Stream.AUROC))
+    random, again = bench.rng(Stream.AUROC), bench.resamples.auroc
+    return bootstrap_auroc(values, bench.test.labels.right, random, num_resamples=again)
 
 
 def auroc_row(values: Floats, bench: Bench) -> TableRow:
@@ -538,7 +544,9 @@ def constant(bench: Bench) -> Experiment:
     """Return risk and entropy of the mean reference over temperatures, and where the risk is lowest."""
     test = bench.test
     predictor = constant_predictor(test.targets, test.material.dimension)
-    best, interval = best_temperature(predictor, bench.rng(Stream.CONSTANT), eps=bench.eps)
+    best, interval = best_temperature(
+        predictor, bench.rng(Stream.CONSTANT), resamples=bench.resamples.bootstrap, eps=bench.eps
+    )
     dev = predictor.dev_set()
     maps = [TemperatureMap(float(t), bench.eps) for t in CONSTANT_TEMPERATURES]
     points = [
@@ -730,7 +738,7 @@ def answers(bench: Bench) -> Experiment:
     to the same score with all m answers, on the same resamples of the prompts: fits stay as they are.
     """
     found = [bench.first_answers(m) for m in sizes(bench.test.material.num_samples)]
-    resamples = Resamples.of(len(bench.test), bench.rng(Stream.ANSWERS))
+    resamples = ResampleCounts.of(len(bench.test), bench.rng(Stream.ANSWERS), bench.resamples.answers)
     full = {(one.score, one.map): _size_figures(one, resamples) for one in _scored(found[-1])}
     points = [
         _named(at, one)
@@ -756,12 +764,12 @@ def _scored(at: AtSize) -> Iterator[_Scored]:
         yield _Scored(SERVED, name, one.risks, np.square(one.gaps), one.lambda_max, at.right)
 
 
-def _size_figures(one: _Scored, resamples: Resamples) -> dict[str, _Figure]:
+def _size_figures(one: _Scored, resamples: ResampleCounts) -> dict[str, _Figure]:
     losses, squares = one.losses, one.squares
     return {
         "loss": _Figure(float(losses.mean()), resamples.means(losses)),
         "brier": _Figure(float(squares.mean()), resamples.means(squares)),
-        "auroc": _Figure(auroc(one.values, one.right), resamples.aurocs(one.values, one.right)),
+        "auroc": _Figure(auroc(one.values, one.right), resampled_aurocs(resamples, one.values, one.right)),
     }
 
 
@@ -774,8 +782,8 @@ def _size_columns(found: Mapping[str, _Figure], full: Mapping[str, _Figure] | No
 
 
 def _with_interval(name: str, found: _Figure) -> TableRow:
-    low, high = interval(found.drawn)
-    return {name: finite(found.value), f"{name}_low": finite(low), f"{name}_high": finite(high)}
+    spread = percentile_interval(found.drawn)
+    return {name: finite(found.value), f"{name}_low": finite(spread.low), f"{name}_high": finite(spread.high)}
 
 
 def _headline(found: Sequence[AtSize]) -> TableRow:
@@ -918,7 +926,6 @@ def _null(null: Null) -> NullPart:
 
 Ints = NDArray[np.intp]
 COMPARISON_NAME, COMPARISON_TITLE = "comparison", "Differences between maps, paired by prompt"
-RESAMPLES = 500  # of figures that are no means: each resample is binned or ranked anew
 
 
 def comparison(bench: Bench) -> Experiment:
@@ -947,7 +954,8 @@ def _of_means(values: Callable[[Bench, str], Floats]) -> Callable[[Bench, str, s
 
     def found(bench: Bench, second: str, first: str) -> Difference:
         # The stream begins anew for each pair: all differences are over the same resamples.
-        return mean_difference(values(bench, second), values(bench, first), bench.rng(Stream.DIFFERENCES))
+        pair, again = (values(bench, second), values(bench, first)), bench.resamples.difference
+        return mean_difference(*pair, bench.rng(Stream.DIFFERENCES), resamples=again)
 
     return found
 
@@ -959,7 +967,8 @@ def _of_figures(value: Callable[[Bench, str, Ints], float]) -> Callable[[Bench, 
         def both(pick: Ints) -> tuple[float, float]:
             return value(bench, second, pick), value(bench, first, pick)
 
-        return figure_difference(both, len(bench.test), bench.rng(Stream.DIFFERENCES), resamples=RESAMPLES)
+        random, again = bench.rng(Stream.DIFFERENCES), bench.resamples.figure_difference
+        return figure_difference(both, len(bench.test), random, resamples=again)
 
     return found
 

@@ -59,9 +59,10 @@ from service.scoring.score import Target
 from service.spectral.correctness import bootstrap_auroc
 from service.spectral.correctness_model import CorrectnessFit, Scores
 from service.spectral.evidence import EvidenceFit
-from service.spectral.fit import Bootstrap, DepolarizedFit, Interval, TemperatureFit
+from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit
 from service.spectral.fit import Method as PlainMethod
 from service.spectral.reliability import label_band, reliability_diagram
+from service.spectral.resampling import DEFAULT, Interval, Resamples
 from service.spectral.selective import Promise, SelectiveCounts, error_bound, promises
 from service.spectral.text_scores import too_long
 
@@ -170,7 +171,9 @@ TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 LESS_THAN_ANY = 1e-9  # error; a bound so low takes a billion rows
 
 
-def correctness_part(fitted: Fitted, num_samples: int, seed: int, target: Target) -> CorrectnessPart:
+def correctness_part(
+    fitted: Fitted, num_samples: int, seed: int, target: Target, resamples: Resamples = DEFAULT
+) -> CorrectnessPart:
     """Return whether answers are right, for a calibration of so many answers. Blocking: a second.
 
     target: what decisions keep by default, and so one of the promises.
@@ -183,8 +186,8 @@ def correctness_part(fitted: Fitted, num_samples: int, seed: int, target: Target
     return {
         "num_samples": num_samples,
         "confidence": sure,
-        "by_num_samples": [_at(m, one, wanted, sure, seed) for m, one in sorted(at.items())],
-        "diagram": _diagram(whole, seed),
+        "by_num_samples": [_at(m, one, wanted, sure, seed, resamples) for m, one in sorted(at.items())],
+        "diagram": _diagram(whole, seed, resamples),
         "risk_coverage": risk_coverage(whole.decider.counts, sure) if whole.decider else [],
         "promises": promises_part(whole.decider.counts, wanted, sure) if whole.decider else [],
         "meaning": PROMISE_MEANING,
@@ -200,7 +203,9 @@ def targets(base_error: float) -> list[float]:
     return [*TARGETS, *([rounded] if TARGETS[-1] < rounded < 1 else [])]
 
 
-def _at(num_samples: int, one: DecidedAt, wanted: list[float], sure: float, seed: int) -> CorrectnessAt:
+def _at(
+    num_samples: int, one: DecidedAt, wanted: list[float], sure: float, seed: int, resamples: Resamples
+) -> CorrectnessAt:
     best, base = _best(one.fit), one.fit.base_rate
     counts = None if one.decider is None else one.decider.counts
     return {
@@ -214,7 +219,7 @@ def _at(num_samples: int, one: DecidedAt, wanted: list[float], sure: float, seed
         "base_log_loss": base.log_loss if base else None,
         "brier": best.brier if best else None,
         "base_brier": base.brier if base else None,
-        "auroc": _auroc(one, seed),
+        "auroc": _auroc(one, seed, resamples.auroc),
         "why_none": one.fit.why_none,
         "promises": promises_part(counts, wanted, sure) if counts else [],
         "lowest": lowest_part(counts, sure) if counts else None,
@@ -226,21 +231,21 @@ def _best(fit: CorrectnessFit) -> Scores | None:
     return min(fit.candidates, key=lambda one: one.log_loss, default=None)
 
 
-def _auroc(one: DecidedAt, seed: int) -> Estimate:
+def _auroc(one: DecidedAt, seed: int, resamples: int) -> Estimate:
     if one.fit.held_out is None:
         return estimate(math.nan)
-    found = bootstrap_auroc(one.fit.held_out, one.fitted, rng(seed, Stream.AUROC))
+    found = bootstrap_auroc(one.fit.held_out, one.fitted, rng(seed, Stream.AUROC), num_resamples=resamples)
     return estimate(found.value, found.low, found.high)
 
 
-def _diagram(one: DecidedAt, seed: int) -> list[Bin]:
+def _diagram(one: DecidedAt, seed: int, resamples: Resamples) -> list[Bin]:
     """Return the reliability diagram of P(correct), each row predicted by the model of the other folds."""
     predicted = one.fit.held_out
     if one.decider is None or predicted is None:
         return []
     found, band = (
         reliability_diagram(predicted, one.fitted),
-        label_band(predicted, rng(seed, Stream.CORRECTNESS)),
+        label_band(predicted, rng(seed, Stream.CORRECTNESS), num_draws=resamples.band),
     )
     rows = diagram_rows("", found, one.fitted.size, band)
     return [cast("Bin", {name: row[name] for name in Bin.__annotations__}) for row in rows]
@@ -543,10 +548,12 @@ class FinishedFit:
     refused: Sequence[StoredRow] = ()
 
 
-def make_report(outcome: FinishedFit) -> Report:
+def make_report(outcome: FinishedFit, resamples: Resamples = DEFAULT) -> Report:
     """Return the report. Blocking: seconds."""
     rows = make_split(outcome.material, outcome.fitted.dev)
-    bench = HeldOut(rows, outcome.fitted, seed=outcome.options.seed, eps=outcome.calibration.eps)
+    bench = HeldOut(
+        rows, outcome.fitted, seed=outcome.options.seed, eps=outcome.calibration.eps, resamples=resamples
+    )
     data, calibration = _data(outcome, rows.labels), outcome.calibration
     decision = decide(calibration, outcome.active, outcome.options.activate, bench)
     veto = too_many_refused(len(outcome.refused), outcome.num_rows)
@@ -555,7 +562,9 @@ def make_report(outcome: FinishedFit) -> Report:
     judged = [outcome.material.rows[i] for i in outcome.material.full]
     part, served = calibration_part(calibration), side_by_side(bench)
     worth = _answers_part(answers(bench))
-    right = correctness_part(outcome.fitted, calibration.num_samples, outcome.options.seed, outcome.target)
+    right = correctness_part(
+        outcome.fitted, calibration.num_samples, outcome.options.seed, outcome.target, resamples
+    )
     report: Report = {
         "version": 1,
         "opening": opening(part, data, served, right, worth, outcome.target.error),

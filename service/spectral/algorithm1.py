@@ -18,6 +18,7 @@ from service.spectral.reliability import (
     expected_calibration_error,
     rounded_ties,
 )
+from service.spectral.resampling import DEFAULT
 from service.spectral.spectrum import Spectrum
 
 Floats = NDArray[np.float64]
@@ -363,7 +364,7 @@ def projection_null(
     rng: np.random.Generator,
     *,
     num_bins: int = 8,
-    num_draws: int = 1000,
+    num_draws: int = DEFAULT.band,
     neighbours: int = NEIGHBOURS,
 ) -> Null:
     """Return the residual null of the projection diagram and its ECE.
@@ -581,7 +582,6 @@ def _in_three(squares: Floats) -> Floats:
 
 Groups = tuple[tuple[Ints, ...], ...]
 
-NUM_DRAWS = 100  # worlds behind a null
 MIN_CLUSTERS = 2  # what one cluster reads says nothing of the other prompts
 
 
@@ -740,7 +740,7 @@ def null_band(
     served: Sequence[ServedSpectrum],
     rng: np.random.Generator,
     *,
-    num_draws: int = NUM_DRAWS,
+    num_draws: int = DEFAULT.nulls,
 ) -> ConsistencyBand:
     """Return what Algorithm 1 reads when references are drawn from the served spectra (ours).
 
@@ -774,7 +774,7 @@ def nulls(
     targets: DensityStack,
     rng: np.random.Generator,
     *,
-    num_draws: int = NUM_DRAWS,
+    num_draws: int = DEFAULT.nulls,
 ) -> list[Nulls]:
     """Return both nulls of each clustering of the same prompts; all share the drawn worlds.
 

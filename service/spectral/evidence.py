@@ -14,15 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
 from service.spectral.fit import (
     TEMPERATURE_BOUNDS,
-    Interval,
     Minimum,
     Terms,
     fit_depolarized,
     minimize,
-    percentile_interval,
     terms,
 )
 from service.spectral.maps import DepolarizedMap, ServedSpectrum, log_softmax
+from service.spectral.resampling import DEFAULT, Interval, percentile_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
@@ -337,7 +336,7 @@ def fit_evidence(rows: EvidenceSet) -> EvidenceFit:
 
 
 def bootstrap_evidence(
-    rows: EvidenceSet, *, rng: np.random.Generator, resamples: int = 200, level: float = 0.95
+    rows: EvidenceSet, *, rng: np.random.Generator, resamples: int = DEFAULT.bootstrap, level: float = 0.95
 ) -> EvidenceBootstrap:
     """Return refits on `resamples` resamples of the prompts, each started from the optimum of all of them.
 

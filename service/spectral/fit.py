@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, TemperatureMap, log_null_count
+from service.spectral.resampling import DEFAULT, Interval, percentile_interval
 
 Floats = NDArray[np.float64]
 Objective = Callable[[Floats], tuple[float, Floats, Floats]]
@@ -236,14 +237,6 @@ class DepolarizedFit:
     stationarity_gap: float
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A percentile interval, low <= high."""
-
-    low: float
-    high: float
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Bootstrap:
     """Refits on resampled prompts: temperatures (B,), depolarizations (B,) or None, and their intervals."""
@@ -348,18 +341,12 @@ def fit(dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS) -> Temperature
     raise ValueError(f"unknown method: {method!r}")
 
 
-def percentile_interval(values: Floats, level: float) -> Interval:
-    """Return the interval that holds the middle `level` (0..1) of bootstrapped values."""
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high))
-
-
 def bootstrap(
     dev: DevSet,
     method: Method,
     *,
     rng: np.random.Generator,
-    resamples: int = 200,
+    resamples: int = DEFAULT.bootstrap,
     eps: float = DEFAULT_EPS,
     level: float = 0.95,
 ) -> Bootstrap:

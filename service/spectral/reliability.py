@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from service.spectral.resampling import DEFAULT
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
@@ -171,7 +173,7 @@ def consistency_band(targets: Floats, eces: Floats, level: float = 0.95) -> Cons
 
 
 def label_band(
-    lambda_max: ArrayLike, rng: np.random.Generator, *, num_bins: int = 8, num_draws: int = 1000
+    lambda_max: ArrayLike, rng: np.random.Generator, *, num_bins: int = 8, num_draws: int = DEFAULT.band
 ) -> ConsistencyBand:
     """Return the band of a diagram of labels: 1 with probability lambda_max (n,), else 0.
 

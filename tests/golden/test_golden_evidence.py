@@ -20,7 +20,7 @@ from service.spectral.evidence import (
 from service.spectral.fit import DepolarizedFit, cross_validated_risks, fit_depolarized
 from service.spectral.maps import CalibrationMap
 from service.spectral.reliability import projection_brier, projection_reliability
-from service.spectral.resampling import fit_evidence_by_num_samples
+from service.spectral.subsets import fit_evidence_by_num_samples
 from service.spectral.text_scores import correct
 
 pytestmark = pytest.mark.shared

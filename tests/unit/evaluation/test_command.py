@@ -12,7 +12,6 @@ import pytest
 
 from service.errors import Conflict, InvalidDevData, LLMError
 from service.evaluation.command import evaluate
-from service.evaluation.experiments import NAME
 from service.evaluation.gather import NOT_ASKED, SUPPLIED, Components, Plan, write_results
 from service.evaluation.page import FIGURES
 from service.llm.port import Sampling
@@ -346,7 +345,9 @@ def test_empty_answers_conversations_and_several_references(tmp_path):
     path = write(tmp_path / "rows.jsonl", made)
     results = evaluate(Plan(path, path, tmp_path / "out"), parts())
     assert all(
-        one["ran"] for one in results["experiments"] if one["name"] not in {"embedders", NAME} | LONELY
+        one["ran"]
+        for one in results["experiments"]
+        if one["name"] not in {"embedders", "sampling_temperature"} | LONELY
     )
     assert by_name(results)["constant_predictor"]["headline"]["one_within"]
 
