@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -26,12 +26,11 @@ from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
 from service.calibration.calibration import Calibration
-from service.calibration.calibrator import Calibrator
+from service.calibration.calibrator import Calibrator, Pipeline
 from service.calibration.files import UploadLimits
 from service.calibration.material import Embedding
 from service.calibration.routes import CorrectionsRequest
 from service.errors import EigencalError, EmbedderUnavailable
-from service.evaluation.evaluator import ByKind, Evaluator
 from service.gateways import guardrail_routes as guardrail
 from service.gateways import scores, verify
 from service.gateways.guardrail import Guardrail
@@ -48,6 +47,7 @@ from service.jobs.engine import DbosEngine, JobEngine
 from service.jobs.intake import Alike
 from service.jobs.model import CalibrationStore, JobQueue, Setup
 from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, EvaluateRequest
+from service.jobs.store import ClaimedJob
 from service.llm.port import (
     CALLER,
     Embedder,
@@ -466,14 +466,19 @@ def build_replica(
     drawer = Drawer(llm, store, serving, slots=slots, live_first=LiveFirst(live), patience=patience)
     embedding = Embedding(embedder, live_first=LiveFirst(live), patience=patience)
     calibrator = Calibrator(store, calibrations, drawer, embedding)
-    evaluator = Evaluator(store, embedder, embedding, version=version)
+
+    async def evaluate(job: ClaimedJob) -> None:
+        # Loaded with the first evaluation: serving never needs it.
+        from service.evaluation.evaluator import Evaluator
+
+        await Evaluator(store, embedder, embedding, version=version).finish(job)
 
     lanes = setup.keys()
     peers = Replicas(database, replica_id, lanes, beat_s=intervals.beat_s, lease_s=intervals.lease_s)
     jobs = DurableJobs(
         store,
         peers,
-        ByKind(calibrator, evaluator),
+        ByKind(calibrator, evaluate),
         engine or DbosEngine(jobs_url(database.url), executor_id=replica_id, lanes=lanes),
         owner=replica_id,
         alike=Alike(drawer.way),
@@ -482,6 +487,30 @@ def build_replica(
     )
     kept = SqlKept(database, max_documents=kept_documents)
     return Replica(database, active, store, calibrations, jobs, kept, SqlKeys(database), peers)
+
+
+class ByKind:
+    """A pipeline that draws for every kind of job, and finishes each in its own way.
+
+    One job at a time is finished: it has the vectors of all its answers in memory.
+    """
+
+    def __init__(self, calibrator: Pipeline, evaluate: Callable[[ClaimedJob], Awaitable[None]]) -> None:
+        self._calibrator = calibrator
+        self._evaluate = evaluate
+        self._one = asyncio.Lock()
+
+    async def draw(self, job: ClaimedJob) -> None:
+        """Draw the missing answers."""
+        await self._calibrator.draw(job)
+
+    async def finish(self, job: ClaimedJob) -> None:
+        """Do the rest and end the job."""
+        async with self._one:
+            if job.options.kind == "calibrate":
+                await self._calibrator.finish(job)
+            else:
+                await self._evaluate(job)
 
 
 # What the log says when the service starts: how it is set up, and whether the LLM answers.
@@ -752,8 +781,13 @@ def create_app(
 
 
 def render_report(report: Mapping[str, Any]) -> str:
-    """Return the HTML page of a report. The drawing library is loaded on the first."""
-    from service.report import render
+    """Return the HTML page of a report, or of an evaluation. The first loads the drawing library."""
+    if "experiments" in report:
+        from service.evaluation.page import render_evaluation
+        from service.evaluation.results import Results
+
+        return render_evaluation(cast("Results", report))
+    from service.report.pages import render
 
     return render(cast("Report", report))
 

@@ -1,13 +1,11 @@
 """The use case behind POST /evaluate: the command's experiments, as a durable job."""
 
-import asyncio
 import functools
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from service.calibration.calibrator import Pipeline
 from service.calibration.fitting import Stream, rng
 from service.calibration.material import (
     Embedding,
@@ -17,13 +15,14 @@ from service.calibration.material import (
     full_number,
     usable_rows,
 )
-from service.evaluation.experiments import FileFacts, Inputs, drawn, make_results, not_drawn
+from service.evaluation.baselines import drawn, not_drawn
+from service.evaluation.results import DataFile, DrawnAnswers, Provenance, Results, provenance
+from service.evaluation.study import FileFacts, Inputs, make_results
 from service.jobs.model import JobStage
 from service.jobs.store import ClaimedJob, JobStore, Progress, StoredRow, in_thread
 from service.llm.port import Embedder, Fingerprint
-from service.report.bench import Bench, make_split
-from service.report.model import DataFile, Provenance, Results, provenance
-from service.report.model import DrawnAnswers as AnswersPart
+from service.report.diagnostics import EvaluationContext, make_split
+from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
 logger = logging.getLogger(__name__)
@@ -44,12 +43,14 @@ class Evaluator:
         *,
         version: str = "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        resamples: Resamples = DEFAULT,
     ) -> None:
         self._jobs = jobs
         self._embedder = embedder
         self._embedding = embedding
         self._version = version
         self._now = now
+        self._resamples = resamples
 
     async def finish(self, job: ClaimedJob) -> None:
         """Embed, run the experiments, store the results, end the job. Raises as `Calibrator.finish` does."""
@@ -101,8 +102,9 @@ class Evaluator:
     ) -> Results:
         def work(report: OnDone) -> Results:
             dev, test = map(make_split, materials)
-            bench = Bench(dev, test, seed=job.options.seed)
-            inputs = Inputs({self._embedder.identity.name: bench}, None, drawn(test), not_drawn(COMMAND_ONLY))
+            context = EvaluationContext(dev, test, seed=job.options.seed, resamples=self._resamples)
+            name = self._embedder.identity.name
+            inputs = Inputs({name: context}, None, drawn(test), not_drawn(COMMAND_ONLY))
             return make_results(inputs, facts, origin, lambda done, total, _: report(done, total))
 
         return await in_thread(work, functools.partial(self._stage, job, "fitting"))
@@ -112,7 +114,7 @@ def _supplied(rows: list[StoredRow]) -> bool:
     return all(one.row.samples is not None for one in rows)
 
 
-def _answers(drawn_with: Fingerprint) -> AnswersPart:
+def _answers(drawn_with: Fingerprint) -> DrawnAnswers:
     parts = drawn_with.parts()
     setup = {
         k: v for k, v in parts.items() if k.startswith(("api", "prompt_shape", "answer_regex", "sampling."))
@@ -122,25 +124,3 @@ def _answers(drawn_with: Fingerprint) -> AnswersPart:
 
 def _facts(rows: list[StoredRow], job: ClaimedJob) -> FileFacts:
     return FileFacts(len(rows), full_number([len(one.draws) for one in rows], job.options.num_samples))
-
-
-class ByKind:
-    """A pipeline that draws for every kind of job, and finishes each in its own way.
-
-    One job at a time is finished: it has the vectors of all its answers in memory.
-    """
-
-    def __init__(self, calibrator: Pipeline, evaluator: Evaluator) -> None:
-        self._calibrator = calibrator
-        self._evaluator = evaluator
-        self._one = asyncio.Lock()
-
-    async def draw(self, job: ClaimedJob) -> None:
-        """Draw the missing answers."""
-        await self._calibrator.draw(job)
-
-    async def finish(self, job: ClaimedJob) -> None:
-        """Do the rest and end the job."""
-        one = self._calibrator if job.options.kind == "calibrate" else self._evaluator
-        async with self._one:
-            await one.finish(job)

@@ -11,12 +11,10 @@ from matplotlib.image import imread
 
 from service.api.health import PATHS
 from service.calibration.routes import CALIBRATION
-from service.evaluation.command import evaluate
-from service.evaluation.gather import Components, Plan
+from service.evaluation.command import Components, Plan, evaluate
 from service.llm.port import Sampling
-from service.report import render
 from service.report.model import Report
-from service.report.pages import calibrations, home
+from service.report.pages import calibrations, home, render
 from service.scoring.serving import Serving
 from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM

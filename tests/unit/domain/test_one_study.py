@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from service.calibration.fitting import fit_all
-from service.report.bench import HeldOut, make_split
-from service.report.figures import (
+from service.evaluation.experiments import (
     algorithm1_diagram,
     comparison,
     convergence,
@@ -14,16 +13,17 @@ from service.report.figures import (
     rejection,
     temperature,
 )
-from service.report.figures import auroc_experiment as auroc
-from service.report.model import Experiment, TableRow
+from service.evaluation.experiments import auroc_experiment as auroc
+from service.evaluation.results import Experiment, TableRow
+from service.report.diagnostics import CrossValidated, make_split
 from service.spectral.resampling import mean_difference
 from tests.support.reports import small_material, small_report
 
 
 @pytest.fixture(scope="module")
-def bench() -> HeldOut:
+def bench() -> CrossValidated:
     material = small_material()
-    return HeldOut(make_split(material), fit_all(material, "depolarized"))
+    return CrossValidated(make_split(material), fit_all(material, "depolarized"))
 
 
 def row_of(experiment: Experiment, **where: str) -> TableRow:
@@ -38,7 +38,7 @@ def test_the_interval_that_decides_is_the_paired_bootstrap_of_every_comparison()
     assert (told["value"], told["low"], told["high"]) == (found.value, found.low, found.high)
 
 
-def test_the_decision_rests_on_rows_of_the_comparison(bench: HeldOut) -> None:
+def test_the_decision_rests_on_rows_of_the_comparison(bench: CrossValidated) -> None:
     made, decision = comparison(bench), small_report()["decision"]
     for figure, told in (
         ("cv_risk", decision["difference"]),
@@ -48,7 +48,7 @@ def test_the_decision_rests_on_rows_of_the_comparison(bench: HeldOut) -> None:
         assert told == {"value": row["difference"], "low": row["low"], "high": row["high"]}
 
 
-def test_every_figure_of_a_map_is_that_of_its_experiment(bench: HeldOut) -> None:
+def test_every_figure_of_a_map_is_that_of_its_experiment(bench: CrossValidated) -> None:
     ranked, by_projection, paper = auroc(bench), projection(bench)["headline"], algorithm1_diagram(bench)
     for row in small_report()["served"]:
         name = row["map"]
@@ -65,7 +65,7 @@ def test_every_figure_of_a_map_is_that_of_its_experiment(bench: HeldOut) -> None
         assert row["singletons"] == paper["headline"][f"{name}_singletons"]
 
 
-def test_every_curve_is_the_table_of_its_experiment(bench: HeldOut) -> None:
+def test_every_curve_is_the_table_of_its_experiment(bench: CrossValidated) -> None:
     curves = small_report()["curves"]
     assert curves["samples"] == convergence(bench)["points"]
     assert curves["temperature"]["risk"] == [row["dev_risk"] for row in temperature(bench)["points"]]
@@ -83,7 +83,7 @@ def test_every_curve_is_the_table_of_its_experiment(bench: HeldOut) -> None:
         assert curve["accuracy"] == [row["accuracy"] for row in rows if row["score"] == "lambda_max"]
 
 
-def test_each_prompt_is_judged_by_the_fold_that_held_it_out(bench: HeldOut) -> None:
+def test_each_prompt_is_judged_by_the_fold_that_held_it_out(bench: CrossValidated) -> None:
     maps, fold = bench.held_out.maps["depolarized"], bench.held_out.fold
     one = int(np.flatnonzero(fold == 3)[0])
     spectrum = bench.test.spectra[one]

@@ -8,7 +8,8 @@ import pytest
 
 from service.calibration.calibration import NEEDED_OF_A_KIND
 from service.calibration.fitting import SHARE
-from service.report.report import few_of_a_kind, files_differ
+from service.evaluation.study import files_differ
+from service.report.summary import few_of_a_kind
 from service.spectral.correctness_model import LEAST_OF_A_KIND
 
 

@@ -13,13 +13,13 @@ import pytest
 from service.calibration.calibrator import Calibrator
 from service.calibration.material import Embedding
 from service.errors import InvalidDevData
+from service.evaluation.command import supplied
 from service.evaluation.evaluator import COMMAND_ONLY, ByKind, Evaluator
-from service.evaluation.gather import supplied
 from service.jobs.drawing import Drawer
 from service.jobs.model import CalibrateOptions
 from service.jobs.store import LeaseLostError
 from service.llm.port import Sampling
-from service.report import render
+from service.report.pages import render
 from service.scoring.serving import Serving
 from service.store.active import ActiveCalibrations
 from service.store.calibrations import SqlCalibrations

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from service.evaluation.words import READ, sentence
 
 from service.calibration.files import Recorded
 from service.evaluation import experiments as meanings
@@ -25,8 +26,7 @@ from service.evaluation.experiments import (
     run_all,
 )
 from service.evaluation.page import FIGURES, PANELS, evaluation_figures, evaluation_tables, render_evaluation
-from service.evaluation.words import READ, sentence
-from service.report.bench import GRID, NAIVE, STANDARD, Bench
+from service.report.diagnostics import GRID, NAIVE, STANDARD, EvaluationContext
 from service.report.model import MAPS, DataFile, provenance
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.correctness import auroc
@@ -39,7 +39,7 @@ TEST_ROWS = rows(45, seed=2)
 
 @pytest.fixture(scope="module")
 def bench():
-    return Bench(split(rows(40, seed=1)), split(TEST_ROWS))
+    return EvaluationContext(split(rows(40, seed=1)), split(TEST_ROWS))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def likelihoods(bench):
 
 @pytest.fixture(scope="module")
 def experiments(bench, likelihoods):
-    other = Bench(split(rows(40, seed=1), 16), split(TEST_ROWS, 16))
+    other = EvaluationContext(split(rows(40, seed=1), 16), split(TEST_ROWS, 16))
     choice = choose({0.3: bench.dev, 0.9: bench.dev})
     inputs = Inputs({"one": bench, "two": other}, None, likelihoods, judge(choice, bench.test))
     return {one["name"]: one for one in run_all(inputs)}
@@ -95,7 +95,7 @@ def test_every_experiment_runs_and_is_json(experiments):
 
 
 def test_equal_seeds_give_equal_results(bench, experiments):
-    fresh = Bench(bench.dev, bench.test)
+    fresh = EvaluationContext(bench.dev, bench.test)
     again = {one["name"]: one for one in run_all(Inputs({"one": fresh}, None, None, not_drawn("no")))}
     for name in ("algorithm1_diagram", "auroc", "comparison", "constant_predictor", "risk_and_entropy"):
         assert again[name] == experiments[name]
@@ -115,7 +115,7 @@ def test_what_found_nothing_did_not_run_and_says_why(bench):
         {**row, "samples": [f"{i} {k} apart" for k in range(8)], "reference": f"{i} other"}
         for i, row in enumerate(TEST_ROWS[:12])
     ]
-    one = Bench(bench.dev, split(alone))
+    one = EvaluationContext(bench.dev, split(alone))
     found = {e["name"]: e for e in run_all(Inputs({"one": one}, None, None, not_drawn("no")))}
     for name in ("algorithm1_diagram", "similarity"):
         assert found[name] == {**found[name], "ran": False, "headline": {}, "points": []}
@@ -216,7 +216,7 @@ def test_the_claim_is_told_in_words_with_the_figures(experiments):
 
 def test_results_have_a_verdict_and_cautions(bench):
     lopsided = split([{**row, "answer": "zzz"} if i > 6 else row for i, row in enumerate(TEST_ROWS)])
-    one = Bench(bench.dev, lopsided)
+    one = EvaluationContext(bench.dev, lopsided)
     inputs = Inputs({"one": one}, None, None, not_drawn("no"))
     origin = provenance(
         {"dev": DataFile(supplied=True), "test": DataFile(supplied=True)}, None, [], version="1"
@@ -242,7 +242,7 @@ def test_sensitivity_covers_the_grid_and_agrees_with_the_diagram(experiments):
 
 
 def test_without_a_table_of_cosines_the_readings_are_the_same(bench):
-    lean = Bench(bench.dev, bench.test)
+    lean = EvaluationContext(bench.dev, bench.test)
     lean.__dict__["cosines"] = None
     for name in MAPS:
         bench.algorithm1(name, NAIVE)  # all settings, from the table
@@ -267,9 +267,9 @@ def test_scaled_measures_span_zero_to_one(experiments):
 
 
 def test_too_many_prompts_for_all_pairs_are_said_so(bench):
-    from service.report.figures import cominimised
+    from service.evaluation.experiments import cominimised
 
-    lean = Bench(bench.dev, bench.test)
+    lean = EvaluationContext(bench.dev, bench.test)
     lean.__dict__["cosines"] = None
     assert "at most" in cominimised(lean)["reason"]
 
@@ -310,7 +310,7 @@ def test_without_log_probabilities_their_scores_are_left_out_and_it_says_so(benc
 
 def test_one_class_of_answers_has_no_auroc(bench):
     wrong = [{**row, "answer": "zzz"} for row in TEST_ROWS]
-    one = Bench(bench.dev, split(wrong))
+    one = EvaluationContext(bench.dev, split(wrong))
     found = {e["name"]: e for e in run_all(Inputs({"one": one}, None, None, not_drawn("no")))}
     assert not found["auroc"]["ran"]
     assert "All answers of the test file are wrong" in found["baselines"]["reason"]

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from service.evaluation.gather import AnswerFile
+from service.evaluation.kept import AnswerFile
 from service.llm.port import Draw
 
 DRAWN_BY = {"model": "m"}

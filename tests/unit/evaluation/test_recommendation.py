@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.report.figures import Candidate, recommend
+from service.evaluation.experiments import Candidate, recommend
 
 PROMPTS = 200
 RNG = np.random.default_rng(4)

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from service.report.figures import claim, verdict
+from service.evaluation.experiments import claim, verdict
 from service.report.model import ran
 
 

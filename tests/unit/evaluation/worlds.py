@@ -10,7 +10,7 @@ from service.calibration.material import all_texts, assemble
 from service.jobs.model import DevRow
 from service.jobs.store import StoredRow
 from service.llm.port import Draw
-from service.report.bench import Split, make_split
+from service.report.diagnostics import Split, make_split
 
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
 

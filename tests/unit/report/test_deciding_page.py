@@ -5,8 +5,8 @@ from html import unescape
 
 import pytest
 
-from service.report import render
 from service.report.model import Report
+from service.report.pages import render
 from tests.support.reports import deciding_report, small_report
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from service.report import render
+from service.report.pages import render
 from service.report.plots import parameter_columns
 from tests.support.reports import evidence_report, small_report
 

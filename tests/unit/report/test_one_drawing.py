@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from service.calibration.fitting import fit_all
 from service.evaluation import plots as curves
 from service.evaluation import plots as panels
+from service.evaluation.experiments import convergence, projection, rejection, temperature
 from service.report import plots
-from service.report.bench import HeldOut, make_split
-from service.report.figures import convergence, projection, rejection, temperature
+from service.report.diagnostics import CrossValidated, make_split
 from service.report.report import curves as curves_of
 from tests.support.reports import small_material
 
@@ -21,9 +21,9 @@ ROWS = 10**9  # of a report whose rejection curves are not cut
 
 
 @pytest.fixture(scope="module")
-def bench() -> HeldOut:
+def bench() -> CrossValidated:
     material = small_material()
-    return HeldOut(make_split(material), fit_all(material, "depolarized"))
+    return CrossValidated(make_split(material), fit_all(material, "depolarized"))
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, module: ModuleType, make: Callable[[], object]) -> Axes:
@@ -48,7 +48,7 @@ def marks(axes: Axes) -> list[tuple[object, ...]]:
     ]
 
 
-def test_they_are_the_same_to_the_line(bench: HeldOut, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_are_the_same_to_the_line(bench: CrossValidated, monkeypatch: pytest.MonkeyPatch) -> None:
     report = curves_of(bench)
     bins = report["projection"]["raw"]
     pairs: list[tuple[Callable[[], object], ModuleType, Callable[[], object]]] = [
@@ -73,7 +73,7 @@ def test_they_are_the_same_to_the_line(bench: HeldOut, monkeypatch: pytest.Monke
 
 
 def test_an_evaluation_adds_the_risk_on_test_to_the_lines_of_a_report(
-    bench: HeldOut, monkeypatch: pytest.MonkeyPatch
+    bench: CrossValidated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report, experiment = curves_of(bench)["temperature"], temperature(bench)
     first = marks(drawn(monkeypatch, plots, lambda: plots.temperature(report)))
