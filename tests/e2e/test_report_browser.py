@@ -19,7 +19,7 @@ from service.scoring.serving import Serving
 from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import deciding_report, small_report
-from tests.unit.evaluation.worlds import rows, write
+from tests.support.worlds import rows, write
 
 pytestmark = pytest.mark.browser
 CASES: dict[str, Callable[[], Report]] = {

@@ -23,7 +23,9 @@ def told(shared_data: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def bench(recorded: dict[str, Any]) -> EvaluationContext:
     """Rows 0-149 fitted, rows 150-399 tested, 20 answers."""
-    return EvaluationContext(split(recorded, slice(0, 150), tells=True), split(recorded, slice(150, 400), tells=True))
+    return EvaluationContext(
+        split(recorded, slice(0, 150), tells=True), split(recorded, slice(150, 400), tells=True)
+    )
 
 
 @pytest.fixture(scope="module")

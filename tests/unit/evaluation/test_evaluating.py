@@ -10,23 +10,25 @@ from datetime import UTC, datetime
 
 import pytest
 
+from service.app import ByKind
 from service.calibration.calibrator import Calibrator
 from service.calibration.material import Embedding
 from service.errors import InvalidDevData
 from service.evaluation.command import supplied
-from service.evaluation.evaluator import COMMAND_ONLY, ByKind, Evaluator
+from service.evaluation.evaluator import COMMAND_ONLY, Evaluator
+from service.evaluation.page import render_evaluation as render
 from service.jobs.drawing import Drawer
 from service.jobs.model import CalibrateOptions
 from service.jobs.store import LeaseLostError
 from service.llm.port import Sampling
-from service.report.pages import render
 from service.scoring.serving import Serving
 from service.store.active import ActiveCalibrations
 from service.store.calibrations import SqlCalibrations
 from service.store.database import Database
 from service.store.jobs import SqlJobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.unit.evaluation.worlds import rows, stored
+from tests.support.reports import FEW
+from tests.support.worlds import rows, stored
 
 pytestmark = pytest.mark.anyio
 DEV, TEST = rows(32, 6, seed=1), rows(34, 6, seed=2)
@@ -59,10 +61,10 @@ class Bench:
         serving = Serving(6, Sampling(), Sampling())
         embedding = Embedding(embedder)
         drawer = Drawer(self.llm, self.jobs, serving)
-        calibrator = Calibrator(self.jobs, SqlCalibrations(database, active), drawer, embedding)
-        self.pipeline = ByKind(
-            calibrator, Evaluator(self.jobs, embedder, embedding, version="1.2.3", now=lambda: NOW)
-        )
+        calibrations = SqlCalibrations(database, active)
+        calibrator = Calibrator(self.jobs, calibrations, drawer, embedding, resamples=FEW)
+        evaluator = Evaluator(self.jobs, embedder, embedding, version="1.2.3", now=lambda: NOW, resamples=FEW)
+        self.pipeline = ByKind(calibrator, evaluator.finish)
 
     async def run(self, found, options=OPTIONS):
         job, _ = await self.jobs.submit(found, options)
