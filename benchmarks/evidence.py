@@ -80,7 +80,7 @@ def by_answers(data: Recorded) -> None:
 
 
 def speed(data: Recorded) -> None:
-    """Processor seconds of the evidence fits over those of the depolarised ones."""
+    """Processor seconds of the evidence fits over those of the depolarized ones."""
 
     def clock(run: Callable[[], object]) -> float:
         start = time.process_time()
@@ -101,7 +101,7 @@ def speed(data: Recorded) -> None:
         lambda: fit_evidence_by_num_samples(made, sums, dimension=D),
     )
     print(
-        f"\nProcessor time over that of the depolarised fit: one fit {one}; every number of answers {table}"
+        f"\nProcessor time over that of the depolarized fit: one fit {one}; every number of answers {table}"
     )
 
 

@@ -98,7 +98,7 @@ Method = Literal["depolarized", "temperature", "evidence"]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Of one map: the spectrum's temperature T > 0, the depolarisation 0 <= g < 1 (0 for `temperature`)."""
+    """Of one map: the spectrum's temperature T > 0, the depolarization 0 <= g < 1 (0 for `temperature`)."""
 
     temperature: float
     depolarization: float = 0.0

@@ -407,7 +407,7 @@ def _parameters(made: dict[str, Any]) -> str:
         a, b = by["evidence_intercept"], by["evidence_slope"]
         return f"Fitted: temperature T = {by['temperature']:.2f}, evidence a = {a:.2f}, b = {b:.2f}"
     depolarization = made["depolarization"]
-    g = "" if depolarization is None else f", depolarisation g = {depolarization:.2f}"
+    g = "" if depolarization is None else f", depolarization g = {depolarization:.2f}"
     return f"Fitted: temperature T = {made['temperature']:.2f}{g}"
 
 

@@ -96,7 +96,7 @@ def served_entropies(map_: CalibrationMap, dev: DevSet) -> Floats:
 
 
 def _entropies(log_p: Floats, log_q: Floats, dev: DevSet) -> Floats:
-    # A depolarised map gives padded columns q, too: they are no eigenvalues of the prompt.
+    # A depolarized map gives padded columns q, too: they are no eigenvalues of the prompt.
     inside = np.arange(log_p.shape[1]) < dev.rank[:, None]
     p = np.where(inside, np.exp(log_p), 0.0)
     null = np.exp(log_q) * np.maximum(dev.dimension - dev.rank, 0)

@@ -91,7 +91,7 @@ def mean_log_probability(totals: ArrayLike) -> float:
     return float(checked_log_probabilities(totals).mean())
 
 
-# The `evidence` map (**ours**, method, section 6): depolarisation by what the log-probabilities leave over.
+# The `evidence` map (**ours**, method, section 6): depolarization by what the log-probabilities leave over.
 #
 # h_{T,a,b}(D; u) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d, where u is the missing mass of the prompt and
 # g = sigmoid(a + b logit u). b = 0 is `DepolarizedMap`; b >= 0: more missing mass never means more
@@ -264,7 +264,7 @@ class EvidenceRisk:
 # The same prompts, resamples and folds as for the other maps, so that risks compare in pairs.
 
 PARAMETERS = ("temperature", "intercept", "slope")
-SLOPE_START = 0.4  # near what recorded answers give; the other start is b = 0, the depolarised optimum
+SLOPE_START = 0.4  # near what recorded answers give; the other start is b = 0, the depolarized optimum
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ def _search(rows: EvidenceSet, starts: list[Floats], weights: Floats | None = No
 
 
 def _starts(rows: EvidenceSet) -> list[Floats]:
-    """Return the depolarised optimum, so that the fit is no worse, and it turned about the mean evidence."""
+    """Return the depolarized optimum, so that the fit is no worse, and it turned about the mean evidence."""
     flat = fit_depolarized(rows.dev).map
     g = flat.depolarization
     x, z = np.log(flat.temperature), np.log(g) - np.log1p(-g)
@@ -324,7 +324,7 @@ def _map(point: Floats) -> EvidenceMap:
 def fit_evidence(rows: EvidenceSet) -> EvidenceFit:
     """Return T, a and b of least mean risk over the dev set (method, section 6).
 
-    Its risk is no higher than that of the depolarised fit, which is the case b = 0 (up to 1e-5 nats where
+    Its risk is no higher than that of the depolarized fit, which is the case b = 0 (up to 1e-5 nats where
     that one has g below 6e-6 or above 1 - 6e-6, outside the bounds of a).
     """
     end = _search(rows, _starts(rows))

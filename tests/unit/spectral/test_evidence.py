@@ -70,7 +70,7 @@ def test_many_prompts_at_once_are_each_served_as_alone(map_: EvidenceMap, seed: 
 
 @settings(deadline=None)
 @given(temperatures, intercepts, masses)
-def test_slope_zero_is_the_depolarised_map(temperature: float, intercept: float, mass: float) -> None:
+def test_slope_zero_is_the_depolarized_map(temperature: float, intercept: float, mass: float) -> None:
     found = EvidenceMap(temperature, intercept, 0.0).at(mass)
     assert found == DepolarizedMap(temperature, EvidenceMap(1.0, intercept, 0.0).at(0.5).depolarization)
 

@@ -81,7 +81,7 @@ def test_parameters_built_into_a_world_are_found(seed: int, t: float, a: float, 
 
 @settings(deadline=None, max_examples=60)
 @given(seeds)
-def test_a_fit_is_no_worse_than_the_depolarised_one(seed: int) -> None:
+def test_a_fit_is_no_worse_than_the_depolarized_one(seed: int) -> None:
     rows = random_rows(seed)
     found, flat = fit_evidence(rows), fit_depolarized(rows.dev)
     assert found.risk <= flat.risk + 1e-12
