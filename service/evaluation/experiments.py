@@ -38,13 +38,14 @@ from service.report.diagnostics import (
 from service.report.first_answers import answers_part, recommended, sizes
 from service.report.model import finite
 from service.report.report import TEMPERATURES, over_temperatures, rejection, samples, served_rows
-from service.spectral.algorithm1 import Null, algorithm1, calibration_error, cluster_labels, cluster_prompts
+from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
 from service.spectral.constant import best_temperature, constant_predictor
 from service.spectral.correctness import accuracy_rejection, auroc
+from service.spectral.density import calibration_error
 from service.spectral.dev_set import mean_entropy, risk
 from service.spectral.fit import DepolarizedFit
 from service.spectral.maps import CalibrationMap, DepolarizedMap, TemperatureMap
-from service.spectral.reliability import ConsistencyBand, ReliabilityDiagram, projection_reliability
+from service.spectral.reliability import ConsistencyBand, Null, ReliabilityDiagram, projection_reliability
 from service.spectral.resampling import Difference, Interval, ResampleCounts, figure_difference
 
 Floats = NDArray[np.float64]

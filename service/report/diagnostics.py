@@ -13,18 +13,9 @@ from service.calibration.fitting import EvidenceFound, Fitted, Stream, find_evid
 from service.calibration.labels import FullRows, Labels, label
 from service.calibration.material import Material
 from service.report.first_answers import AtSize, judge, judge_held_out, mean_tokens
-from service.spectral.algorithm1 import (
-    Clustering,
-    DensityStack,
-    Null,
-    Nulls,
-    algorithm1,
-    cluster_prompts,
-    frobenius_cosines,
-    nulls,
-    projection_null,
-)
+from service.spectral.algorithm1 import Clustering, Nulls, algorithm1, cluster_prompts, nulls
 from service.spectral.correctness import Auroc, bootstrap_auroc
+from service.spectral.density import DensityStack, frobenius_cosines
 from service.spectral.dev_set import Answers, DevSet, dev_set, risks
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import Bootstrap, CrossValidation, DepolarizedFit, TemperatureFit
@@ -32,9 +23,11 @@ from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, Identity, ServedSpectrum
 from service.spectral.reliability import (
     ConsistencyBand,
+    Null,
     ReliabilityDiagram,
     label_band,
     projection_brier,
+    projection_null,
     projection_reliability,
     reliability_diagram,
 )

@@ -23,7 +23,7 @@ from service.report.model import (
 from service.report.tables import Head, answers_table, compare
 from service.report.words import MISSING, number, share
 from service.scoring.judging import percent
-from service.spectral.correctness_model import LEAST_OF_A_KIND
+from service.spectral.correctness_model import MIN_OF_A_KIND
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -339,7 +339,7 @@ def why_none(row: CorrectnessAt) -> str:
     if row["why_none"] == "too_few_verdicts":
         counted = f"{right} right answers and {wrong} wrong ones"
         return (
-            f"the half of the rows that would fit it has {counted}; it takes {LEAST_OF_A_KIND} of each, so "
+            f"the half of the rows that would fit it has {counted}; it takes {MIN_OF_A_KIND} of each, so "
             f"at least {NEEDED_OF_A_KIND} of each in the file."
         )
     if row["why_none"] == "no_better_than_base_rate":

@@ -43,7 +43,6 @@ from service.report.model import (
 from service.report.summary import about_data, about_fit, about_gain, about_verdicts, opening
 from service.scoring.judging import lowest_named, percent
 from service.scoring.score import Target
-from service.spectral.algorithm1 import Null
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
 from service.spectral.correctness_model import CorrectnessFit, Scores
 from service.spectral.dev_set import DevSet, mean_entropy, overlaps, risk
@@ -53,6 +52,7 @@ from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import TemperatureMap
 from service.spectral.reliability import (
     ConsistencyBand,
+    Null,
     ReliabilityDiagram,
     label_band,
     reliability_diagram,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.spectral.algorithm1 import DensityStack
+from service.spectral.density import DensityStack
 from service.spectral.dev_set import DevSet
 from service.spectral.fit import fit_temperature
 from service.spectral.maps import DEFAULT_EPS

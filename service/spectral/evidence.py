@@ -1,8 +1,14 @@
-"""What the log-probabilities of the answers drawn leave over: the missing mass (**ours**, method, section 6).
+"""What log-probabilities of answers leave over, and the map by it (**ours**, method, section 6).
 
-Every answer comes with the log-probability of its whole text. The distinct texts drawn cover
-s = sum_a exp(l_a) of the LLM's own distribution; u = 1 - s is what it would rather have answered. Three equal
-answers have one spectrum whether the LLM gives that answer 99 % or 40 % of its mass: u tells them apart.
+Every answer comes with the log-probability of its whole text. The distinct texts drawn cover s = sum_a
+exp(l_a) of the LLM's own distribution; the missing mass u = 1 - s is what it would rather have answered.
+Three equal answers have one spectrum whether the LLM gives that answer 99 % or 40 % of its mass: u tells them
+apart.
+
+The `evidence` map is h_{T,a,b}(D; u) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d with g = sigmoid(a + b logit u),
+u of the prompt. b = 0 is `DepolarizedMap`; b >= 0: more missing mass never means more confidence. T, a and b
+are fitted together by mean matrix log risk, on the prompts, resamples and folds of the other maps, so that
+risks compare in pairs.
 """
 
 import math
@@ -30,7 +36,15 @@ MISSING_MASS_CLIP = 1e-4  # u stays this far from 0 and 1, so that its logit is 
 # Sums of float32 log-probabilities exceed 0 by rounding. More than this above 0 is no log-probability at all:
 # a probability, say, or one with the sign lost; clipping it would serve a confident score made of a mistake.
 POSITIVE_ROUNDING = 1e-2
-LEAST = -700.0  # its exp, 1e-304, is near the smallest that float64 holds in full
+MIN_LOG_PROBABILITY = -700.0  # its exp, 1e-304, is near the smallest that float64 holds in full
+# sigmoid(12) is within 6e-6 of 1: at b = 0 a wider box is worth less than 1e-5 nats.
+INTERCEPT_BOUNDS = (-12.0, 12.0)
+# Not below 0: more missing mass never means more confidence.
+SLOPE_BOUNDS = (0.0, 5.0)
+# |logit g| stays within this: g in [1e-6, 1 - 1e-6], so that no reference has an infinite risk.
+LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)
+PARAMETERS = ("temperature", "intercept", "slope")
+SLOPE_START = 0.4  # near what recorded answers give; the other start is b = 0, the depolarized optimum
 
 
 def checked_log_probabilities(totals: ArrayLike) -> Floats:
@@ -47,7 +61,7 @@ def checked_log_probabilities(totals: ArrayLike) -> Floats:
         raise ValueError(f"log-probabilities must be a non-empty vector, got shape {values.shape}")
     if not (values <= POSITIVE_ROUNDING).all():  # false for NaN, too
         raise ValueError("a log-probability is not a number or lies above 0")
-    return np.clip(values, LEAST, 0.0)
+    return np.clip(values, MIN_LOG_PROBABILITY, 0.0)
 
 
 def missing_mass(totals: ArrayLike, index: ArrayLike) -> float:
@@ -91,20 +105,6 @@ def mean_log_probability(totals: ArrayLike) -> float:
     return float(checked_log_probabilities(totals).mean())
 
 
-# The `evidence` map (**ours**, method, section 6): depolarization by what the log-probabilities leave over.
-#
-# h_{T,a,b}(D; u) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d, where u is the missing mass of the prompt and
-# g = sigmoid(a + b logit u). b = 0 is `DepolarizedMap`; b >= 0: more missing mass never means more
-# confidence.
-
-# sigmoid(12) is within 6e-6 of 1: at b = 0 a wider box is worth less than 1e-5 nats.
-INTERCEPT_BOUNDS = (-12.0, 12.0)
-# Not below 0: more missing mass never means more confidence.
-SLOPE_BOUNDS = (0.0, 5.0)
-# |logit g| stays within this: g in [1e-6, 1 - 1e-6], so that no reference has an infinite risk.
-LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)
-
-
 def _within(value: float, bounds: tuple[float, float]) -> bool:
     return bounds[0] <= value <= bounds[1]  # false for NaN
 
@@ -113,7 +113,7 @@ def _within(value: float, bounds: tuple[float, float]) -> bool:
 class PromptDepolarizedMap:
     """`DepolarizedMap` with one temperature for all prompts and one depolarization (n,) for each, in order.
 
-    It fits the n prompts that it was made for, and only them: `risk.risks(evidence.over(u), dev)`.
+    It fits the n prompts that it was made for, and only them: `risks(evidence.over(u), dev)`.
     """
 
     temperature: float
@@ -200,13 +200,10 @@ class EvidenceSet:
         return EvidenceSet(self.dev.take(rows), self.missing_mass[rows])
 
 
-# Mean matrix log risk of the `evidence` map with its analytic gradient and Hessian (see `objectives`).
-
-
 class EvidenceRisk:
-    """R(x, a, b) of `EvidenceMap` with its gradient and Hessian; notation as in `objectives`.
+    """R(x, a, b) of `EvidenceMap` with its gradient and Hessian; notation as in `fit`.
 
-    As `objectives.DepolarizedRisk` with z_n = a + b logit u_n of each prompt's own, so the derivatives by a
+    As `fit.DepolarizedRisk` with z_n = a + b logit u_n of each prompt's own, so the derivatives by a
     and b are those by z_n, summed with weights 1 and logit u_n. Where z_n is clipped they are 0.
     """
 
@@ -257,14 +254,6 @@ class EvidenceRisk:
         hessian[0, 1:] = hessian[1:, 0] = self._design @ r_xz
         hessian[1:, 1:] = (self._design * r_zz) @ self._design.T
         return np.append(by_x[0], self._design @ r_z), hessian
-
-
-# Fitting the `evidence` map: T, a and b together by mean matrix log risk, with bootstrap and held-out risk.
-#
-# The same prompts, resamples and folds as for the other maps, so that risks compare in pairs.
-
-PARAMETERS = ("temperature", "intercept", "slope")
-SLOPE_START = 0.4  # near what recorded answers give; the other start is b = 0, the depolarized optimum
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,19 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from service.spectral.algorithm1 import (
     Clustering,
-    DensityStack,
     ReferenceBlock,
     algorithm1,
     bin_targets,
     block_targets,
     cluster_labels,
     cluster_prompts,
-    frobenius_cosines,
-    null_band,
     null_of,
     nulls,
 )
+from service.spectral.density import DensityStack, frobenius_cosines
 from service.spectral.maps import DepolarizedMap, Identity
 from service.spectral.spectrum import spectrum
+from tests.unit.spectral.worlds import null_band
 
 D = 24
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from service.spectral.algorithm1 import DensityStack
 from service.spectral.constant import best_temperature, constant_predictor
+from service.spectral.density import DensityStack
 from service.spectral.dev_set import risk
 from service.spectral.maps import TemperatureMap
 
