@@ -1,4 +1,4 @@
-"""The page of an evaluation: the verdict, and each experiment as a sentence, a table and perhaps a figure."""
+"""The page of an evaluation: the verdict, and each experiment with its tables and perhaps a figure."""
 
 import csv
 import io
@@ -20,116 +20,23 @@ from service.report import plots
 from service.report.model import RejectionCurve, TemperatureCurve
 from service.report.pages import page
 from service.report.tables import SAYS, SAYS_NOT, answers_table
-from service.report.words import LABELLED, MAPS, MISSING, fingerprint_rows, number, typeset, when
+from service.report.words import LABELLED, MAPS, fingerprint_rows, number, typeset, when
 
 SPLITS = {"dev": "Dev", "test": "Test"}
 ANSWERS = {"file": "answers as the file has them", "model": "answers drawn by the model below"}
 KINDS = {"prompt": "prompts", "messages": "conversations"}
 UNKNOWN = "not known: the answers came with the files"
 
-# Experiments whose rows are few enough to read, and their columns.
-COLUMNS: dict[str, dict[str, str]] = {
-    "evidence_map": {
-        "missing_mass": "Missing mass u, mean",
-        "count": "Prompts",
-        "depolarization": "g, mean",
-        "test_risk_evidence": "Test risk, evidence",
-        "test_risk_depolarized": "depolarized",
-    },
-    "sensitivity": {
-        "map": "Map",
-        "bins": "B",
-        "clusters": "C",
-        "ece": "Eigenvalue ECE",
-        "band_low": "References drawn, from",
-        "band_high": "to",
-        "rescaled_low": "Rescaled, from",
-        "rescaled_high": "to",
-    },
-    "auroc": {
-        "map": "Map",
-        "score": "Score",
-        "auroc": "AUROC",
-        "low": "95 % from",
-        "high": "to",
-        "standard_error": "Standard error",
-        "rejection_area": "Rejection area",
-    },
-    "baselines": {
-        "score": "Score",
-        "note": "How",
-        "auroc": "AUROC",
-        "low": "95 % from",
-        "high": "to",
-        "rejection_area": "Rejection area",
-    },
-    "comparison": {
-        "figure": "Figure",
-        "second": "Map",
-        "first": "minus",
-        "difference": "Difference",
-        "low": "95 % from",
-        "high": "to",
-        "real": "Leaves out 0",
-    },
-    "embedders": {
-        "embedder": "Embedder",
-        "map": "Map",
-        "temperature": "T",
-        "depolarization": "g",
-        "intercept": "a",
-        "slope": "b",
-        "test_risk": "Test risk",
-        "projection_ece": "Projection ECE",
-        "projection_band_low": "If calibrated, from",
-        "projection_band_high": "to",
-        "algorithm1_ece": "Eigenvalue ECE",
-        "algorithm1_band_low": "References drawn, from",
-        "algorithm1_band_high": "to",
-        "algorithm1_rescaled_low": "Rescaled, from",
-        "algorithm1_rescaled_high": "to",
-        "auroc": "AUROC",
-        "auroc_low": "95 % from",
-        "auroc_high": "to",
-    },
-    "co_minimised": {
-        "temperature": "T",
-        "cal_s": "Cal_S, nats",
-        "risk": "Risk, nats",
-        "eigenvalue_ece": "Eigenvalue ECE",
-    },
-    "sampling_temperature": {
-        "sampling_temperature": "Sampling temperature",
-        "class_share_ece": "ECE, dev",
-        "mean_class_share": "Mean share of the largest class",
-        "accuracy": "Accuracy, dev",
-    },
-}
-
-
-# Experiments with a row per map, from the headline: heading, and the keys of a cell ("{}": a figure).
-_ECE: dict[str, tuple[str, ...]] = {
-    "ECE": ("{}", "ece"),
-    "Calibrated scores read": ("{} ({} to {})", "band_mean", "band_low", "band_high"),
-}
-_ALGORITHM1: dict[str, tuple[str, ...]] = {
-    "Eigenvalue ECE": ("{}", "ece"),
-    "a: references drawn": ("{} ({} to {})", "band_mean", "band_low", "band_high"),
-    "p, a": ("{}", "p_value"),
-    "b: real ones, rescaled": ("{} ({} to {})", "rescaled_mean", "rescaled_low", "rescaled_high"),
-    "p, b": ("{}", "rescaled_p_value"),
-    "Clusters": ("{}", "clusters"),
-    "Prompts in a cluster": ("{} to {}", "cluster_size_least", "cluster_size_most"),
-    "median": ("{:g}", "cluster_size_median"),
-    "Prompts alone, ignored": ("{}", "singletons"),
-}
-BY_MAP: dict[str, dict[str, tuple[str, ...]]] = {
-    "projection_reliability": {**_ECE, "p": ("{}", "p_value")},
-    "naive_diagram": _ALGORITHM1,
-    "algorithm1_diagram": _ALGORITHM1,
-    "correctness_diagram": _ECE,
-    "similarity": {"Within bins": ("{}", "within_bin"), "Within clusters": ("{}", "within_cluster")},
-    "accuracy_rejection": {"Area by λmax": ("{}", "lambda_max_area"), "by entropy": ("{}", "entropy_area")},
+# Experiments whose rows are few enough to read; the others have them as CSV only.
+ROWS_SHOWN = {
+    "evidence_map",
+    "sensitivity",
+    "co_minimised",
+    "auroc",
+    "baselines",
+    "comparison",
+    "embedders",
+    "sampling_temperature",
 }
 
 
@@ -141,40 +48,63 @@ class Table:
     rows: Sequence[Sequence[str]]
 
 
-def table(experiment: Experiment) -> Table | None:
-    """Return the table to show under a figure, if its rows are worth reading."""
-    if not experiment["ran"]:
-        return None
-    if experiment["name"] in BY_MAP:
-        return _by_map(experiment, BY_MAP[experiment["name"]])
-    columns = COLUMNS.get(experiment["name"])
-    if columns is None:
-        return None
-    rows = [[cell(row.get(key)) for key in columns] for row in experiment["points"]]
-    return Table(list(columns.values()), rows)
+def tables(experiment: Experiment) -> list[Table]:
+    """Return the headline, with a row for each map and one for what is no map's, and rows worth reading."""
+    headline = experiment["headline"]
+    # "temperature_low" is the temperature's, unless there are figures of maps, raw first.
+    names = MAP_NAMES if any(key.startswith("raw_") for key in headline) else ()
+    of_maps = {name: _of_map(headline, name) for name in names}
+    rest = {k: v for k, v in headline.items() if not k.startswith(tuple(f"{name}_" for name in names))}
+    made = [
+        _table([rest] if rest else []),
+        _table([{"map": name, **row} for name, row in of_maps.items() if row]),
+        _table(experiment["points"] if experiment["name"] in ROWS_SHOWN else []),
+    ]
+    # The rows of these are their headline, and more.
+    skipped = 2 if experiment["name"] in ("auroc", "baselines", "comparison", "embedders") else 0
+    return [one for one in made[skipped:] if one.rows]
 
 
-def _by_map(experiment: Experiment, columns: Mapping[str, tuple[str, ...]]) -> Table:
-    """Return one row per map of the headline."""
-    headline, [(_, key), *_] = experiment["headline"], columns.values()
-    names = [name for name in MAP_NAMES if f"{name}_{key}" in headline]
-    rows = [[MAPS[name], *(_cells(headline, name, *column) for column in columns.values())] for name in names]
-    return Table(["Map", *columns], rows)
+def _of_map(headline: TableRow, name: str) -> TableRow:
+    prefix = f"{name}_"
+    return {key.removeprefix(prefix): value for key, value in headline.items() if key.startswith(prefix)}
 
 
-def _cells(headline: TableRow, name: str, form: str, *keys: str) -> str:
-    values = [headline.get(f"{name}_{key}") for key in keys]
-    if all(value is None for value in values):
-        return MISSING
-    return form.format(*(value if ":" in form else cell(value) for value in values))
+def _table(rows: Sequence[TableRow]) -> Table:
+    """Return rows of equal keys; x_low and x_high become an interval behind x, or behind x_mean."""
+    columns: list[tuple[str, str | None, str | None]] = []  # heading, key of the figure, key of the interval
+    for key in rows[0] if rows else ():
+        base = key.removesuffix("low").removesuffix("_")
+        if key.endswith("high"):
+            continue
+        if not key.endswith("low"):
+            columns.append((key.removesuffix("_mean"), key, None))
+        elif (columns and columns[-1][0] == base) or not base:
+            columns[-1] = (*columns[-1][:2], key)
+        else:
+            columns.append((base, None, key))
+    head = [_typed(heading) for heading, _, _ in columns]
+    return Table(head, [[_cell(row, key, low) for _, key, low in columns] for row in rows])
 
 
-def cell(value: Value) -> str:
+def _cell(row: TableRow, key: str | None, low: str | None) -> str:
+    figure = "" if key is None else format_value(row.get(key))
+    if low is None:
+        return figure
+    ends = f"{format_value(row.get(low))} to {format_value(row.get(low.removesuffix('low') + 'high'))}"
+    return f"{figure} ({ends})".strip()
+
+
+def _typed(name: str) -> str:
+    return name.replace("lambda_max", "λmax").replace("_", " ")
+
+
+def format_value(value: Value) -> str:
     """Return a value as a cell of a table."""
     if isinstance(value, bool):  # before int, which a bool is
         return "yes" if value else "no"
     if isinstance(value, str):
-        return MAPS.get(value, value.replace("lambda_max", "λmax").replace("_", " "))
+        return typeset(MAPS.get(value, value.replace("_", " ")))
     return str(value) if isinstance(value, int) else number(value)
 
 
@@ -231,7 +161,7 @@ def _reliability(ylabel: str, *, to_diagonal: bool = False) -> "Figures":
                 one,
                 [row for row in rows if row["map"] == one],
                 ylabel,
-                f"ECE {_of(experiment, f'{one}_ece')}",
+                f"ECE {format_value(experiment['headline'][f'{one}_ece'])}",
                 to_diagonal=to_diagonal,
             )
             for one in maps
@@ -314,9 +244,8 @@ def render_evaluation(results: Results, figures: Mapping[str, Mapping[str, str]]
         "experiments": [
             {
                 **one,
-                "sentence": sentence(one),
                 "caption": CAPTIONS[one["name"]],
-                "table": table(one),
+                "tables": tables(one),
                 "by_answers": _by_answers(one),
                 "figures": svgs.get(one["name"], []),
             }
@@ -416,82 +345,3 @@ CAPTIONS = {
         "semantic class's share, judged on test. Other answers have another accuracy."
     ),
 }
-
-
-def _of(experiment: Experiment, key: str, digits: int = 3) -> str:
-    value = experiment["headline"].get(key)
-    return number(float(value) if isinstance(value, int | float) else None, digits)
-
-
-def _with_interval(experiment: Experiment, key: str, low: str = "{}_low", high: str = "{}_high") -> str:
-    ends = (_of(experiment, end.format(key), 2) for end in (low, high))
-    return f"{_of(experiment, key, 2)} (95 % {' to '.join(ends)})"
-
-
-def _maps(experiment: Experiment, key: str, what: str) -> str:
-    names = [name for name in MAP_NAMES if f"{name}_{key}" in experiment["headline"]]
-    figures = (f"{MAPS[name]} {_of(experiment, f'{name}_{key}')}" for name in names)
-    return f"{what}: {', '.join(figures)}."
-
-
-def _real(e: Experiment) -> str:
-    real = [
-        f"{MAPS[str(p['second'])]} − {MAPS[str(p['first'])]} {number(float(str(p['difference'])))}"
-        for p in e["points"]
-        if p["real"] and p["figure"] == "cv_risk"
-    ]
-    return f"Cross-validated risk differences whose interval leaves out 0: {', '.join(real) or 'none'}."
-
-
-def _best_scores(e: Experiment) -> str:
-    aurocs = {name: value for name, value in e["headline"].items() if isinstance(value, float)}
-    best, ours = (max(names, key=aurocs.__getitem__) for names in (aurocs, [n for n in aurocs if "(" in n]))
-    return f"Best AUROC: {best} {number(aurocs[best])}; best of ours: {ours} {number(aurocs[ours])}."
-
-
-_SENTENCES: dict[str, Callable[[Experiment], str]] = {
-    "estimator_convergence": lambda e: (
-        f"From {_of(e, 'from_num_samples', 0)} to {_of(e, 'to_num_samples', 0)} answers the mean λmax goes "
-        f"from {_of(e, 'mean_at_first')} to {_of(e, 'mean_at_last')}."
-    ),
-    "constant_predictor": lambda e: (
-        f"Risk is lowest at T = {_of(e, 'best_temperature', 4)} (95 % {_of(e, 'low')} to {_of(e, 'high')})."
-    ),
-    "risk_and_entropy": lambda e: (
-        f"T = {_with_interval(e, 'temperature', 'low', 'high')}; test risk {_of(e, 'test_risk')} nats."
-    ),
-    "depolarized_map": lambda e: (
-        f"T = {_with_interval(e, 'temperature')}, g = {_with_interval(e, 'depolarization')}; test risk "
-        f"{_of(e, 'test_risk')} nats."
-    ),
-    "evidence_map": lambda e: (
-        f"T = {_with_interval(e, 'temperature')}, a = {_with_interval(e, 'intercept')}, b = "
-        f"{_with_interval(e, 'slope')}; cross-validated risk {_of(e, 'cv_risk')} nats, depolarized "
-        f"{_of(e, 'cv_risk_depolarized')}; test risk {_of(e, 'test_risk')}."
-    ),
-    "projection_reliability": lambda e: _maps(e, "ece", "ECE"),
-    "naive_diagram": lambda e: _maps(e, "ece", "ECE"),
-    "algorithm1_diagram": lambda e: _maps(e, "ece", "ECE"),
-    "sensitivity": lambda e: f"{_maps(e, 'least', 'Least ECE')} {_maps(e, 'most', 'Most ECE')}",
-    "similarity": lambda e: f"All pairs {_of(e, 'all_pairs')}.",
-    "co_minimised": lambda e: f"{e['headline']['claim']} {_maps(e, 'cal_s', 'Cal_S in nats')}",
-    "correctness_diagram": lambda e: _maps(e, "ece", "ECE"),
-    "auroc": lambda e: f"{_maps(e, 'lambda_max', 'λmax')} {_maps(e, 'entropy', 'Entropy')}",
-    "accuracy_rejection": lambda e: f"Accuracy of all: {_of(e, 'accuracy')}.",
-    "baselines": _best_scores,
-    "comparison": _real,
-    "answers": lambda e: str(e["headline"]["recommendation"]),
-    "embedders": lambda e: f"{'; '.join(f'{k} {_of(e, k)}' for k in e['headline'])}.",
-    "sampling_temperature": lambda e: (
-        f"Chosen: {_of(e, 'sampling_temperature', 2)}; test eigenvalue ECE {_of(e, 'test_eigenvalue_ece')} "
-        f"(references drawn {_of(e, 'band_low')} to {_of(e, 'band_high')}, rescaled "
-        f"{_of(e, 'rescaled_low')} to {_of(e, 'rescaled_high')})."
-    ),
-}
-
-
-def sentence(experiment: Experiment) -> str:
-    """Return the experiment's result in words; why not, where it did not run."""
-    if not experiment["ran"]:
-        return f"Not run: {experiment['reason']}"
-    return typeset(_SENTENCES[experiment["name"]](experiment))

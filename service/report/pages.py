@@ -112,6 +112,7 @@ def render(report: Report) -> str:
         "state": _state(report),
         "brier": report["decision"]["brier_difference"],
         "loss": report["decision"]["loss_difference"],
+        "parameters": report.get("evidence_parameters") or report["parameters"],
         "fitted": [_fitted(calibration, name, fit) for name, fit in report["fits"].items()],
         "min_kept": plots.MIN_KEPT,
         "by_answers": answers_table(report["answers"]["rows"], advice, recommended, judged_on),
@@ -222,11 +223,9 @@ def _plots(report: Report) -> dict[str, Any]:
     curves, rows, served = report["curves"], report["answers"]["rows"], report["served"]
     by = report["answers"]["recommended_by"]
     one = {
-        "bands": plots.algorithm1_bands(served),
         "rejection": plots.rejection(curves["rejection"], report["data"]["rows_full"]),
         "temperature": plots.temperature(curves["temperature"]),
         "samples": plots.samples(curves["samples"]),
-        "parameters": plots.parameters(_parameters(report)),
         "answers": plots.answers(rows, by, report["opening"]["num_samples"]),
     }
     if report["correctness"]["promises"]:
@@ -261,24 +260,6 @@ def _panel(kind: str, curves: Mapping[str, Sequence[Bin]], row: ServedRow, ylabe
     value = figure["value"] if isinstance(figure, dict) else figure
     note = f"{NOTES[noted]} {number(value)}"
     return plots.reliability(kind, name, curves[name], ylabel, note, to_diagonal=kind == "projection")
-
-
-def _parameters(report: Report) -> Mapping[str, Sequence[float]]:
-    """Return the number of answers and T, with g where the map has one, and a and b of the evidence map."""
-    if table := report.get("evidence_parameters"):
-        return {
-            "num_samples": [p["num_samples"] for p in table],
-            "T": [p["temperature"] for p in table],
-            "a": [p["evidence_intercept"] for p in table],
-            "b": [p["evidence_slope"] for p in table],
-        }
-    plain = report["parameters"]
-    columns: dict[str, Sequence[float]] = {
-        "num_samples": [p["num_samples"] for p in plain],
-        "T": [p["temperature"] for p in plain],
-    }
-    g = [p["depolarization"] for p in plain if p["depolarization"] is not None]
-    return columns | {"g": g} if g else columns
 
 
 FEATURES = {

@@ -14,16 +14,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from service.report.model import (
-    Band,
     CorrectnessPart,
-    NullPart,
     PromiseAt,
     RejectionCurve,
     RiskAt,
-    ServedRow,
     TemperatureCurve,
 )
-from service.report.words import MAPS, MISSING, algorithm1_words, number, share
+from service.report.words import MAPS, number, share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,7 +122,6 @@ Line = tuple[str, Sequence[float], Look]  # name, values, look
 Rows = Sequence[Row]
 ALONG: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor"}
 TICKS = ([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])
-NULL_A, NULL_B = "#c9c9c9", "#8c8c8c"  # the two nulls of Algorithm 1: references drawn, real ones rescaled
 HEAD_ROOM = 2.2  # risks beyond this many times the least are a wall that hides the rest
 MIN_KEPT = 10  # answers left where an accuracy-rejection curve ends: fewer say nothing
 ANSWERS_SIZE = (4.4, 3.0)
@@ -195,45 +191,6 @@ def _band(axes: "Axes", rows: Rows) -> None:
 def _look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], **more: Any) -> None:
     """Paint a line in the look of its map; not clipped, so that markers on the frame are whole."""
     axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, clip_on=False, **more)
-
-
-def algorithm1_bands(rows: Sequence[ServedRow]) -> str:
-    """Return the ECE of Algorithm 1 of each map above the bands of its two nulls, a and b."""
-    words = " ".join(algorithm1_words(row) for row in rows)
-    plot = Plot("algorithm1-bands", "Algorithm 1 ECE beside both of its nulls", words, (WIDE[0], 3.6))
-
-    def paint(figure: "Figure") -> None:
-        axes = figure.add_subplot()
-        for place, row in enumerate(rows):
-            _ece_and_bands(axes, place, row)
-        axes.set_yticks(range(len(rows)), [MAPS[r["map"]] for r in rows])
-        axes.set(ylim=(len(rows) - 0.5, -0.6), xlim=(0, 1.1 * axes.get_xlim()[1]))
-        axes.set_xlabel("ECE of Algorithm 1\na: references drawn; b: real ones, rescaled")
-
-    return draw(plot, paint)
-
-
-def _ece_and_bands(axes: "Axes", place: int, row: ServedRow) -> None:
-    _named_bar(axes, place + 0.08, row["algorithm1_band"], "a", NULL_A)
-    _named_bar(axes, place + 0.32, row["algorithm1_rescaled"], "b", NULL_B)
-    ece, look = row["algorithm1_ece"], LOOKS[row["map"]]
-    if ece is None:
-        axes.text(0.01, place, MISSING, va="center")
-        return
-    axes.vlines(ece, place - 0.16, place + 0.42, color=look.colour, linewidth=1)
-    axes.plot(ece, place - 0.16, color=look.colour, marker=look.marker, markersize=8, clip_on=False)
-    axes.annotate(
-        number(ece), (ece, place - 0.16), (7, 0), textcoords="offset points", va="center", weight="bold"
-    )
-
-
-def _named_bar(axes: "Axes", place: float, band: Band | NullPart, name: str, colour: str) -> None:
-    """Paint where a figure lies under calibration as a horizontal bar; nothing where that is not known."""
-    low, high = band["low"], band["high"]
-    if low is not None and high is not None:
-        axes.barh(place, high - low, left=low, height=0.2, color=colour)
-        above: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9, "color": GREY}
-        axes.annotate(name, (high, place), (4, 0), **above)
 
 
 def rejection(curves: Sequence[RejectionCurve], size: int) -> str:
@@ -347,29 +304,6 @@ def samples(rows: Rows) -> str:
 def _beside(axes: "Axes", x: float, y: float, text: str) -> None:
     """Write a text beside a point."""
     axes.annotate(text, (x, y), (5, 5), textcoords="offset points", fontsize=9)
-
-
-def parameters(table: Mapping[str, Sequence[float]]) -> str:
-    """Return the columns of a table of parameters, by number of answers."""
-    x, columns = table["num_samples"], {name: y for name, y in table.items() if name != "num_samples"}
-    words = f"From {x[0]} to {x[-1]} answers: "
-    words += "; ".join(f"{name} from {number(y[0], 2)} to {number(y[-1], 2)}" for name, y in columns.items())
-    plot = Plot("parameters", "Parameters by number of answers", f"{words}.", (WIDE[0], 1.9 * len(columns)))
-
-    def paint(figure: "Figure") -> None:
-        drawn = figure.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
-        looks = (LOOKS["temperature"], LOOKS["depolarized"], LOOKS["evidence"])
-        for axes, (name, y), look in zip(drawn, columns.items(), looks, strict=False):
-            axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, markersize=4.5)
-            low, high = 1.25 * min(0, *y), 1.25 * max(0, *y)  # of these, a alone may be below 0
-            axes.set_ylim(low, high if high > low else 1)
-            _beside(axes, x[-1], y[-1], number(y[-1], 2))
-            axes.set_ylabel(name, rotation=0, weight="bold", labelpad=12)
-            axes.set_xlim(min(x) - 0.5, max(x) * 1.1 + 0.3)
-            axes.xaxis.get_major_locator().set_params(integer=True)
-        drawn[-1].set_xlabel("answers per prompt")
-
-    return draw(plot, paint)
 
 
 def p_correct(part: CorrectnessPart, method: str) -> str:

@@ -74,17 +74,6 @@ def test_the_second_null_of_algorithm_1_is_drawn_where_rows_have_it(painted: Any
     assert [list(line.get_ydata()) for line in axes.lines[1:3]] == [[0.3, 0.3], [0.6, 0.6]]
 
 
-def test_both_nulls_are_bars_each_with_its_ends(report: Report, painted: Any) -> None:
-    row = report["served"][0]
-    row["algorithm1_ece"] = 0.217
-    row["algorithm1_band"] = {"mean": 0.15, "low": 0.12, "high": 0.18}
-    row["algorithm1_rescaled"] = {"mean": 0.2, "low": 0.19, "high": 0.24, "p_value": 0.3, "draws": 100}
-    axes = painted(plots.algorithm1_bands, [row])
-    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
-    assert ends == [pytest.approx((0.12, 0.18)), pytest.approx((0.19, 0.24))]
-    assert [text.get_text() for text in axes.texts] == ["a", "b", "0.217"]
-
-
 def test_a_test_file_that_is_much_harder_stays_in_the_picture(report: Report, painted: Any) -> None:
     curve = report["curves"]["temperature"]
     harder = [4 * value for value in curve["risk"]]
