@@ -43,7 +43,6 @@ from service.spectral.constant import best_temperature, constant_predictor
 from service.spectral.correctness import accuracy_rejection, auroc
 from service.spectral.density import calibration_error
 from service.spectral.dev_set import mean_entropy, risk
-from service.spectral.fit import DepolarizedFit
 from service.spectral.maps import CalibrationMap, DepolarizedMap, TemperatureMap
 from service.spectral.reliability import ConsistencyBand, Null, ReliabilityDiagram, projection_reliability
 from service.spectral.resampling import Difference, Interval, ResampleCounts, figure_difference
@@ -132,7 +131,7 @@ def _estimate(name: str, value: float, spread: Interval) -> TableRow:
 def depolarized(context: EvaluationContext) -> Experiment:
     """Return the risk on both files over g, at the fitted temperature, and the fit with its intervals."""
     fit, spread = context.fits["depolarized"], context.bootstraps["depolarized"]
-    assert isinstance(fit, DepolarizedFit)
+    assert isinstance(fit.map, DepolarizedMap)
     assert spread.depolarization is not None
     dev, test = context.dev.dev, context.test.dev
     maps = [DepolarizedMap(fit.map.temperature, float(g)) for g in MASSES]

@@ -222,10 +222,10 @@ def _fit(fitted: Fitted, method: PlainMethod) -> FitPart:
     }
 
 
-def _depolarization(found: TemperatureFit | DepolarizedFit, spread: Bootstrap) -> Estimate | None:
-    if isinstance(found, TemperatureFit) or spread.depolarization is None:
+def _depolarization(fit: TemperatureFit | DepolarizedFit, spread: Bootstrap) -> Estimate | None:
+    if isinstance(fit.map, TemperatureMap) or spread.depolarization is None:
         return None
-    return _estimate(found.map.depolarization, spread.depolarization)
+    return _estimate(fit.map.depolarization, spread.depolarization)
 
 
 def correctness_part(

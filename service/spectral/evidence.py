@@ -20,13 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
 from service.spectral.fit import (
     TEMPERATURE_BOUNDS,
+    Fit,
     Minimum,
     Terms,
     fit_depolarized,
     minimize,
     terms,
 )
-from service.spectral.maps import DepolarizedMap, ServedSpectrum, log_softmax
+from service.spectral.maps import DepolarizedMap, ServedAsFitted, log_softmax
 from service.spectral.resampling import DEFAULT, Interval, percentile_interval
 
 Floats = NDArray[np.float64]
@@ -110,7 +111,7 @@ def _within(value: float, bounds: tuple[float, float]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PromptDepolarizedMap:
+class PromptDepolarizedMap(ServedAsFitted):
     """`DepolarizedMap` with one temperature for all prompts and one depolarization (n,) for each, in order.
 
     It fits the n prompts that it was made for, and only them: `risks(evidence.over(u), dev)`.
@@ -118,14 +119,6 @@ class PromptDepolarizedMap:
 
     temperature: float
     depolarizations: Floats
-
-    def serve(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return the served spectrum of the only prompt. Raises ValueError where there are several."""
-        return DepolarizedMap(self.temperature, self.depolarizations.item()).serve(eigenvalues, dimension)
-
-    def fitted(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return what `serve` does: the operator that is fitted is the one served."""
-        return self.serve(eigenvalues, dimension)
 
     def log_served(
         self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
@@ -136,12 +129,6 @@ class PromptDepolarizedMap:
         shape = log_softmax(log_eigenvalues / self.temperature)
         log_q = np.log(self.depolarizations / np.maximum(dimension, rank))
         return np.logaddexp(np.log1p(-self.depolarizations)[:, None] + shape, log_q[:, None]), log_q
-
-    def log_fitted(
-        self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
-    ) -> tuple[Floats, Floats]:
-        """Return what `log_served` does."""
-        return self.log_served(log_eigenvalues, rank, dimension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,20 +243,9 @@ class EvidenceRisk:
         return np.append(by_x[0], self._design @ r_z), hessian
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceFit:
-    """Fitted T, a and b. `risk` and `mean_entropy` in nats.
-
-    at_bound: which of "temperature", "intercept", "slope" sit on a bound; "slope" at 0 says that the evidence
-    told the fit nothing. A temperature that was not fitted (one answer a prompt) is on none.
-    stationarity_gap: largest |dR| by log T, a or b, over the parameters that are not on a bound.
-    """
-
-    map: EvidenceMap
-    risk: float
-    mean_entropy: float
-    at_bound: tuple[str, ...]
-    stationarity_gap: float
+# "slope" on its bound, at 0, says that the evidence gave the fit nothing. A temperature that was not fitted
+# (one answer a prompt) is on none.
+EvidenceFit = Fit[EvidenceMap]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ and padding would be most of a matrix.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
 Objective = Callable[[Floats], tuple[float, Floats, Floats]]
 Method = Literal["temperature", "depolarized"]
+FittedMap = TypeVar("FittedMap")
 
 # An optimum on a bound is told (`at_bound`): the data do not pin it down.
 TEMPERATURE_BOUNDS = (0.05, 50.0)
@@ -200,34 +201,24 @@ def minimize(
     return Minimum(point, value, gradient, _pressed(point, gradient, low, high))
 
 
-@dataclass(frozen=True, slots=True)
-class TemperatureFit:
-    """A fitted temperature. `risk` and `mean_entropy` (full space) in nats.
+@dataclass(frozen=True)
+class Fit(Generic[FittedMap]):
+    """A fitted map. `risk` and `mean_entropy` (full space) in nats.
 
-    at_bound: ("temperature",) when the optimum sits on a bound, else empty.
-    stationarity_gap: |mean entropy - risk|, 0 at an inner optimum: checks convergence, not calibration.
+    at_bound: names of the parameters whose optimum sits on a bound.
+    stationarity_gap: 0 at an inner optimum: checks convergence, not calibration. Of a temperature alone it is
+    |mean entropy - risk|; else the largest |dR| by log T, logit g, a or b, over those on no bound.
     """
 
-    map: TemperatureMap
+    map: FittedMap
     risk: float
     mean_entropy: float
     at_bound: tuple[str, ...]
     stationarity_gap: float
 
 
-@dataclass(frozen=True, slots=True)
-class DepolarizedFit:
-    """A fitted temperature and depolarization. `risk` and `mean_entropy` in nats.
-
-    at_bound: which of "temperature", "depolarization" sit on a bound.
-    stationarity_gap: largest |dR| by log T or logit g, over the parameters that are not on a bound.
-    """
-
-    map: DepolarizedMap
-    risk: float
-    mean_entropy: float
-    at_bound: tuple[str, ...]
-    stationarity_gap: float
+TemperatureFit = Fit[TemperatureMap]
+DepolarizedFit = Fit[DepolarizedMap]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
