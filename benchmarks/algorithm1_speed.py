@@ -23,7 +23,8 @@ import numpy as np
 import scipy.cluster.hierarchy  # noqa: F401  imported here, so that neither side pays for it
 
 from benchmarks.spectral_worlds import DIMENSION, prompts
-from service.spectral.algorithm1 import Clustering, DensityStack, algorithm1, cluster_prompts
+from service.spectral.algorithm1 import Clustering, algorithm1, cluster_prompts
+from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers
 from service.spectral.reliability import ReliabilityDiagram
 from service.spectral.spectrum import spectrum

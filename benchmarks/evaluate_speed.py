@@ -16,10 +16,11 @@ import numpy as np
 from benchmarks.spectral_worlds import DIMENSION, prompts
 from service.calibration.material import Material
 from service.calibration.rows import DevRow, StoredRow
-from service.evaluation.experiments import Inputs, not_drawn, run_all
+from service.evaluation.baselines import not_drawn
 from service.evaluation.page import evaluation_figures
+from service.evaluation.study import Inputs, run_all
 from service.llm.port import Draw
-from service.report.bench import Bench, Split, make_split
+from service.report.diagnostics import EvaluationContext, Split, make_split
 
 SAMPLES = 20
 
@@ -43,7 +44,7 @@ def main() -> None:
     test, dev = (int(x) for x in [*sys.argv[1:], *("2000", "500")[len(sys.argv) - 1 :]])
     began = last = time.perf_counter()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    bench = Bench(split(dev, 1), split(test, 2))
+    bench = EvaluationContext(split(dev, 1), split(test, 2))
     print(f"{test} test and {dev} dev prompts of {SAMPLES} answers, d = {DIMENSION}")
     name = "vectors made, spectra"
 

@@ -35,14 +35,9 @@ from service.spectral.evidence import fit_evidence
 from service.spectral.fit import fit_depolarized, fit_temperature
 from service.spectral.maps import CalibrationMap, Identity, TemperatureMap
 from service.spectral.reliability import projection_brier
-from service.spectral.resampling import (
-    Difference,
-    figure_difference,
-    fit_by_num_samples,
-    fit_evidence_by_num_samples,
-    mean_difference,
-)
+from service.spectral.resampling import Difference, figure_difference, mean_difference
 from service.spectral.selective import promises
+from service.spectral.subsets import fit_by_num_samples, fit_evidence_by_num_samples
 
 FIT, HELD = np.arange(150), np.arange(150, 400)
 DRAWN = ((1, True), (2, True), (3, True), (3, False), (5, True), (10, True), (20, True), (20, False))
@@ -85,7 +80,7 @@ def by_answers(data: Recorded) -> None:
 
 
 def speed(data: Recorded) -> None:
-    """Processor seconds of the evidence fits over those of the depolarised ones."""
+    """Processor seconds of the evidence fits over those of the depolarized ones."""
 
     def clock(run: Callable[[], object]) -> float:
         start = time.process_time()
@@ -106,7 +101,7 @@ def speed(data: Recorded) -> None:
         lambda: fit_evidence_by_num_samples(made, sums, dimension=D),
     )
     print(
-        f"\nProcessor time over that of the depolarised fit: one fit {one}; every number of answers {table}"
+        f"\nProcessor time over that of the depolarized fit: one fit {one}; every number of answers {table}"
     )
 
 

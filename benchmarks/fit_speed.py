@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.spectral_worlds import DIMENSION, prompt, prompts, recorded
 from service.spectral.dev_set import Answers, dev_set, overlaps
 from service.spectral.fit import fit_depolarized, fit_temperature
-from service.spectral.resampling import subset_dev_set
+from service.spectral.subsets import draw_subsets, subset_dev_set
 
 PROMPTS = 300
 STRAIGHT_PROMPTS = 30
@@ -92,7 +92,7 @@ def peak(distinct: int) -> None:
     made = [prompt(rng, 100, distinct) for _ in range(2000)]
     found = [overlaps(one) for one in made]
     for num_samples in (50, 100):
-        fit_depolarized(subset_dev_set(found, num_samples, DIMENSION))
+        fit_depolarized(subset_dev_set(draw_subsets(found, num_samples, 0), DIMENSION))
     mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     held = sum(one.vectors.nbytes + one.references.nbytes for one in made) / 2**20
     print(

@@ -15,18 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.spectral_worlds import prompts, recorded
-from service.spectral.algorithm1 import (
-    DensityStack,
-    algorithm1,
-    cluster_prompts,
-    neighbourhoods,
-    nulls,
-    projection_null,
-)
+from service.spectral.algorithm1 import algorithm1, cluster_prompts, nulls
+from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, dev_set
 from service.spectral.fit import fit
 from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
-from service.spectral.reliability import ConsistencyBand, bin_index, equal_mass_bins, label_band
+from service.spectral.reliability import (
+    ConsistencyBand,
+    bin_index,
+    equal_mass_bins,
+    label_band,
+    neighbourhoods,
+    projection_null,
+)
 from service.spectral.spectrum import Spectrum, spectrum
 
 FITTED, DRAWS, OFF = 150, 1000, 1.5

@@ -21,7 +21,7 @@ from service.spectral.dev_set import Answers, DevSet, dev_set, risk, served_lamb
 from service.spectral.fit import bootstrap, fit_depolarized
 from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity
 from service.spectral.reliability import projection_brier, projection_reliability
-from service.spectral.resampling import fit_by_num_samples
+from service.spectral.subsets import fit_by_num_samples
 from service.spectral.text_scores import correct
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

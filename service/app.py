@@ -32,7 +32,6 @@ from service.calibration.routes import CorrectionsRequest
 from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
-from service.evaluation.evaluator import Evaluator
 from service.gateways import guardrail, verify
 from service.gateways.guardrail import Guardrail, GuardrailCall
 from service.gateways.verify import VerifyRequest
@@ -45,7 +44,7 @@ from service.jobs.intake import check_same_generation
 from service.jobs.model import Setup
 from service.jobs.progress import Notes
 from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, EvaluateRequest
-from service.jobs.store import SqlJobs
+from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import DbosEngine, JobEngine, JobSteps
 from service.llm.port import LanguageModel, Message, Sampling, shape_hash
@@ -434,12 +433,21 @@ def build_replica(
     waiting = partial(LiveFirst, live)
     drawer = Drawer(llm, embedder, store, serving, notes, live_first=waiting(), patience=patience)
     embedding = Embedding(embedder, store, notes, live_first=waiting(), patience=patience)
+
+    class Evaluation:
+        """Loads what evaluates with the first such job: serving never needs it."""
+
+        async def finish(self, job: RunningJob) -> None:
+            from service.evaluation.evaluator import Evaluator
+
+            await Evaluator(store, embedder, embedding, version=version).finish(job)
+
     steps = JobSteps(
         store,
         drawer,
         {
             "calibrate": Calibrator(store, calibrations, drawer, embedding, notes),
-            "evaluate": Evaluator(store, embedder, embedding, version=version),
+            "evaluate": Evaluation(),
         },
         notes,
         slots=slots,
@@ -719,8 +727,13 @@ def create_app(
 
 
 def render_report(report: Mapping[str, Any]) -> str:
-    """Return the HTML page of a report. The drawing library is loaded on the first."""
-    from service.report import render
+    """Return the HTML page of a report, or of an evaluation. The first loads the drawing library."""
+    if "experiments" in report:
+        from service.evaluation.page import render_evaluation
+        from service.evaluation.results import Results
+
+        return render_evaluation(cast("Results", report))
+    from service.report.pages import render
 
     return render(cast("Report", report))
 

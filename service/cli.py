@@ -15,8 +15,8 @@ from service.settings import PREFIX, Settings, unknown_variables
 # Commands import what they need: `--help` and `weights fetch` wait for no application.
 if TYPE_CHECKING:
     from service.demo import Target
-    from service.evaluation.experiments import EntailmentModel
-    from service.evaluation.gather import Components
+    from service.evaluation.baselines import EntailmentModel
+    from service.evaluation.command import Components
 
 cli = typer.Typer(
     help="Eigencal: calibrated spectral uncertainty of language models over HTTP.",
@@ -198,8 +198,8 @@ def evaluate_command(
 ) -> None:
     """Reproduce the paper's experiments: fit on DEV, test on TEST, report. Resumes where it stopped."""
     from service.errors import EigencalError
-    from service.evaluation.command import evaluate
-    from service.evaluation.gather import OutFolderError, Plan
+    from service.evaluation.command import Plan, evaluate
+    from service.evaluation.kept import OutFolderError
 
     if dev.samefile(test):
         typer.echo(
@@ -226,7 +226,7 @@ def evaluate_command(
 def _evaluation_components(settings: Settings, embedders: list[str], entailment: str) -> "Components":
     """Return what an evaluation is done with; the settings' own embedder where none is named."""
     from service.app import build_embedder, build_llm, llm_slots, serving_of
-    from service.evaluation.gather import Components
+    from service.evaluation.command import Components
 
     named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
     return Components(
@@ -240,7 +240,7 @@ def _evaluation_components(settings: Settings, embedders: list[str], entailment:
 
 
 def _entailment(name: str) -> "EntailmentModel | None":
-    from service.evaluation.entailment import TransformersEntailment
+    from service.evaluation.baselines import TransformersEntailment
 
     return TransformersEntailment(name) if name else None
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from service.calibration.fingerprint import Fingerprint
 from service.spectral.conformal import ConformalReference
-from service.spectral.correctness_model import LEAST_OF_A_KIND, CorrectnessModel, logit_probability
+from service.spectral.correctness_model import MIN_OF_A_KIND, CorrectnessModel, logit_probability
 from service.spectral.evidence import EvidenceMap, logit_missing_mass
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import SelectiveCounts
@@ -22,7 +22,7 @@ _MAPS: dict[str, type[DepolarizedMap | TemperatureMap | EvidenceMap]] = {
 # Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, or either by row.
 JudgedTexts = Literal["given", "dominant", "mixed"]
 # Right answers, and wrong ones, that a file should have: half of its rows fit the model, half are counted.
-NEEDED_OF_A_KIND = 2 * LEAST_OF_A_KIND
+NEEDED_OF_A_KIND = 2 * MIN_OF_A_KIND
 # What a promise is about (method, section 9); it stands wherever one is shown.
 PROMISE_MEANING = (
     "A promise holds on average over the calibrations that might have been made. Of targets barely within "
@@ -98,7 +98,7 @@ Method = Literal["depolarized", "temperature", "evidence"]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Of one map: the spectrum's temperature T > 0, the depolarisation 0 <= g < 1 (0 for `temperature`)."""
+    """Of one map: the spectrum's temperature T > 0, the depolarization 0 <= g < 1 (0 for `temperature`)."""
 
     temperature: float
     depolarization: float = 0.0

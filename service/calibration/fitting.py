@@ -35,8 +35,9 @@ from service.spectral.fit import (
 )
 from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, Identity, TemperatureMap
-from service.spectral.resampling import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
+from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.selective import SelectiveCounts, selective_counts, thinned
+from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
 
 Floats = NDArray[np.float64]
 
@@ -233,7 +234,6 @@ def _counts(scores: NDArray[np.float64], rows: Judged) -> SelectiveCounts:
 # The fit: the maps, their uncertainty, their cross-validated risk, and the parameters of every m'.
 
 METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
-RESAMPLES = 200
 WHOLE = 1000  # of the progress of a fit
 
 
@@ -279,6 +279,7 @@ def fit_all(
     active: Calibration | None = None,
     seed: int = 0,
     eps: float = DEFAULT_EPS,
+    resamples: Resamples = DEFAULT,
     progress: OnDone | None = None,
 ) -> Fitted:
     """Fit the maps on the full rows, and the tables of the chosen one on all.
@@ -292,13 +293,14 @@ def fit_all(
     dev = dev_set([material.answers[i] for i in material.full], material.dimension)
     rivals = {} if active is None else {"active": map_of(active, material.num_samples)}
     found, risks = fits(dev, eps), held_out(dev, seed, eps, rivals)
-    evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), RESAMPLES)
+    again = resamples.bootstrap
+    evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), again)
     risks = with_evidence(risks, evidence)
     method = _chosen(asked, risks)
     tables = _tables(material, method, seed, eps, _part(progress, 0, 2))
     last = _part(progress, 1, 2)
     decided = fit_deciders(material, method, rng=rng(seed, Stream.DECIDERS), eps=eps, progress=last)
-    spread = bootstraps(dev, seed, eps)
+    spread = bootstraps(dev, seed, eps, again)
     return Fitted(dev, found, spread, risks, method, tables[0], decided, evidence, tables[1])
 
 
@@ -331,10 +333,10 @@ def fits(dev: DevSet, eps: float) -> Mapping[PlainMethod, TemperatureFit | Depol
     return {method: fit(dev, method, eps=eps) for method in METHODS}
 
 
-def bootstraps(dev: DevSet, seed: int, eps: float) -> Mapping[PlainMethod, Bootstrap]:
+def bootstraps(dev: DevSet, seed: int, eps: float, resamples: int) -> Mapping[PlainMethod, Bootstrap]:
     """Return the uncertainty of both fits over the prompts."""
     return {
-        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=RESAMPLES, eps=eps) for m in METHODS
+        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, eps=eps) for m in METHODS
     }
 
 

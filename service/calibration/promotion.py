@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from service.calibration.calibration import Calibration
 from service.calibration.fitting import Stream
-from service.report.bench import HeldOut
-from service.report.figures import difference
+from service.report.diagnostics import CrossValidated, brier_difference, risk_difference
 from service.report.model import Asked, Decision, Estimate, estimate
 from service.spectral.correctness_model import log_losses
 from service.spectral.resampling import Difference, mean_difference
@@ -25,15 +24,17 @@ _SILENT = (
 _BLIND = "the active calibration uses log-probabilities, and not all of these rows have them to judge it by"
 
 
-def decide(calibration: Calibration, active: Calibration | None, asked: Asked, bench: HeldOut) -> Decision:
+def decide(
+    calibration: Calibration, active: Calibration | None, asked: Asked, bench: CrossValidated
+) -> Decision:
     """Return whether to activate. asked: "if_better", "always" or "never"; bench: the rows, held out.
 
     An active calibration must be beaten beyond chance. Raw scores must be beaten in projection Brier, too:
     their risk is finite only by the eps that they are charged.
     """
     rival = "active" if active else "raw"
-    risk = _estimate(difference(bench, "cv_risk", calibration.method, rival))
-    brier = _estimate(difference(bench, "projection_brier", calibration.method, rival))
+    risk = _estimate(risk_difference(bench, calibration.method, rival))
+    brier = _estimate(brier_difference(bench, calibration.method, rival))
     decision: Decision = {
         "asked": asked,
         "activated": asked == "always",
@@ -61,7 +62,7 @@ def too_many_refused(refused: int, rows: int) -> str:
     )
 
 
-def _vetoes(calibration: Calibration, active: Calibration | None, bench: HeldOut) -> list[str]:
+def _vetoes(calibration: Calibration, active: Calibration | None, bench: CrossValidated) -> list[str]:
     """Return what speaks against it whatever the figures say."""
     every: list[tuple[object, str]] = []
     if active is not None:
@@ -76,7 +77,7 @@ def _vetoes(calibration: Calibration, active: Calibration | None, bench: HeldOut
     return [why for holds, why in every if holds]
 
 
-def _loss(calibration: Calibration, active: Calibration | None, bench: HeldOut) -> Difference:
+def _loss(calibration: Calibration, active: Calibration | None, bench: CrossValidated) -> Difference:
     """Return the log loss of P(correct), each row's by a model without its fold, minus that of the rival.
 
     Who tells no P(correct) tells the share of right answers among other rows.
@@ -86,7 +87,8 @@ def _loss(calibration: Calibration, active: Calibration | None, bench: HeldOut) 
     told = None if active is None else bench.correct_by(active)
     ours, theirs = whole.correct.get(name, whole.base), whole.base if told is None else told
     losses = [log_losses(one, whole.right) for one in (ours, theirs)]
-    return mean_difference(losses[0], losses[1], bench.rng(Stream.DIFFERENCES))
+    random = bench.rng(Stream.DIFFERENCES)
+    return mean_difference(losses[0], losses[1], random, resamples=bench.resamples.difference)
 
 
 def _estimate(found: Difference) -> Estimate:

@@ -20,10 +20,10 @@ from typing import Any, Self
 import httpx
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from service.demo.data import QUESTIONS, RECORDED
-from service.progress import ShownProgress
 
 START_TIMEOUT_S = 600.0  # the first start converts the embedded model's weights
 STOP_TIMEOUT_S = 35.0  # requests under way get 30 s
@@ -248,34 +248,22 @@ def _posted(http: Http, dev: DevFile) -> dict[str, Any]:
 def _watched(console: Console, http: Http, job: dict[str, Any]) -> dict[str, Any]:
     """Poll the job until it ends, and show how far it is."""
     pause = threading.Event()
-    with ShownProgress(console.file) as shown:
-        view = _JobView(shown)
+    columns = TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=console) as progress:
+        stages: dict[str, TaskID] = {}
         while job["state"] in ("queued", "running"):
-            view.show(job)
+            if name := job["stage"]:
+                if name not in stages:
+                    stages[name] = progress.add_task(name)
+                note = f"{name} {job['note'] or ''}".strip()
+                done, total = job["done"] or 0, job["total"]
+                progress.update(stages[name], completed=done, total=total, description=note)
             pause.wait(POLL_S)
             job = http.get(f"/jobs/{job['id']}")
         if job["state"] == "succeeded":
-            shown.finish()
+            for task in progress.tasks:
+                progress.update(task.id, completed=task.total or 0)
     return job
-
-
-class _JobView:
-    """A job's stages as they are polled: some may be over before they are seen."""
-
-    def __init__(self, shown: ShownProgress) -> None:
-        self._shown = shown
-        self._stage: str | None = None
-        self._seen = (0, "")  # units done, note
-
-    def show(self, job: dict[str, Any]) -> None:
-        if job["stage"] not in (None, self._stage):
-            self._shown.finish()
-            self._stage, self._seen = job["stage"], (0, "")
-            self._shown.stage(job["stage"], job["total"] or 0)
-        now = (job["done"] or 0, job["note"] or "")
-        if self._stage is not None and now != self._seen:
-            self._shown.advance(now[0] - self._seen[0], now[1])
-            self._seen = now
 
 
 # `make run`: the service on this machine with its embedded LLM: scored, calibrated, scored again.
@@ -419,7 +407,7 @@ def _parameters(made: dict[str, Any]) -> str:
         a, b = by["evidence_intercept"], by["evidence_slope"]
         return f"Fitted: temperature T = {by['temperature']:.2f}, evidence a = {a:.2f}, b = {b:.2f}"
     depolarization = made["depolarization"]
-    g = "" if depolarization is None else f", depolarisation g = {depolarization:.2f}"
+    g = "" if depolarization is None else f", depolarization g = {depolarization:.2f}"
     return f"Fitted: temperature T = {made['temperature']:.2f}{g}"
 
 

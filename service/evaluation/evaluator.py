@@ -17,14 +17,15 @@ from service.calibration.material import (
 )
 from service.calibration.rows import StoredRow
 from service.embedding.port import Embedder
-from service.evaluation.experiments import FileFacts, Inputs, drawn, make_results, not_drawn
+from service.evaluation.baselines import drawn, not_drawn
+from service.evaluation.results import DataFile, DrawnAnswers, Provenance, Results, provenance
+from service.evaluation.study import FileFacts, Inputs, make_results
 from service.jobs.calibrator import Embedding
 from service.jobs.progress import Progress, in_thread
 from service.jobs.store import RunningJob, SqlJobs
-from service.report.bench import Bench, make_split
-from service.report.model import DataFile, Provenance, Results, provenance
-from service.report.model import DrawnAnswers as AnswersPart
-from service.spectral.resampling import OnDone
+from service.report.diagnostics import EvaluationContext, make_split
+from service.spectral.resampling import DEFAULT, Resamples
+from service.spectral.subsets import OnDone
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +45,14 @@ class Evaluator:
         *,
         version: str = "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        resamples: Resamples = DEFAULT,
     ) -> None:
         self._jobs = jobs
         self._embedder = embedder
         self._embedding = embedding
         self._version = version
         self._now = now
+        self._resamples = resamples
 
     async def finish(self, job: RunningJob) -> None:
         """Embed, run the experiments, store the results, end the job. Raises as `Calibrator.finish` does."""
@@ -96,8 +99,9 @@ class Evaluator:
     ) -> Results:
         def work(report: OnDone) -> Results:
             dev, test = map(make_split, materials)
-            bench = Bench(dev, test, seed=job.options.seed)
-            inputs = Inputs({self._embedder.identity.name: bench}, None, drawn(test), not_drawn(COMMAND_ONLY))
+            context = EvaluationContext(dev, test, seed=job.options.seed, resamples=self._resamples)
+            name = self._embedder.identity.name
+            inputs = Inputs({name: context}, None, drawn(test), not_drawn(COMMAND_ONLY))
             return make_results(inputs, facts, origin, lambda done, total, _: report(done, total))
 
         return await in_thread(work, functools.partial(Progress, self._jobs, job.id, "fitting"))
@@ -107,7 +111,7 @@ def _supplied(rows: list[StoredRow]) -> bool:
     return all(one.row.samples is not None for one in rows)
 
 
-def _answers(drawn_with: Fingerprint) -> AnswersPart:
+def _answers(drawn_with: Fingerprint) -> DrawnAnswers:
     parts = drawn_with.parts()
     setup = {
         k: v for k, v in parts.items() if k.startswith(("api", "prompt_shape", "answer_regex", "sampling."))

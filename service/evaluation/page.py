@@ -1,4 +1,4 @@
-"""The tables of an evaluation's page: numbers behind its figures (also as CSV), and where it comes from."""
+"""The page of an evaluation: the verdict, and each experiment with its tables and perhaps a figure."""
 
 import csv
 import io
@@ -6,114 +6,37 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.evaluation import plots as curves
-from service.evaluation import plots as forests
-from service.evaluation import plots as panels
-from service.evaluation.words import READ, sentence
-from service.report.model import MAPS as MAP_NAMES
-from service.report.model import DrawnAnswers as AnswersPart
-from service.report.model import Experiment, FilePart, Provenance, Results, TableRow, Value
-from service.report.page import AnswersTable, answers_table
+from service.evaluation.results import MAPS as MAP_NAMES
+from service.evaluation.results import (
+    DrawnAnswers,
+    Experiment,
+    FilePart,
+    Provenance,
+    Results,
+    TableRow,
+    Value,
+)
+from service.report import plots
+from service.report.model import RejectionCurve, TemperatureCurve
 from service.report.pages import page
-from service.report.words import LABELLED, MAPS, MISSING, fingerprint_rows, number, typeset, when
+from service.report.tables import SAYS, SAYS_NOT, answers_table
+from service.report.words import LABELLED, MAPS, fingerprint_rows, number, typeset, when
 
 SPLITS = {"dev": "Dev", "test": "Test"}
 ANSWERS = {"file": "answers as the file has them", "model": "answers drawn by the model below"}
 KINDS = {"prompt": "prompts", "messages": "conversations"}
-UNKNOWN = "not told: the answers came with the files"
+UNKNOWN = "not known: the answers came with the files"
 
-# Experiments whose rows are few enough to read, and their columns.
-SHOWN: dict[str, dict[str, str]] = {
-    "evidence_map": {
-        "missing_mass": "Missing mass u, mean",
-        "count": "Prompts",
-        "depolarization": "g, mean",
-        "test_risk_evidence": "Test risk, evidence",
-        "test_risk_depolarized": "depolarized",
-    },
-    "sensitivity": {
-        "map": "Map",
-        "bins": "B",
-        "clusters": "C",
-        "ece": "Eigenvalue ECE",
-        "band_low": "References drawn, from",
-        "band_high": "to",
-        "rescaled_low": "Rescaled, from",
-        "rescaled_high": "to",
-    },
-    "auroc": {
-        "map": "Map",
-        "score": "Score",
-        "auroc": "AUROC",
-        "low": "95 % from",
-        "high": "to",
-        "standard_error": "Standard error",
-        "rejection_area": "Rejection area",
-    },
-    "baselines": {
-        "score": "Score",
-        "note": "How",
-        "auroc": "AUROC",
-        "low": "95 % from",
-        "high": "to",
-        "rejection_area": "Rejection area",
-    },
-    "comparison": {
-        "figure": "Figure",
-        "second": "Map",
-        "first": "minus",
-        "difference": "Difference",
-        "low": "95 % from",
-        "high": "to",
-        "real": "Leaves out 0",
-    },
-    "embedders": {
-        "embedder": "Embedder",
-        "map": "Map",
-        "temperature": "T",
-        "depolarization": "g",
-        "intercept": "a",
-        "slope": "b",
-        "test_risk": "Test risk",
-        "projection_ece": "Projection ECE",
-        "projection_band_low": "If calibrated, from",
-        "projection_band_high": "to",
-        "algorithm1_ece": "Eigenvalue ECE",
-        "algorithm1_band_low": "References drawn, from",
-        "algorithm1_band_high": "to",
-        "algorithm1_rescaled_low": "Rescaled, from",
-        "algorithm1_rescaled_high": "to",
-        "auroc": "AUROC",
-        "auroc_low": "95 % from",
-        "auroc_high": "to",
-    },
-    "sampling_temperature": {
-        "sampling_temperature": "Sampling temperature",
-        "class_share_ece": "ECE, dev",
-        "mean_class_share": "Mean share of the largest class",
-        "accuracy": "Accuracy, dev",
-    },
-}
-
-
-# Experiments told by map, from the headline: a heading, and the keys that make a cell ("{}": a figure).
-BY_MAP: dict[str, dict[str, tuple[str, ...]]] = {
-    "projection_reliability": {
-        "Projection ECE": ("{}", "ece"),
-        "Calibrated scores read": ("{} ({} to {})", "band_mean", "band_low", "band_high"),
-        "p": ("{}", "p_value"),
-    },
-    "algorithm1_diagram": {
-        "Eigenvalue ECE": ("{}", "ece"),
-        "a: references drawn": ("{} ({} to {})", "band_mean", "band_low", "band_high"),
-        "p, a": ("{}", "p_value"),
-        "b: real ones, rescaled": ("{} ({} to {})", "rescaled_mean", "rescaled_low", "rescaled_high"),
-        "p, b": ("{}", "rescaled_p_value"),
-        "Clusters": ("{}", "clusters"),
-        "Prompts in a cluster": ("{} to {}", "cluster_size_least", "cluster_size_most"),
-        "median": ("{:g}", "cluster_size_median"),
-        "Prompts alone, ignored": ("{}", "singletons"),
-    },
+# Experiments whose rows are few enough to read; the others have them as CSV only.
+ROWS_SHOWN = {
+    "evidence_map",
+    "sensitivity",
+    "co_minimised",
+    "auroc",
+    "baselines",
+    "comparison",
+    "embedders",
+    "sampling_temperature",
 }
 
 
@@ -125,40 +48,63 @@ class Table:
     rows: Sequence[Sequence[str]]
 
 
-def table(experiment: Experiment) -> Table | None:
-    """Return the table to show under a figure, if its rows are worth reading."""
-    if not experiment["ran"]:
-        return None
-    if experiment["name"] in BY_MAP:
-        return _by_map(experiment, BY_MAP[experiment["name"]])
-    columns = SHOWN.get(experiment["name"])
-    if columns is None:
-        return None
-    rows = [[cell(row.get(key)) for key in columns] for row in experiment["points"]]
-    return Table(list(columns.values()), rows)
+def tables(experiment: Experiment) -> list[Table]:
+    """Return the headline, with a row for each map and one for what is no map's, and rows worth reading."""
+    headline = experiment["headline"]
+    # "temperature_low" is the temperature's, unless there are figures of maps, raw first.
+    names = MAP_NAMES if any(key.startswith("raw_") for key in headline) else ()
+    of_maps = {name: _of_map(headline, name) for name in names}
+    rest = {k: v for k, v in headline.items() if not k.startswith(tuple(f"{name}_" for name in names))}
+    made = [
+        _table([rest] if rest else []),
+        _table([{"map": name, **row} for name, row in of_maps.items() if row]),
+        _table(experiment["points"] if experiment["name"] in ROWS_SHOWN else []),
+    ]
+    # The rows of these are their headline, and more.
+    skipped = 2 if experiment["name"] in ("auroc", "baselines", "comparison", "embedders") else 0
+    return [one for one in made[skipped:] if one.rows]
 
 
-def _by_map(experiment: Experiment, columns: Mapping[str, tuple[str, ...]]) -> Table:
-    """Return one row per map of the headline; what results of earlier releases lack is an em dash."""
-    found = experiment["headline"]
-    names = [name for name in MAP_NAMES if f"{name}_ece" in found]
-    rows = [[MAPS[name], *(_told(found, name, *column) for column in columns.values())] for name in names]
-    return Table(["Map", *columns], rows)
+def _of_map(headline: TableRow, name: str) -> TableRow:
+    prefix = f"{name}_"
+    return {key.removeprefix(prefix): value for key, value in headline.items() if key.startswith(prefix)}
 
 
-def _told(headline: TableRow, name: str, form: str, *keys: str) -> str:
-    values = [headline.get(f"{name}_{key}") for key in keys]
-    if all(value is None for value in values):
-        return MISSING
-    return form.format(*(value if ":" in form else cell(value) for value in values))
+def _table(rows: Sequence[TableRow]) -> Table:
+    """Return rows of equal keys; x_low and x_high become an interval behind x, or behind x_mean."""
+    columns: list[tuple[str, str | None, str | None]] = []  # heading, key of the figure, key of the interval
+    for key in rows[0] if rows else ():
+        base = key.removesuffix("low").removesuffix("_")
+        if key.endswith("high"):
+            continue
+        if not key.endswith("low"):
+            columns.append((key.removesuffix("_mean"), key, None))
+        elif (columns and columns[-1][0] == base) or not base:
+            columns[-1] = (*columns[-1][:2], key)
+        else:
+            columns.append((base, None, key))
+    head = [_typed(heading) for heading, _, _ in columns]
+    return Table(head, [[_cell(row, key, low) for _, key, low in columns] for row in rows])
 
 
-def cell(value: Value) -> str:
+def _cell(row: TableRow, key: str | None, low: str | None) -> str:
+    figure = "" if key is None else format_value(row.get(key))
+    if low is None:
+        return figure
+    ends = f"{format_value(row.get(low))} to {format_value(row.get(low.removesuffix('low') + 'high'))}"
+    return f"{figure} ({ends})".strip()
+
+
+def _typed(name: str) -> str:
+    return name.replace("lambda_max", "λmax").replace("_", " ")
+
+
+def format_value(value: Value) -> str:
     """Return a value as a cell of a table."""
     if isinstance(value, bool):  # before int, which a bool is
         return "yes" if value else "no"
     if isinstance(value, str):
-        return MAPS.get(value, value.replace("lambda_max", "λmax").replace("_", " "))
+        return typeset(MAPS.get(value, value.replace("_", " ")))
     return str(value) if isinstance(value, int) else number(value)
 
 
@@ -178,8 +124,8 @@ def origin_rows(provenance: Provenance) -> Iterator[tuple[str, str]]:
         yield f"{name} file", _file(provenance["files"][split])
     yield from _answers(provenance["answers"])
     for one in provenance["embedders"]:
-        told = f"revision {one['revision']}, d = {one['dimension']}, {one['precision']}"
-        yield "Embedder", f"{one['name']} ({told})"
+        how = f"revision {one['revision']}, d = {one['dimension']}, {one['precision']}"
+        yield "Embedder", f"{one['name']} ({how})"
     yield "Null eigenvalue eps", f"{provenance['eps']:g}"
     yield "Made", f"{when(provenance['created_at'])} by Eigencal {provenance['version']}".rstrip()
 
@@ -190,117 +136,212 @@ def _file(file: FilePart) -> str:
     return ", ".join([*known, ANSWERS[file["answers_from"]]])
 
 
-def _answers(answers: AnswersPart | None) -> Iterator[tuple[str, str]]:
+def _answers(answers: DrawnAnswers | None) -> Iterator[tuple[str, str]]:
     if answers is None:
         yield "Language model", UNKNOWN
         return
-    model, told = answers["model"] or answers["answered_as"], answers["answered_as"]
-    yield "Language model", f"{model}, which answered as {told}" if told not in ("", model) else model
+    answered_as = answers["answered_as"]
+    model = answers["model"] or answered_as
+    yield (
+        "Language model",
+        f"{model}, which answered as {answered_as}" if answered_as not in ("", model) else model,
+    )
     for kind, setup in answers["setups"].items():
         for name, value in fingerprint_rows(setup):
             yield f"{name} ({KINDS[kind]})" if len(answers["setups"]) > 1 else name, value
 
 
-# The page of an evaluation, and its figures as files.
+def _reliability(ylabel: str, *, to_diagonal: bool = False) -> "Figures":
+    def make(experiment: Experiment) -> dict[str, str]:
+        name, rows = experiment["name"], experiment["points"]
+        maps = dict.fromkeys(str(row["map"]) for row in rows)
+        return {
+            f"{name}-{one}": plots.reliability(
+                name,
+                one,
+                [row for row in rows if row["map"] == one],
+                ylabel,
+                f"ECE {format_value(experiment['headline'][f'{one}_ece'])}",
+                to_diagonal=to_diagonal,
+            )
+            for one in maps
+        }
 
-PANELS: dict[str, Callable[[Experiment, str | None], str]] = {
-    "projection_reliability": panels.reliability,
-    "naive_diagram": panels.reliability,
-    "algorithm1_diagram": panels.reliability,
-    "sensitivity": panels.sensitivity,
-    "similarity": panels.similarity,
-    "correctness_diagram": panels.reliability,
+    return make
+
+
+def _temperature(experiment: Experiment) -> dict[str, str]:
+    rows = experiment["points"]
+    curve: TemperatureCurve = {
+        "temperatures": plots.column(rows, "temperature"),
+        "risk": plots.column(rows, "dev_risk"),
+        "entropy": plots.column(rows, "dev_entropy"),
+        "optimum": float(str(experiment["headline"]["temperature"])),
+    }
+    return {experiment["name"]: plots.temperature(curve, plots.column(rows, "test_risk"))}
+
+
+def _rejection(experiment: Experiment, size: int) -> dict[str, str]:
+    rows = [row for row in experiment["points"] if row["score"] == "lambda_max"]
+    curves: list[RejectionCurve] = []
+    for name in dict.fromkeys(str(row["map"]) for row in rows):
+        mine = [row for row in rows if row["map"] == name]
+        x, y = plots.column(mine, "rejected"), plots.column(mine, "accuracy")
+        curves.append({"map": name, "rejected": x, "accuracy": y})
+    return {experiment["name"]: plots.rejection(curves, size)}
+
+
+def _answers_figure(experiment: Experiment) -> dict[str, str]:
+    headline = experiment["headline"]
+    best = headline["recommended"]
+    score = str(headline["recommended_by"])
+    svg = plots.answers(experiment["points"], score, best if isinstance(best, int) else None)
+    return {experiment["name"]: svg}
+
+
+Figures = Callable[[Experiment], dict[str, str]]
+# Where a curve says more than a table.
+FIGURES: dict[str, Figures] = {
+    "estimator_convergence": lambda e: {e["name"]: plots.samples(e["points"])},
+    "risk_and_entropy": _temperature,
+    "projection_reliability": _reliability("share of the reference", to_diagonal=True),
+    "naive_diagram": _reliability("target of the clusters"),
+    "algorithm1_diagram": _reliability("target of the clusters"),
+    "correctness_diagram": _reliability("share of right answers"),
+    "answers": _answers_figure,
 }
-FIGURES: dict[str, Callable[..., str]] = {
-    "estimator_convergence": curves.convergence,
-    "constant_predictor": curves.constant,
-    "risk_and_entropy": curves.risk_and_entropy,
-    "depolarized_map": curves.depolarized,
-    "evidence_map": curves.evidence_map,
-    "projection_reliability": panels.reliability,
-    "naive_diagram": panels.reliability,
-    "algorithm1_diagram": panels.reliability,
-    "sensitivity": panels.sensitivity,
-    "similarity": panels.similarity,
-    "co_minimised": curves.cominimised,
-    "correctness_diagram": panels.reliability,
-    "auroc": forests.auroc,
-    "accuracy_rejection": curves.rejection,
-    "baselines": forests.baselines,
-    "comparison": forests.comparison,
-    "answers": curves.answers,
-    "embedders": forests.embedders,
-    "sampling_temperature": curves.sampling_temperature,
-}
 
 
-def evaluation_figures(results: Results) -> dict[str, str]:
-    """Return the SVG of every experiment that ran, by name."""
-    return {one["name"]: FIGURES[one["name"]](one) for one in results["experiments"] if one["ran"]}
+def evaluation_figures(results: Results) -> dict[str, dict[str, str]]:
+    """Return the SVGs of every experiment that ran and is drawn, by experiment and by name."""
+    size = results["test"]["used"]
+    figures: dict[str, Figures] = {**FIGURES, "accuracy_rejection": lambda e: _rejection(e, size)}
+    experiments = [one for one in results["experiments"] if one["ran"] and one["name"] in figures]
+    return {one["name"]: figures[one["name"]](one) for one in experiments}
 
 
 def evaluation_tables(results: Results) -> dict[str, str]:
-    """Return the CSV behind every figure, by name."""
+    """Return the CSV of every experiment that ran, by name."""
     return {one["name"]: csv_text(one["points"]) for one in results["experiments"] if one["ran"]}
 
 
-def render_evaluation(results: Results, figures: Mapping[str, str] | None = None) -> str:
-    """Return the evaluation as one self-contained HTML page.
+def render_evaluation(results: Results, figures: Mapping[str, Mapping[str, str]] | None = None) -> str:
+    """Return the evaluation as one self-contained HTML page. Equal results give equal pages.
 
-    figures: of `evaluation_figures`, where they have been drawn already; figures of several panels are drawn
-    panel by panel instead, so that a phone can stack them. Equal results give equal pages. Every text of the
-    results is escaped.
+    figures: of `evaluation_figures`, where they are drawn already. Every text of the results is escaped.
     """
+    from markupsafe import Markup
+
+    drawn = evaluation_figures(results) if figures is None else figures
+    # Ours from end to end: no text of a caller is drawn.
+    svgs = {name: [Markup(svg) for svg in made.values()] for name, made in drawn.items()}  # noqa: S704
+    cautions = [one["text"] for one in results["cautions"]]
     context = {
         **results,
-        "verdict": [typeset(one) for one in results.get("verdict", [])],
-        "to_know": _to_know(results),
-        "origin": list(origin_rows(results["provenance"])) if "provenance" in results else [],
-        "shown": [_shown(one, figures or {}) for one in results["experiments"]],
-        "widths": {name: _width(make) for name, make in FIGURES.items()},
+        "verdict": [typeset(one) for one in results["verdict"]],
+        "to_know": [typeset(one) for one in dict.fromkeys([*cautions, *results["warnings"]])],
+        "origin": list(origin_rows(results["provenance"])),
+        "experiments": [
+            {
+                **one,
+                "caption": CAPTIONS[one["name"]],
+                "tables": tables(one),
+                "by_answers": _by_answers(one),
+                "figures": svgs.get(one["name"], []),
+            }
+            for one in results["experiments"]
+        ],
         "labelled": {name: LABELLED[results[name]["correct_from"]] for name in ("dev", "test")},
     }
     return page("evaluation.html", context)
 
 
-def _to_know(results: Results) -> list[str]:
-    """Return cautions, then the other warnings, each once."""
-    cautions = [one["text"] for one in results.get("cautions", [])]
-    return [typeset(one) for one in dict.fromkeys([*cautions, *results["warnings"]])]
-
-
-def _shown(experiment: Experiment, figures: Mapping[str, str]) -> dict[str, Any]:
-    from markupsafe import Markup
-
-    says, not_says = READ[experiment["name"]]
-    return {
-        **experiment,
-        "sentence": sentence(experiment),
-        "says": says,
-        "not_says": not_says,
-        "table": table(experiment),
-        "by_answers": _by_answers(experiment),
-        # Drawn here; names of embedders in it are escaped by the drawing library.
-        "figures": [Markup(svg) for svg in _figures(experiment, figures)],  # noqa: S704
-    }
-
-
-def _by_answers(experiment: Experiment) -> AnswersTable | None:
+def _by_answers(experiment: Experiment) -> Any:
     if experiment["name"] != "answers" or not experiment["ran"]:
         return None
-    return answers_table(
-        experiment["points"], experiment["headline"], "the test file, by fits on the dev file"
-    )
+    headline = experiment["headline"]
+    best, advice = headline["recommended"], str(headline["recommendation"])
+    judged_on = "the test file, by fits on the dev file"
+    return answers_table(experiment["points"], advice, best if isinstance(best, int) else None, judged_on)
 
 
-def _figures(experiment: Experiment, drawn: Mapping[str, str]) -> list[str]:
-    name = experiment["name"]
-    if not experiment["ran"]:
-        return []
-    if name in PANELS:
-        return [PANELS[name](experiment, one) for one in panels.maps_of(experiment)]
-    return [drawn.get(name) or FIGURES[name](experiment)]
-
-
-def _width(make: Callable[..., str]) -> str:
-    return {curves.__name__: "narrow", forests.__name__: "middle"}.get(make.__module__, "")
+# What each experiment says, and what it does not.
+CAPTIONS = {
+    "estimator_convergence": (
+        "The mean raw λmax of random subsets of the answers, and by how much it differs between subsets "
+        "of one prompt (bars: one standard deviation). Few answers read too high. The last bar is 0 by "
+        "construction."
+    ),
+    "constant_predictor": (
+        "A check of the machinery: one matrix, the mean of all references, is served for every prompt. No "
+        "other constant is better on these references, so its risk must be lowest at T = 1."
+    ),
+    "risk_and_entropy": (
+        "Risk of the paper's map for every T, on both files. That risk and entropy meet at the fit is "
+        "algebra: it shows that the search has converged, not calibration. T depends on the null "
+        "eigenvalue eps."
+    ),
+    "depolarized_map": (
+        "Risk of our map over the depolarization g, at its fitted temperature. T and g trade off: the "
+        "data pin both down less sharply than this curve."
+    ),
+    "evidence_map": (
+        "The mean test risk in groups of equal size by missing mass u: the evidence map, whose "
+        "depolarization is each prompt's own, sigmoid(a + b logit u), beside the depolarized map, which "
+        "has one for all. Where b is 0, the log-probabilities gave the fit nothing."
+    ),
+    "projection_reliability": (
+        "The mean share of the reference along the dominant direction, against λmax. A calibrated map "
+        "lies on the diagonal, within the grey band but for chance. An ECE inside its band is no proof of "
+        "calibration."
+    ),
+    "naive_diagram": (
+        "Algorithm 1 with one cluster per bin. A bin mixes subjects, so its mean matrix has a small "
+        "largest eigenvalue whatever the calibration: compare with both bands, not with the diagonal."
+    ),
+    "algorithm1_diagram": (
+        "The paper's diagram, within clusters of like density matrices. Grey: where points lie if "
+        "references are drawn from what is served (a). Dashed: if real references keep their directions "
+        "and only how much of them lies where is as served (b). Distance from a is mostly the narrow cone "
+        "of the embedder, which no map of eigenvalues can mend; distance from b is what a map can be "
+        "blamed for."
+    ),
+    "sensitivity": (
+        "Algorithm 1 in nine settings, each beside both of its nulls. ECEs of two settings cannot be "
+        "compared."
+    ),
+    "similarity": (
+        "How alike the matrices are that Algorithm 1 averages over: the mean Frobenius cosine of pairs."
+    ),
+    "co_minimised": "Where Cal_S, risk and eigenvalue ECE of the paper's map are lowest over T.",
+    "correctness_diagram": (
+        "The share of right answers against λmax. Grey: where it would lie if λmax were the chance of "
+        "being right; it is calibrated for the share of the reference, not for that."
+    ),
+    "auroc": (
+        "How well each score ranks right answers above wrong ones, with bootstrap intervals over prompts. "
+        "Order only: a ranking says nothing of calibration."
+    ),
+    "accuracy_rejection": (
+        "Accuracy of the answers kept when the least certain are rejected; the grey line is all answers. "
+        "The right end rests on few."
+    ),
+    "baselines": (
+        "AUROC of other scores on the same answers and labels. Most of them have no scale at all: a "
+        "better order makes no probability."
+    ),
+    "comparison": (
+        "Differences between maps on the same prompts with 95 % intervals; one that leaves out 0 is real "
+        "for prompts like these. Negative is better for all but AUROC. Of twenty, one leaves out 0 by "
+        "chance."
+    ),
+    "answers": f"{SAYS} It does not say: {SAYS_NOT}",
+    "embedders": (
+        "The same answers seen by another embedding model, with maps fitted for it. Two embedders are "
+        "about two different density matrices: only the pattern can be compared."
+    ),
+    "sampling_temperature": (
+        "Drawing at another temperature instead of calibrating: chosen on dev by the ECE of the largest "
+        "semantic class's share, judged on test. Other answers have another accuracy."
+    ),
+}

@@ -34,7 +34,8 @@ from service.jobs.progress import Notes, Progress, in_thread
 from service.jobs.store import ActiveChangedError, RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience
 from service.report.report import FinishedFit, make_report
-from service.spectral.resampling import OnDone
+from service.spectral.resampling import DEFAULT, Resamples
+from service.spectral.subsets import OnDone
 
 logger = logging.getLogger(__name__)
 EMBEDDED_AT_ONCE = 16  # texts: live scoring gets its turn in between
@@ -127,6 +128,7 @@ class Calibrator:
         notes: Notes,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        resamples: Resamples = DEFAULT,
     ) -> None:
         self._jobs = jobs
         self._calibrations = calibrations
@@ -134,6 +136,7 @@ class Calibrator:
         self._embedding = embedding
         self._notes = notes
         self._now = now
+        self._resamples = resamples
 
     async def finish(self, job: RunningJob) -> None:
         """Embed, fit, report, store, end the job.
@@ -166,7 +169,7 @@ class Calibrator:
             loaded.refused,
         )
         await Progress(self._jobs, job.id, "reporting", 1).begin()
-        report = await asyncio.to_thread(make_report, outcome)
+        report = await asyncio.to_thread(make_report, outcome, self._resamples)
         if self._calibrations.active(key) != active:
             return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.id
@@ -224,7 +227,14 @@ class Calibrator:
 
         def work(report: OnDone) -> Fitted:
             report(0, WHOLE)
-            return fit_all(material, options.method, active=active, seed=options.seed, progress=report)
+            return fit_all(
+                material,
+                options.method,
+                active=active,
+                seed=options.seed,
+                resamples=self._resamples,
+                progress=report,
+            )
 
         return await in_thread(work, partial(Progress, self._jobs, job.id, "fitting"))
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from service.errors import StoreUnavailable
 from service.jobs.model import JobStage
 from service.jobs.store import JobEndedError, SqlJobs
-from service.spectral.resampling import OnDone
+from service.spectral.subsets import OnDone
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -7,13 +7,7 @@ the same fingerprint when this one was fitted; absent without one).
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal, NotRequired, TypedDict
-
-from service.embedding.port import EmbedderIdentity
-from service.spectral.maps import DEFAULT_EPS
+from typing import Literal, NotRequired, TypedDict
 
 
 class Estimate(TypedDict):
@@ -36,7 +30,7 @@ class NullPart(TypedDict):
     """What a figure reads under calibration: mean and 95 % band over `draws` worlds.
 
     p_value: share of worlds that read as much as was observed, (1 + those) / (1 + draws). Null where the
-    figure is. All null where too few rows cannot tell it.
+    figure is. All null where there are too few rows.
     """
 
     mean: float | None
@@ -50,7 +44,6 @@ class Bin(TypedDict):
     """One bin of a reliability diagram: [lower, upper], count, mean predicted and mean observed.
 
     band_low, band_high: where the observed mean lies under calibration (95 %), as the diagram's null has it.
-    In reports of earlier releases they are absent.
     """
 
     lower: float
@@ -58,8 +51,8 @@ class Bin(TypedDict):
     count: int
     predicted: float
     observed: float
-    band_low: NotRequired[float | None]
-    band_high: NotRequired[float | None]
+    band_low: float | None
+    band_high: float | None
 
 
 class EvidenceAt(TypedDict):
@@ -135,7 +128,7 @@ class DataPart(TypedDict):
 
     rows: int
     usable: int
-    copies: NotRequired[int]
+    copies: int
     rows_full: int
     num_samples: int
     drawn_by: Literal["service", "caller"]
@@ -146,7 +139,7 @@ class DataPart(TypedDict):
     references_mean: float
     correct_from: Literal["data", "rouge_l", "mixed"]
     accuracy: float
-    refused: NotRequired[RefusedPart]
+    refused: RefusedPart
 
 
 class FitPart(TypedDict):
@@ -187,8 +180,7 @@ class ServedRow(TypedDict):
     prompts resampled. algorithm1_drawn: references drawn from the served spectrum (algorithm1_band is its
     band); distance from it is mostly what no map of eigenvalues can mend. algorithm1_rescaled: real
     references with squared coordinates rescaled to the served spectrum; distance from it is the map's.
-    cluster_sizes: of the clusters that Algorithm 1 used; singletons: prompts that it ignored. Reports of
-    earlier releases lack these.
+    cluster_sizes: of the clusters that Algorithm 1 used; singletons: prompts that it ignored.
     """
 
     map: str
@@ -202,11 +194,11 @@ class ServedRow(TypedDict):
     rejection_area: float | None
     mean_lambda_max: float
     mean_entropy: float
-    projection_null: NotRequired[NullPart]
-    algorithm1_drawn: NotRequired[NullPart]
-    algorithm1_rescaled: NotRequired[NullPart]
-    cluster_sizes: NotRequired[list[int]]
-    singletons: NotRequired[int]
+    projection_null: NullPart
+    algorithm1_drawn: NullPart
+    algorithm1_rescaled: NullPart
+    cluster_sizes: list[int]
+    singletons: int
 
 
 Asked = Literal["if_better", "always", "never"]
@@ -217,18 +209,17 @@ class Decision(TypedDict):
 
     against: id of the calibration that was active for the same fingerprint, null if none: then "raw".
     brier_difference: projection Brier on held-out rows minus that of `against`, paired by prompt; below 0:
-    better. It needs no eps. Absent from reports of before it was kept.
+    better. It needs no eps.
     difference: cross-validated risk minus that of `against` on the same rows, in nats; below 0: better.
-    loss_difference: the same of the log loss of P(correct), in nats; who tells none tells the base rate.
-    Absent from reports of before it was kept.
+    loss_difference: the same of the log loss of P(correct), in nats; without a model, of the base rate.
     """
 
     asked: Asked
     activated: bool
     against: str | None
-    brier_difference: NotRequired[Estimate]
+    brier_difference: Estimate
     difference: Estimate
-    loss_difference: NotRequired[Estimate]
+    loss_difference: Estimate
     reason: str
 
 
@@ -310,7 +301,7 @@ class AnswersRow(TypedDict):
 
 
 class AnswersPart(TypedDict):
-    """What an answer more is worth.
+    """How many answers to draw.
 
     recommended: the fewest answers within one standard error (paired) of the least loss, with the map
     `recommended_map`, by the log loss of P(correct); null where nothing can be recommended. recommendation:
@@ -336,7 +327,7 @@ class CorrectnessAt(TypedDict):
     log_loss (in nats), brier: lower is better, of the model and of the base rate, which says the same of
     every row; null where too few verdicts were given to try. auroc: right against wrong answers. promises:
     for each target error; lowest: for the lowest that can be promised, null where none can. Both empty where
-    there is no model; reports of earlier releases lack them.
+    there is no model.
     """
 
     num_samples: int
@@ -351,8 +342,8 @@ class CorrectnessAt(TypedDict):
     base_brier: float | None
     auroc: Estimate
     why_none: WhyNone | None
-    promises: NotRequired[list["PromiseAt"]]
-    lowest: NotRequired["PromiseAt | None"]
+    promises: list["PromiseAt"]
+    lowest: "PromiseAt | None"
 
 
 class PromiseAt(TypedDict):
@@ -386,7 +377,7 @@ class CorrectnessPart(TypedDict):
 
     diagram, risk_coverage, promises: with `num_samples` answers; empty where there is no model for them.
     confidence: of every promise and bound. diagram: of the rows that fitted, each predicted out of its fold.
-    meaning: what every promise is about, in words; absent from reports of earlier releases.
+    meaning: what every promise is about, in words.
     """
 
     num_samples: int
@@ -395,7 +386,7 @@ class CorrectnessPart(TypedDict):
     diagram: list[Bin]
     risk_coverage: list[RiskAt]
     promises: list[PromiseAt]
-    meaning: NotRequired[str]
+    meaning: str
 
 
 class Opening(TypedDict):
@@ -421,10 +412,10 @@ class PlainWarning(TypedDict):
 class Report(TypedDict):
     """The whole report. `fits` holds every map; `served` holds one row per map, raw first.
 
-    unfitted: why a map could not be fitted, by name; absent from reports of earlier releases.
+    unfitted: why a map could not be fitted, by name.
     evidence_parameters: of every number of answers from 1, for the method "evidence" alone.
-    answers: what an answer more is worth; absent from reports of earlier releases.
-    correctness: whether answers are right; absent from reports of earlier releases.
+    answers: figures by number of answers.
+    correctness: whether answers are right.
     now, verdicts: added when it is sent; all else is as it was when the calibration was made. verdicts: null
     once its rows are forgotten.
     """
@@ -434,114 +425,18 @@ class Report(TypedDict):
     calibration: CalibrationPart
     data: DataPart
     fits: dict[str, FitPart]
-    unfitted: NotRequired[dict[str, str]]
+    unfitted: dict[str, str]
     parameters: list[ParametersAt]
     evidence_parameters: NotRequired[list[EvidenceAt]]
     served: list[ServedRow]
     decision: Decision
     curves: Curves
-    answers: NotRequired[AnswersPart]
-    correctness: NotRequired[CorrectnessPart]
+    answers: AnswersPart
+    correctness: CorrectnessPart
     warnings: list[PlainWarning]
     job_id: NotRequired[str]
     now: NotRequired[Now]
     verdicts: NotRequired[VerdictsPart | None]
-
-
-# What an evaluation returns: exactly what is written as results.json, drawn, and written as CSV.
-#
-# Numbers are floats; what cannot be computed is null, never NaN. Names of maps: "raw" (no calibration),
-# "temperature" (the paper's), "depolarized" (ours), "evidence" (ours, by log-probabilities; absent where a
-# row
-# has none), all fitted on the dev file and applied to the test file.
-
-Value = float | int | str | bool | None
-TableRow = dict[str, Value]
-
-MAPS = ("raw", "temperature", "depolarized", "evidence")
-
-
-class Experiment(TypedDict):
-    """One experiment. `headline` is its row; `points` is the table behind its figure, written as CSV.
-
-    `ran` is false where the files do not hold what it needs, or where nothing could be computed from them;
-    `reason` then says so in words.
-    """
-
-    name: str
-    title: str
-    ran: bool
-    reason: str
-    headline: TableRow
-    points: list[TableRow]
-
-
-class SplitPart(TypedDict):
-    """One file: prompts used of those in it, answers per prompt, who says what is right, share of right."""
-
-    rows: int
-    used: int
-    answers_in_file: int
-    distinct_mean: float
-    correct_from: Literal["data", "rouge_l", "mixed"]
-    accuracy: float
-
-
-class FilePart(TypedDict):
-    """One file: its name and the SHA-256 of its bytes; null where a job does not keep them.
-
-    answers_from: "file" (it came with them) or "model" (drawn here).
-    """
-
-    name: str | None
-    sha256: str | None
-    answers_from: str
-
-
-class DrawnAnswers(TypedDict):
-    """What answers were drawn with. model: as asked for; answered_as: the name that the server gave itself.
-
-    setups: by kind of row ("prompt", "messages"), the parts of a fingerprint but for model and embedder.
-    """
-
-    model: str
-    answered_as: str
-    setups: dict[str, dict[str, Any]]
-
-
-class Provenance(TypedDict):
-    """Where results come from.
-
-    answers: null when every answer came with the files, which do not say who drew them.
-    """
-
-    version: str
-    created_at: str
-    eps: float
-    files: dict[str, FilePart]
-    answers: DrawnAnswers | None
-    embedders: list[dict[str, Any]]
-
-
-class Results(TypedDict):
-    """The whole evaluation. num_samples: answers per prompt that scores and fits use.
-
-    provenance: absent from results of before it was kept. verdict: sentences for the top of the page.
-    cautions: those of `warnings` that have a code. Results of earlier releases lack all three.
-    """
-
-    version: Literal[1]
-    num_samples: int
-    seed: int
-    embedders: list[str]
-    meanings: str
-    dev: SplitPart
-    test: SplitPart
-    experiments: list[Experiment]
-    warnings: list[str]
-    provenance: NotRequired[Provenance]
-    verdict: NotRequired[list[str]]
-    cautions: NotRequired[list[PlainWarning]]
 
 
 def finite(value: float) -> float | None:
@@ -552,67 +447,3 @@ def finite(value: float) -> float | None:
 def estimate(value: float, low: float = math.nan, high: float = math.nan) -> Estimate:
     """Return a figure with its interval."""
     return {"value": finite(value), "low": finite(low), "high": finite(high)}
-
-
-def ran(
-    name: str, title: str, headline: Mapping[str, Value], points: Sequence[Mapping[str, Value]]
-) -> Experiment:
-    """Return an experiment that ran."""
-    return {
-        "name": name,
-        "title": title,
-        "ran": True,
-        "reason": "",
-        "headline": dict(headline),
-        "points": [dict(row) for row in points],
-    }
-
-
-def unless_empty(experiment: Experiment, reason: str, *columns: str) -> Experiment:
-    """Return the experiment; as one that did not run where none of these columns of its table has a value.
-
-    Such a table has nothing to draw and nothing to say.
-    """
-    found = any(row[column] is not None for row in experiment["points"] for column in columns)
-    return experiment if found else not_run(experiment["name"], experiment["title"], reason)
-
-
-def not_run(name: str, title: str, reason: str) -> Experiment:
-    """Return an experiment that did not run, and why."""
-    return {"name": name, "title": title, "ran": False, "reason": reason, "headline": {}, "points": []}
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One file as whoever read it knows it."""
-
-    supplied: bool
-    name: str | None = None
-    sha256: str | None = None
-
-
-def provenance(
-    files: Mapping[str, DataFile],
-    answers: DrawnAnswers | None,
-    embedders: Iterable[EmbedderIdentity],
-    *,
-    version: str,
-    now: datetime | None = None,
-) -> Provenance:
-    """Return the part of the results; files: "dev" and "test"."""
-    return {
-        "version": version,
-        "created_at": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
-        "eps": DEFAULT_EPS,
-        "files": {split: _file(one) for split, one in files.items()},
-        "answers": answers,
-        "embedders": [asdict(one) for one in embedders],
-    }
-
-
-def _file(source: DataFile) -> FilePart:
-    return {
-        "name": source.name,
-        "sha256": source.sha256,
-        "answers_from": "file" if source.supplied else "model",
-    }

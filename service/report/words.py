@@ -9,9 +9,9 @@ import numpy as np
 
 from service.report.model import Band, Estimate, NullPart, ServedRow
 
-LEVEL = 0.05
+LEVEL = 0.05  # of the p-value of a null
 MISSING = "—"
-TOO_FEW = "cannot be told from so few rows"  # what a null of Algorithm 1 would read
+TOO_FEW = "too few rows for a null"  # of Algorithm 1
 MAPS = {
     "raw": "Raw",
     "temperature": "Temperature",
@@ -128,7 +128,7 @@ def off(p_value: float | None) -> bool:
     return p_value is not None and p_value <= LEVEL
 
 
-def judged(p_value: float | None) -> str:
+def judgment(p_value: float | None) -> str:
     """Return what a p-value shows of a map, as a predicate. A large one is no proof of calibration."""
     if p_value is None:
         return "cannot be judged"
@@ -137,30 +137,22 @@ def judged(p_value: float | None) -> str:
 
 def projection_words(row: ServedRow) -> str:
     """Return the projection ECE of a map beside its residual null, as a sentence."""
-    said = f"{MAPS[row['map']]}: {number(row['projection_ece'])}"
-    null = row.get("projection_null")
-    if null is None:
-        return f"{said}. What calibrated scores would read was not kept with this report."
+    null = row["projection_null"]
     return (
-        f"{said}; calibrated scores would read {_around(null)}; {p_words(null['p_value'])}: "
-        f"it {judged(null['p_value'])}."
+        f"{MAPS[row['map']]}: {number(row['projection_ece'])}; calibrated scores would read {_around(null)}; "
+        f"{p_words(null['p_value'])}: it {judgment(null['p_value'])}."
     )
 
 
 def algorithm1_words(row: ServedRow) -> str:
     """Return Algorithm 1's ECE of a map beside both nulls, with its clusters, as sentences."""
-    said = f"{MAPS[row['map']]}: {number(row['algorithm1_ece'])}"
-    drawn, rescaled = row.get("algorithm1_drawn"), row.get("algorithm1_rescaled")
-    if drawn is None or rescaled is None:
-        return f"{said}; (a) {_around(row['algorithm1_band'])}; (b) was not kept with this report."
-    return f"{said}; (a) {_with_p(drawn)}; (b) {_with_p(rescaled)}. {cluster_words(row)}".rstrip()
+    both = f"(a) {_with_p(row['algorithm1_drawn'])}; (b) {_with_p(row['algorithm1_rescaled'])}"
+    return f"{MAPS[row['map']]}: {number(row['algorithm1_ece'])}; {both}. {_cluster_words(row)}"
 
 
-def cluster_words(row: ServedRow) -> str:
-    """Return how many prompts Algorithm 1 ignored, and the sizes of its clusters; "" where not known."""
-    sizes, alone = row.get("cluster_sizes"), row.get("singletons")
-    if sizes is None or alone is None:
-        return ""
+def _cluster_words(row: ServedRow) -> str:
+    """Return how many prompts Algorithm 1 ignored, and the sizes of its clusters."""
+    sizes, alone = row["cluster_sizes"], row["singletons"]
     left_out = f"{count(alone, 'prompt')} alone in {'its' if alone == 1 else 'their'} cluster and ignored"
     if not sizes:
         return f"No cluster has two members: {left_out}."
@@ -174,5 +166,5 @@ def _with_p(null: NullPart) -> str:
     return f"{_around(null)}, {p_words(null['p_value'])}"
 
 
-def _around(band: Band | NullPart) -> str:
-    return f"{number(band['mean'])} on average ({between(band) or 'band unknown'})"
+def _around(null: NullPart) -> str:
+    return f"{number(null['mean'])} on average ({between(null) or 'band unknown'})"

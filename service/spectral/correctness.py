@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.reliability import rounded_ties
+from service.spectral.resampling import DEFAULT, ResampleCounts, percentile_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -94,7 +95,7 @@ def bootstrap_auroc(
     labels: ArrayLike,
     rng: np.random.Generator,
     *,
-    num_resamples: int = 1000,
+    num_resamples: int = DEFAULT.auroc,
     level: float = 0.95,
 ) -> Auroc:
     """Return the AUROC with its interval over resamples of the prompts; see `auroc` for the arguments.
@@ -114,8 +115,26 @@ def bootstrap_auroc(
     drawn = drawn[~np.isnan(drawn)]
     if drawn.size < 2:  # a standard deviation needs two
         return Auroc(value, math.nan, math.nan, math.nan, drawn.size)
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Auroc(value, float(low), float(high), float(drawn.std(ddof=1)), drawn.size)
+    spread = percentile_interval(drawn, level)
+    return Auroc(value, spread.low, spread.high, float(drawn.std(ddof=1)), drawn.size)
+
+
+def resampled_aurocs(resamples: ResampleCounts, scores: ArrayLike, labels: ArrayLike) -> Floats:
+    """Return the AUROC of scores (n,), higher = more certain, in each resample, (B,).
+
+    As `auroc`: ties count half. NaN in a resample that holds one kind only.
+    """
+    groups = _tie_groups(rounded_ties(scores))
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    drawn, right = resamples.counts[:, order], np.asarray(labels, dtype=np.float64)[order]
+    positives = np.add.reduceat(drawn * right, starts, axis=1)
+    negatives = np.add.reduceat(drawn * (1 - right), starts, axis=1)
+    below = np.cumsum(negatives, axis=1) - negatives
+    ordered = (positives * (below + negatives / 2)).sum(axis=1)
+    pairs = positives.sum(axis=1) * negatives.sum(axis=1)
+    with np.errstate(invalid="ignore"):  # 0 / 0: such a resample has no AUROC
+        return np.asarray(ordered / pairs)
 
 
 def accuracy_rejection(scores: ArrayLike, labels: ArrayLike) -> RejectionCurve:

@@ -1,4 +1,12 @@
-"""Random parts of rows that hold right and wrong answers in equal shares (stratified)."""
+"""P(correct), the probability that an answer is right (**ours**, method, section 8).
+
+lambda_max is an agreement in meaning, no verdict. So verdicts have a model of their own: a logistic
+regression with an L2 penalty on nested sets of features, the one of least cross-validated log loss, or none
+where none beats the base rate. Its weights have the signs that the features' meanings give them; folds hold
+right and wrong answers in equal shares.
+
+Source of the penalty's form: scikit-learn's `LogisticRegression`, whose C this is.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +17,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.fit import minimize
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
+Columns = Mapping[str, ArrayLike]
+WhyNone = Literal["one_kind", "too_few_verdicts", "no_better_than_base_rate"]
+
+# In the order in which nested sets take them in; a set-up without evidence has the first and the third.
+FEATURES = ("logit_probability", "logit_missing_mass", "entropy", "mean_log_probability")
+# Weights on the side of 0 that the quantity's meaning allows: of two texts the one that the answers bear out
+# better is never less likely right. The mean log-probability has no such side: beside the missing mass it
+# falls where answers are many, each of little mass, which speaks for neither.
+MIN_WEIGHT = {"logit_probability": 0.0}
+MAX_WEIGHT = {"logit_missing_mass": 0.0, "entropy": 0.0}
+# Of right and of wrong answers: with fewer, a fold has less than four of a kind to be judged by.
+MIN_OF_A_KIND = 20
+# Standard errors by which a model must beat the base rate. Verdicts that are coin flips pass at 0 in a third
+# of cases, at 0.5 in a seventh; at 1 in a twelfth, but then half of the recorded sets without evidence fail.
+MIN_GAIN = 0.5
+PROBABILITY_CLIP = 1e-6  # a text outside of a raw spectrum's span has probability 0, and logit -inf
+STRENGTH = 1.0  # C (method, section 8), which is scikit-learn's default, too
+MIN_PROBABILITY = 1e-15  # a probability of exactly 0 given to what happened would cost infinitely much
 
 
 def verdicts(labels: ArrayLike) -> NDArray[np.bool_]:
@@ -48,15 +75,6 @@ def stratified_split(labels: ArrayLike, share: float, rng: np.random.Generator) 
         rows = rng.permutation(np.flatnonzero(right == kind))
         taken[rows[: round(share * rows.size)]] = True
     return taken
-
-
-# Logistic regression with an L2 penalty, and the proper scores of predicted probabilities.
-#
-# Source of the penalty's form: scikit-learn's `LogisticRegression`, whose C this is.
-
-Floats = NDArray[np.float64]
-STRENGTH = 1.0  # C (method, section 8), which is scikit-learn's default, too
-LEAST_PROBABILITY = 1e-15  # a probability of exactly 0 given to what happened would cost infinitely much
 
 
 class LogisticRisk:
@@ -131,7 +149,7 @@ def log_losses(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     [0.6931, 0.0]
     """
     p, right = np.asarray(probabilities, dtype=np.float64), verdicts(labels)
-    happened = np.clip(np.where(right, p, 1 - p), LEAST_PROBABILITY, 1.0)
+    happened = np.clip(np.where(right, p, 1 - p), MIN_PROBABILITY, 1.0)
     return np.asarray(0.0 - np.log(happened))  # a minus sign alone would give -0.0 for certainty
 
 
@@ -147,30 +165,6 @@ def brier(probabilities: ArrayLike, labels: ArrayLike) -> float:
     """
     gaps = np.asarray(probabilities, dtype=np.float64) - verdicts(labels)
     return float(np.square(gaps).mean())
-
-
-# P(correct), the probability that an answer is right (**ours**, method, section 8).
-#
-# lambda_max is an agreement in meaning, no verdict. So verdicts have a model of their own: a logistic
-# regression on nested sets of features, the one of least cross-validated log loss, or none where none beats
-# the base rate. Its weights have the signs that the features' meanings give them.
-
-Columns = Mapping[str, ArrayLike]
-WhyNone = Literal["one_kind", "too_few_verdicts", "no_better_than_base_rate"]
-
-# In the order in which nested sets take them in; a set-up without evidence has the first and the third.
-FEATURES = ("logit_probability", "logit_missing_mass", "entropy", "mean_log_probability")
-# Weights on the side of 0 that the quantity's meaning allows: of two texts the one that the answers bear out
-# better is never less likely right. The mean log-probability has no such side: beside the missing mass it
-# falls where answers are many, each of little mass, which speaks for neither.
-LEAST_WEIGHT = {"logit_probability": 0.0}
-MOST_WEIGHT = {"logit_missing_mass": 0.0, "entropy": 0.0}
-# Of right and of wrong answers: with fewer, a fold has less than four of a kind to be judged by.
-LEAST_OF_A_KIND = 20
-# Standard errors by which a model must beat the base rate. Verdicts that are coin flips pass at 0 in a third
-# of cases, at 0.5 in a seventh; at 1 in a twelfth, but then half of the recorded sets without evidence fail.
-LEAST_GAIN = 0.5
-PROBABILITY_CLIP = 1e-6  # a text outside of a raw spectrum's span has probability 0, and logit -inf
 
 
 def logit_probability(probability: ArrayLike) -> Floats:
@@ -258,7 +252,7 @@ def fit_model(
 ) -> CorrectnessModel:
     """Return the model of the named features, fitted on all rows (method, section 8; C = `strength`).
 
-    Weights keep `LEAST_WEIGHT` and `MOST_WEIGHT`. A feature that is the same in all rows gets weight 0.
+    Weights keep `MIN_WEIGHT` and `MAX_WEIGHT`. A feature that is the same in all rows gets weight 0.
     Raises ValueError as `fit_logistic` does.
     """
     rows = _table(columns, features)
@@ -266,8 +260,8 @@ def fit_model(
     # The mean of equal numbers is off by their last bits; what is left of them is no spread.
     constant = spread <= 1e-12 * np.maximum(np.abs(means), 1.0)
     scales = np.where(constant, 1.0, spread)
-    low = [LEAST_WEIGHT.get(name, -np.inf) for name in features]
-    high = [MOST_WEIGHT.get(name, np.inf) for name in features]
+    low = [MIN_WEIGHT.get(name, -np.inf) for name in features]
+    high = [MAX_WEIGHT.get(name, np.inf) for name in features]
     # Scales are positive: what bounds the weight of a standardised feature bounds that of the feature.
     found = fit_logistic((rows - means) / scales, labels, strength=strength, low=low, high=high)
     return CorrectnessModel(
@@ -308,7 +302,7 @@ def _checked(columns: Columns, size: int) -> dict[str, Floats]:
 
 def too_few(num_right: int, num_wrong: int) -> CorrectnessFit | None:
     """Return that so many right and wrong verdicts, >= 0, are too few for a model; None where they do."""
-    if min(num_right, num_wrong) >= LEAST_OF_A_KIND:
+    if min(num_right, num_wrong) >= MIN_OF_A_KIND:
         return None
     one_kind = min(num_right, num_wrong) == 0 < max(num_right, num_wrong)
     return CorrectnessFit(None, "one_kind" if one_kind else "too_few_verdicts", num_right, num_wrong)
@@ -317,7 +311,7 @@ def too_few(num_right: int, num_wrong: int) -> CorrectnessFit | None:
 def _beats(ours: Floats, base: Floats, right: NDArray[np.bool_]) -> bool:
     """Return whether our predictions (n,) have a lower log loss than the base rate's, and not by chance."""
     gains = log_losses(base, right) - log_losses(ours, right)
-    return bool(gains.mean() > LEAST_GAIN * gains.std(ddof=1) / np.sqrt(gains.size))
+    return bool(gains.mean() > MIN_GAIN * gains.std(ddof=1) / np.sqrt(gains.size))
 
 
 def fit_correctness(
@@ -330,7 +324,7 @@ def fit_correctness(
 ) -> CorrectnessFit:
     """Return the model of least cross-validated log loss among nested sets of features, or none, and why.
 
-    None unless it beats the base rate by `LEAST_GAIN` standard errors of the paired difference.
+    None unless it beats the base rate by `MIN_GAIN` standard errors of the paired difference.
     columns: by names of `FEATURES`, (n,) each, finite; labels: (n,) verdicts, 1 = right. All sets and the
     base rate are judged on the same stratified folds. Raises ValueError for columns that are none of
     `FEATURES`, not finite or of other lengths.

@@ -1,4 +1,7 @@
-"""Matrix log risk of calibration maps on a dev set (method, section 3), vectorised over prompts."""
+"""Many prompts at once: from answers and references to spectra and alignments, and the risks of maps on them.
+
+The same numbers as `spectrum` gives one by one. The matrix log risk is that of method, section 3.
+"""
 
 import math
 from collections import defaultdict
@@ -9,12 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.spectral.maps import CalibrationMap
-from service.spectral.spectrum import RANK_TOLERANCE, Spectrum
+from service.spectral.spectrum import RANK_TOLERANCE
 
 Floats = NDArray[np.float64]
 
 # 1 - sum c of a reference inside the span is rounding, not mass: it must not meet log 0 where g = 0.
 NO_OVERLAP = 1e-12
+STACK_ENTRIES = 2_000_000  # of one stack of matrices: 16 MB
+SYMMETRIC_FROM = 32  # rows
+TIE = 1e-9  # of squared projections: equal ones differ in their last bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,73 +53,6 @@ class DevSet:
         """Return the prompts selected by an index or mask."""
         kept = self.eigenvalues[rows], self.alignment[rows], self.outside[rows], self.rank[rows]
         return DevSet(*kept, self.dimension)
-
-
-def pack(spectra: Sequence[Spectrum], alignments: Sequence[tuple[Floats, float]], dimension: int) -> DevSet:
-    """Return the dev set of n spectra with their (c (r,), outside) from `gram.alignment`.
-
-    Raises ValueError for no spectra or lists of different length.
-    """
-    if not spectra or len(spectra) != len(alignments):
-        raise ValueError("spectra and alignments must be of the same length, at least one")
-    rank = np.array([s.rank for s in spectra])
-    values, c = np.zeros((2, len(spectra), rank.max()))
-    for row, (one, (aligned, _)) in enumerate(zip(spectra, alignments, strict=True)):
-        values[row, : one.rank], c[row, : one.rank] = one.eigenvalues, aligned
-    return DevSet(values, c, np.array([outside for _, outside in alignments]), rank, dimension)
-
-
-def _charge(mass: Floats, log_probability: Floats, least: float = 0.0) -> Floats:
-    """Return -mass * log p, 0 wherever there is no mass, whatever p."""
-    # `where` computes both branches: 0 times -inf is NaN, and thrown away.
-    with np.errstate(invalid="ignore"):
-        return np.where(mass > least, -mass * log_probability, 0.0)
-
-
-def risks(map_: CalibrationMap, dev: DevSet) -> Floats:
-    """Return the matrix log risk of the fitted operator per prompt, (n,), in nats. Lower = better.
-
-    -sum_i c_i log p_i - c_out log q (method, section 3). Infinite where a reference lies outside the span and
-    the map gives nothing to null directions.
-    """
-    log_p, log_q = map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension)
-    return np.asarray(_charge(dev.alignment, log_p).sum(axis=1) + _charge(dev.outside, log_q, NO_OVERLAP))
-
-
-def risk(map_: CalibrationMap, dev: DevSet) -> float:
-    """Return the mean matrix log risk in nats. Lower = better."""
-    return float(risks(map_, dev).mean())
-
-
-def mean_entropy(map_: CalibrationMap, dev: DevSet) -> float:
-    """Return the mean von Neumann entropy of the fitted operators on the full space, in nats."""
-    return float(_entropies(*map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension), dev).mean())
-
-
-def served_entropies(map_: CalibrationMap, dev: DevSet) -> Floats:
-    """Return the von Neumann entropy of each served spectrum, (n,), in nats. Higher = less certain."""
-    return _entropies(*map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension), dev)
-
-
-def _entropies(log_p: Floats, log_q: Floats, dev: DevSet) -> Floats:
-    # A depolarised map gives padded columns q, too: they are no eigenvalues of the prompt.
-    inside = np.arange(log_p.shape[1]) < dev.rank[:, None]
-    p = np.where(inside, np.exp(log_p), 0.0)
-    null = np.exp(log_q) * np.maximum(dev.dimension - dev.rank, 0)
-    return np.asarray(_charge(p, log_p).sum(axis=1) + _charge(null, log_q))
-
-
-def served_lambda_max(map_: CalibrationMap, dev: DevSet) -> Floats:
-    """Return the largest served eigenvalue per prompt, (n,), in (0, 1]. Higher = more certain."""
-    log_p, _ = map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension)
-    return np.asarray(np.exp(log_p[:, 0]))
-
-
-# Many prompts at once: overlaps of answers and references, and stacked spectra. Same numbers as `gram`.
-
-STACK_ENTRIES = 2_000_000  # of one stack of matrices: 16 MB
-SYMMETRIC_FROM = 32  # rows
-TIE = 1e-9  # of squared projections: equal ones differ in their last bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,3 +226,49 @@ def _dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:
     tied = squared >= squared.max(axis=1, keepdims=True) - TIE
     best = np.where(tied, share, -1.0).argmax(axis=1)
     return np.array([p.present[i] for p, i in zip(problems, best, strict=True)])
+
+
+def _charge(mass: Floats, log_probability: Floats, least: float = 0.0) -> Floats:
+    """Return -mass * log p, 0 wherever there is no mass, whatever p."""
+    # `where` computes both branches: 0 times -inf is NaN, and thrown away.
+    with np.errstate(invalid="ignore"):
+        return np.where(mass > least, -mass * log_probability, 0.0)
+
+
+def risks(map_: CalibrationMap, dev: DevSet) -> Floats:
+    """Return the matrix log risk of the fitted operator per prompt, (n,), in nats. Lower = better.
+
+    -sum_i c_i log p_i - c_out log q (method, section 3). Infinite where a reference lies outside the span and
+    the map gives nothing to null directions.
+    """
+    log_p, log_q = map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension)
+    return np.asarray(_charge(dev.alignment, log_p).sum(axis=1) + _charge(dev.outside, log_q, NO_OVERLAP))
+
+
+def risk(map_: CalibrationMap, dev: DevSet) -> float:
+    """Return the mean matrix log risk in nats. Lower = better."""
+    return float(risks(map_, dev).mean())
+
+
+def mean_entropy(map_: CalibrationMap, dev: DevSet) -> float:
+    """Return the mean von Neumann entropy of the fitted operators on the full space, in nats."""
+    return float(_entropies(*map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension), dev).mean())
+
+
+def served_entropies(map_: CalibrationMap, dev: DevSet) -> Floats:
+    """Return the von Neumann entropy of each served spectrum, (n,), in nats. Higher = less certain."""
+    return _entropies(*map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension), dev)
+
+
+def _entropies(log_p: Floats, log_q: Floats, dev: DevSet) -> Floats:
+    # A depolarized map gives padded columns q, too: they are no eigenvalues of the prompt.
+    inside = np.arange(log_p.shape[1]) < dev.rank[:, None]
+    p = np.where(inside, np.exp(log_p), 0.0)
+    null = np.exp(log_q) * np.maximum(dev.dimension - dev.rank, 0)
+    return np.asarray(_charge(p, log_p).sum(axis=1) + _charge(null, log_q))
+
+
+def served_lambda_max(map_: CalibrationMap, dev: DevSet) -> Floats:
+    """Return the largest served eigenvalue per prompt, (n,), in (0, 1]. Higher = more certain."""
+    log_p, _ = map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension)
+    return np.asarray(np.exp(log_p[:, 0]))

@@ -1,8 +1,14 @@
-"""What the log-probabilities of the answers drawn leave over: the missing mass (**ours**, method, section 6).
+"""What log-probabilities of answers leave over, and the map by it (**ours**, method, section 6).
 
-Every answer comes with the log-probability of its whole text. The distinct texts drawn cover
-s = sum_a exp(l_a) of the LLM's own distribution; u = 1 - s is what it would rather have answered. Three equal
-answers have one spectrum whether the LLM gives that answer 99 % or 40 % of its mass: u tells them apart.
+Every answer comes with the log-probability of its whole text. The distinct texts drawn cover s = sum_a
+exp(l_a) of the LLM's own distribution; the missing mass u = 1 - s is what it would rather have answered.
+Three equal answers have one spectrum whether the LLM gives that answer 99 % or 40 % of its mass: u tells them
+apart.
+
+The `evidence` map is h_{T,a,b}(D; u) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d with g = sigmoid(a + b logit u),
+u of the prompt. b = 0 is `DepolarizedMap`; b >= 0: more missing mass never means more confidence. T, a and b
+are fitted together by mean matrix log risk, on the prompts, resamples and folds of the other maps, so that
+risks compare in pairs.
 """
 
 import math
@@ -14,15 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
 from service.spectral.fit import (
     TEMPERATURE_BOUNDS,
-    Interval,
+    Fit,
     Minimum,
     Terms,
     fit_depolarized,
     minimize,
-    percentile_interval,
     terms,
 )
-from service.spectral.maps import DepolarizedMap, ServedSpectrum, log_softmax
+from service.spectral.maps import DepolarizedMap, ServedAsFitted, log_softmax
+from service.spectral.resampling import DEFAULT, Interval, percentile_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
@@ -31,7 +37,15 @@ MISSING_MASS_CLIP = 1e-4  # u stays this far from 0 and 1, so that its logit is 
 # Sums of float32 log-probabilities exceed 0 by rounding. More than this above 0 is no log-probability at all:
 # a probability, say, or one with the sign lost; clipping it would serve a confident score made of a mistake.
 POSITIVE_ROUNDING = 1e-2
-LEAST = -700.0  # its exp, 1e-304, is near the smallest that float64 holds in full
+MIN_LOG_PROBABILITY = -700.0  # its exp, 1e-304, is near the smallest that float64 holds in full
+# sigmoid(12) is within 6e-6 of 1: at b = 0 a wider box is worth less than 1e-5 nats.
+INTERCEPT_BOUNDS = (-12.0, 12.0)
+# Not below 0: more missing mass never means more confidence.
+SLOPE_BOUNDS = (0.0, 5.0)
+# |logit g| stays within this: g in [1e-6, 1 - 1e-6], so that no reference has an infinite risk.
+LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)
+PARAMETERS = ("temperature", "intercept", "slope")
+SLOPE_START = 0.4  # near what recorded answers give; the other start is b = 0, the depolarized optimum
 
 
 def checked_log_probabilities(totals: ArrayLike) -> Floats:
@@ -48,7 +62,7 @@ def checked_log_probabilities(totals: ArrayLike) -> Floats:
         raise ValueError(f"log-probabilities must be a non-empty vector, got shape {values.shape}")
     if not (values <= POSITIVE_ROUNDING).all():  # false for NaN, too
         raise ValueError("a log-probability is not a number or lies above 0")
-    return np.clip(values, LEAST, 0.0)
+    return np.clip(values, MIN_LOG_PROBABILITY, 0.0)
 
 
 def missing_mass(totals: ArrayLike, index: ArrayLike) -> float:
@@ -92,41 +106,19 @@ def mean_log_probability(totals: ArrayLike) -> float:
     return float(checked_log_probabilities(totals).mean())
 
 
-# The `evidence` map (**ours**, method, section 6): depolarisation by what the log-probabilities leave over.
-#
-# h_{T,a,b}(D; u) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d, where u is the missing mass of the prompt and
-# g = sigmoid(a + b logit u). b = 0 is `DepolarizedMap`; b >= 0: more missing mass never means more
-# confidence.
-
-# sigmoid(12) is within 6e-6 of 1: at b = 0 a wider box is worth less than 1e-5 nats.
-INTERCEPT_BOUNDS = (-12.0, 12.0)
-# Not below 0: more missing mass never means more confidence.
-SLOPE_BOUNDS = (0.0, 5.0)
-# |logit g| stays within this: g in [1e-6, 1 - 1e-6], so that no reference has an infinite risk.
-LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)
-
-
 def _within(value: float, bounds: tuple[float, float]) -> bool:
     return bounds[0] <= value <= bounds[1]  # false for NaN
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PromptDepolarizedMap:
+class PromptDepolarizedMap(ServedAsFitted):
     """`DepolarizedMap` with one temperature for all prompts and one depolarization (n,) for each, in order.
 
-    It fits the n prompts that it was made for, and only them: `risk.risks(evidence.over(u), dev)`.
+    It fits the n prompts that it was made for, and only them: `risks(evidence.over(u), dev)`.
     """
 
     temperature: float
     depolarizations: Floats
-
-    def serve(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return the served spectrum of the only prompt. Raises ValueError where there are several."""
-        return DepolarizedMap(self.temperature, self.depolarizations.item()).serve(eigenvalues, dimension)
-
-    def fitted(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return what `serve` does: the operator that is fitted is the one served."""
-        return self.serve(eigenvalues, dimension)
 
     def log_served(
         self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
@@ -137,12 +129,6 @@ class PromptDepolarizedMap:
         shape = log_softmax(log_eigenvalues / self.temperature)
         log_q = np.log(self.depolarizations / np.maximum(dimension, rank))
         return np.logaddexp(np.log1p(-self.depolarizations)[:, None] + shape, log_q[:, None]), log_q
-
-    def log_fitted(
-        self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
-    ) -> tuple[Floats, Floats]:
-        """Return what `log_served` does."""
-        return self.log_served(log_eigenvalues, rank, dimension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +187,10 @@ class EvidenceSet:
         return EvidenceSet(self.dev.take(rows), self.missing_mass[rows])
 
 
-# Mean matrix log risk of the `evidence` map with its analytic gradient and Hessian (see `objectives`).
-
-
 class EvidenceRisk:
-    """R(x, a, b) of `EvidenceMap` with its gradient and Hessian; notation as in `objectives`.
+    """R(x, a, b) of `EvidenceMap` with its gradient and Hessian; notation as in `fit`.
 
-    As `objectives.DepolarizedRisk` with z_n = a + b logit u_n of each prompt's own, so the derivatives by a
+    As `fit.DepolarizedRisk` with z_n = a + b logit u_n of each prompt's own, so the derivatives by a
     and b are those by z_n, summed with weights 1 and logit u_n. Where z_n is clipped they are 0.
     """
 
@@ -260,28 +243,9 @@ class EvidenceRisk:
         return np.append(by_x[0], self._design @ r_z), hessian
 
 
-# Fitting the `evidence` map: T, a and b together by mean matrix log risk, with bootstrap and held-out risk.
-#
-# The same prompts, resamples and folds as for the other maps, so that risks compare in pairs.
-
-PARAMETERS = ("temperature", "intercept", "slope")
-SLOPE_START = 0.4  # near what recorded answers give; the other start is b = 0, the depolarised optimum
-
-
-@dataclass(frozen=True, slots=True)
-class EvidenceFit:
-    """Fitted T, a and b. `risk` and `mean_entropy` in nats.
-
-    at_bound: which of "temperature", "intercept", "slope" sit on a bound; "slope" at 0 says that the evidence
-    told the fit nothing. A temperature that was not fitted (one answer a prompt) is on none.
-    stationarity_gap: largest |dR| by log T, a or b, over the parameters that are not on a bound.
-    """
-
-    map: EvidenceMap
-    risk: float
-    mean_entropy: float
-    at_bound: tuple[str, ...]
-    stationarity_gap: float
+# "slope" on its bound, at 0, says that the evidence gave the fit nothing. A temperature that was not fitted
+# (one answer a prompt) is on none.
+EvidenceFit = Fit[EvidenceMap]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -308,7 +272,7 @@ def _search(rows: EvidenceSet, starts: list[Floats], weights: Floats | None = No
 
 
 def _starts(rows: EvidenceSet) -> list[Floats]:
-    """Return the depolarised optimum, so that the fit is no worse, and it turned about the mean evidence."""
+    """Return the depolarized optimum, so that the fit is no worse, and it turned about the mean evidence."""
     flat = fit_depolarized(rows.dev).map
     g = flat.depolarization
     x, z = np.log(flat.temperature), np.log(g) - np.log1p(-g)
@@ -325,7 +289,7 @@ def _map(point: Floats) -> EvidenceMap:
 def fit_evidence(rows: EvidenceSet) -> EvidenceFit:
     """Return T, a and b of least mean risk over the dev set (method, section 6).
 
-    Its risk is no higher than that of the depolarised fit, which is the case b = 0 (up to 1e-5 nats where
+    Its risk is no higher than that of the depolarized fit, which is the case b = 0 (up to 1e-5 nats where
     that one has g below 6e-6 or above 1 - 6e-6, outside the bounds of a).
     """
     end = _search(rows, _starts(rows))
@@ -337,7 +301,7 @@ def fit_evidence(rows: EvidenceSet) -> EvidenceFit:
 
 
 def bootstrap_evidence(
-    rows: EvidenceSet, *, rng: np.random.Generator, resamples: int = 200, level: float = 0.95
+    rows: EvidenceSet, *, rng: np.random.Generator, resamples: int = DEFAULT.bootstrap, level: float = 0.95
 ) -> EvidenceBootstrap:
     """Return refits on `resamples` resamples of the prompts, each started from the optimum of all of them.
 

@@ -1,87 +1,41 @@
-"""A damped Newton method in a box, for few parameters: of a calibration map, or a logistic regression."""
+"""Fitting calibration maps by mean matrix log risk (method, section 3): fit, bootstrap, cross-validation.
+
+The risks have analytic gradients and Hessians in unconstrained parameters; a damped Newton method in a box
+finds their minimum. Notation: l_i = log lambda_i, a = 1/T, x = log T, z = logit g, c_i and c_out as in
+`dev_set.risks`, sum c + c_out = 1. Averages are over prompts, with optional weights (n,) of sum 1 (a
+bootstrap resample). The eigenvalues of all prompts lie end to end in one vector of E: ranks differ widely,
+and padding would be most of a matrix.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, TemperatureMap, log_null_count
+from service.spectral.resampling import DEFAULT, Interval, percentile_interval
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int_]
 Objective = Callable[[Floats], tuple[float, Floats, Floats]]
+Method = Literal["temperature", "depolarized"]
+FittedMap = TypeVar("FittedMap")
 
-LONGEST_STEP = 1.5  # in any parameter: where the objective is nearly flat a bare step overshoots
+# An optimum on a bound is told (`at_bound`): the data do not pin it down.
+TEMPERATURE_BOUNDS = (0.05, 50.0)
+# g = 0 would give a reference outside the span an infinite risk, so the fit stops just short of it.
+DEPOLARIZATION_BOUNDS = (1e-6, 1 - 1e-6)
+# (log T, logit g): the risk is not convex in both, so the search begins at the best of these.
+_GRID = [np.array(start) for start in product(np.log([0.3, 0.7, 1.5, 4.0]), (-3.0, -0.5, 1.5))]
+
+MAX_STEP = 1.5  # in any parameter: where the objective is nearly flat a bare step overshoots
 MAX_STEPS = 100
 MAX_HALVINGS = 40  # 2^-40 of the longest step is 1e-12, below `tol`
 ROUNDING = 1e-13  # a rise of the value no larger than this is none
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Minimum:
-    """Where the search ended: point (p,), value, gradient (p,), and which coordinates sit on a bound (p,)."""
-
-    point: Floats
-    value: float
-    gradient: Floats
-    bound: NDArray[np.bool_]
-
-
-def _pressed(point: Floats, gradient: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Return the coordinates on a bound that the descent would push further out."""
-    return np.asarray(((point <= low) & (gradient > 0)) | ((point >= high) & (gradient < 0)))
-
-
-def _direction(gradient: Floats, hessian: Floats, free: NDArray[np.bool_]) -> Floats:
-    """Return the Newton step on the free coordinates, with |curvature| where it is not convex."""
-    step = np.zeros_like(gradient)
-    values, columns = np.linalg.eigh(hessian[np.ix_(free, free)])
-    curvature = np.maximum(np.abs(values), 1e-8)  # not 0, which a flat direction has
-    step[free] = -columns @ ((columns.T @ gradient[free]) / curvature)
-    return step / max(1.0, float(np.abs(step).max()) / LONGEST_STEP)
-
-
-def minimize(
-    objective: Objective, start: Floats, low: Floats, high: Floats, *, tol: float = 1e-10
-) -> Minimum:
-    """Return a local minimum of `objective` (value, gradient, Hessian) in the box, from `start` downhill.
-
-    `tol`: the largest step left at the end.
-    """
-    point = np.clip(start, low, high)
-    value, gradient, hessian = objective(point)
-    for _ in range(MAX_STEPS):
-        free = ~_pressed(point, gradient, low, high)
-        if not free.any():
-            break
-        step = _direction(gradient, hessian, free)
-        for _ in range(MAX_HALVINGS):
-            trial = np.clip(point + step, low, high)
-            found = objective(trial)
-            if found[0] <= value + ROUNDING * abs(value):
-                break
-            step = step / 2
-        else:
-            break
-        moved = float(np.abs(trial - point).max())
-        point, (value, gradient, hessian) = trial, found
-        if moved < tol:
-            break
-    return Minimum(point, value, gradient, _pressed(point, gradient, low, high))
-
-
-# Mean matrix log risk with its analytic gradient and Hessian in the unconstrained parameters of each map.
-#
-# Notation: l_i = log lambda_i, a = 1/T, x = log T, z = logit g, c_i and c_out as in `risk`, sum c + c_out =
-# 1.
-# Averages are over prompts, with optional weights (n,) of sum 1 (a bootstrap resample). The eigenvalues of
-# all
-# prompts lie end to end in one vector of E: ranks differ widely, and padding would be most of a matrix.
-
-Ints = NDArray[np.int_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,54 +148,77 @@ class DepolarizedRisk:
         return np.array([-a * r_a, r_z]), np.array([[a * a * r_aa + a * r_a, -a * r_az], [-a * r_az, r_zz]])
 
 
-# Fitting calibration maps by their matrix log risk (method, section 3): fit, bootstrap, cross-validation.
+@dataclass(frozen=True, slots=True, eq=False)
+class Minimum:
+    """Where the search ended: point (p,), value, gradient (p,), and which coordinates sit on a bound (p,)."""
 
-Method = Literal["temperature", "depolarized"]
-
-# An optimum on a bound is told (`at_bound`): the data do not pin it down.
-TEMPERATURE_BOUNDS = (0.05, 50.0)
-# g = 0 would give a reference outside the span an infinite risk, so the fit stops just short of it.
-DEPOLARIZATION_BOUNDS = (1e-6, 1 - 1e-6)
-# (log T, logit g): the risk is not convex in both, so the search begins at the best of these.
-_GRID = [np.array(start) for start in product(np.log([0.3, 0.7, 1.5, 4.0]), (-3.0, -0.5, 1.5))]
+    point: Floats
+    value: float
+    gradient: Floats
+    bound: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class TemperatureFit:
-    """A fitted temperature. `risk` and `mean_entropy` (full space) in nats.
+def _pressed(point: Floats, gradient: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
+    """Return the coordinates on a bound that the descent would push further out."""
+    return np.asarray(((point <= low) & (gradient > 0)) | ((point >= high) & (gradient < 0)))
 
-    at_bound: ("temperature",) when the optimum sits on a bound, else empty.
-    stationarity_gap: |mean entropy - risk|, 0 at an inner optimum: checks convergence, not calibration.
+
+def _direction(gradient: Floats, hessian: Floats, free: NDArray[np.bool_]) -> Floats:
+    """Return the Newton step on the free coordinates, with |curvature| where it is not convex."""
+    step = np.zeros_like(gradient)
+    values, columns = np.linalg.eigh(hessian[np.ix_(free, free)])
+    curvature = np.maximum(np.abs(values), 1e-8)  # not 0, which a flat direction has
+    step[free] = -columns @ ((columns.T @ gradient[free]) / curvature)
+    return step / max(1.0, float(np.abs(step).max()) / MAX_STEP)
+
+
+def minimize(
+    objective: Objective, start: Floats, low: Floats, high: Floats, *, tol: float = 1e-10
+) -> Minimum:
+    """Return a local minimum of `objective` (value, gradient, Hessian) in the box, from `start` downhill.
+
+    `tol`: the largest step left at the end.
+    """
+    point = np.clip(start, low, high)
+    value, gradient, hessian = objective(point)
+    for _ in range(MAX_STEPS):
+        free = ~_pressed(point, gradient, low, high)
+        if not free.any():
+            break
+        step = _direction(gradient, hessian, free)
+        for _ in range(MAX_HALVINGS):
+            trial = np.clip(point + step, low, high)
+            found = objective(trial)
+            if found[0] <= value + ROUNDING * abs(value):
+                break
+            step = step / 2
+        else:
+            break
+        moved = float(np.abs(trial - point).max())
+        point, (value, gradient, hessian) = trial, found
+        if moved < tol:
+            break
+    return Minimum(point, value, gradient, _pressed(point, gradient, low, high))
+
+
+@dataclass(frozen=True)
+class Fit(Generic[FittedMap]):
+    """A fitted map. `risk` and `mean_entropy` (full space) in nats.
+
+    at_bound: names of the parameters whose optimum sits on a bound.
+    stationarity_gap: 0 at an inner optimum: checks convergence, not calibration. Of a temperature alone it is
+    |mean entropy - risk|; else the largest |dR| by log T, logit g, a or b, over those on no bound.
     """
 
-    map: TemperatureMap
+    map: FittedMap
     risk: float
     mean_entropy: float
     at_bound: tuple[str, ...]
     stationarity_gap: float
 
 
-@dataclass(frozen=True, slots=True)
-class DepolarizedFit:
-    """A fitted temperature and depolarization. `risk` and `mean_entropy` in nats.
-
-    at_bound: which of "temperature", "depolarization" sit on a bound.
-    stationarity_gap: largest |dR| by log T or logit g, over the parameters that are not on a bound.
-    """
-
-    map: DepolarizedMap
-    risk: float
-    mean_entropy: float
-    at_bound: tuple[str, ...]
-    stationarity_gap: float
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A percentile interval, low <= high."""
-
-    low: float
-    high: float
+TemperatureFit = Fit[TemperatureMap]
+DepolarizedFit = Fit[DepolarizedMap]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -348,18 +325,12 @@ def fit(dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS) -> Temperature
     raise ValueError(f"unknown method: {method!r}")
 
 
-def percentile_interval(values: Floats, level: float) -> Interval:
-    """Return the interval that holds the middle `level` (0..1) of bootstrapped values."""
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high))
-
-
 def bootstrap(
     dev: DevSet,
     method: Method,
     *,
     rng: np.random.Generator,
-    resamples: int = 200,
+    resamples: int = DEFAULT.bootstrap,
     eps: float = DEFAULT_EPS,
     level: float = 0.95,
 ) -> Bootstrap:

@@ -6,6 +6,7 @@ agree for `DepolarizedMap`. Everything is done on logarithms: no temperature mak
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -92,10 +93,6 @@ def log_null_count(rank: NDArray[np.int_], dimension: int) -> Floats:
         return np.asarray(np.log(np.maximum(dimension - rank, 0).astype(np.float64)))
 
 
-def _one(log_p: Floats, log_q: Floats, eigenvalues: Floats, dimension: int) -> ServedSpectrum:
-    return ServedSpectrum(np.exp(log_p[0]), float(np.exp(log_q[0])), max(dimension - eigenvalues.size, 0))
-
-
 def _row(eigenvalues: ArrayLike) -> Floats:
     values = np.asarray(eigenvalues, dtype=np.float64)
     if values.ndim != 1 or values.size == 0 or not (values > 0).all() or not np.isfinite(values).all():
@@ -103,16 +100,40 @@ def _row(eigenvalues: ArrayLike) -> Floats:
     return values
 
 
-def _served(map_: CalibrationMap, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-    values = _row(eigenvalues)
-    log_p, log_q = map_.log_served(np.log(values)[None], np.array([values.size]), dimension)
-    return _one(log_p, log_q, values, dimension)
+class _OneByBatch:
+    """A map of one spectrum by its map of many."""
+
+    __slots__ = ()
+
+    def serve(self: CalibrationMap, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
+        """Return the served spectrum of the eigenvalues (r,)."""
+        return _one(self.log_served, eigenvalues, dimension)
+
+    def fitted(self: CalibrationMap, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
+        """Return the operator on the full space."""
+        return _one(self.log_fitted, eigenvalues, dimension)
 
 
-def _fitted(map_: CalibrationMap, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
+def _one(
+    log_map: Callable[[Floats, NDArray[np.int_], int], tuple[Floats, Floats]],
+    eigenvalues: ArrayLike,
+    dimension: int,
+) -> ServedSpectrum:
     values = _row(eigenvalues)
-    log_p, log_q = map_.log_fitted(np.log(values)[None], np.array([values.size]), dimension)
-    return _one(log_p, log_q, values, dimension)
+    log_p, log_q = log_map(np.log(values)[None], np.array([values.size]), dimension)
+    return ServedSpectrum(np.exp(log_p[0]), float(np.exp(log_q[0])), max(dimension - values.size, 0))
+
+
+class ServedAsFitted(_OneByBatch):
+    """A map whose fitted operator is the one served."""
+
+    __slots__ = ()
+
+    def log_fitted(
+        self: CalibrationMap, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
+    ) -> tuple[Floats, Floats]:
+        """Return what `log_served` does."""
+        return self.log_served(log_eigenvalues, rank, dimension)
 
 
 def _require(ok: bool, message: str) -> None:
@@ -121,11 +142,13 @@ def _require(ok: bool, message: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class TemperatureMap:
+class TemperatureMap(_OneByBatch):
     """The paper's matrix temperature scaling h_T(D) = D^(1/T) / tr D^(1/T); T > 1 flattens the spectrum.
 
     `eps` > 0 is what each null eigenvalue is set to before scaling, in the fitted operator; it is part of the
-    calibration. The served spectrum has no null part. Raises ValueError for T or eps that are not positive.
+    calibration. With a = 1/T it is lambda_i^a / Z and eps^a / Z, Z = sum_i lambda_i^a + (d - r) eps^a. Served
+    are the positive eigenvalues alone, lambda_i^a / sum_j lambda_j^a. Raises ValueError for T or eps that are
+    not positive.
     """
 
     temperature: float
@@ -134,14 +157,6 @@ class TemperatureMap:
     def __post_init__(self) -> None:
         _require(math.isfinite(self.temperature) and self.temperature > 0, "temperature must be positive")
         _require(math.isfinite(self.eps) and self.eps > 0, "eps must be positive")
-
-    def serve(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return lambda_i^a / sum_j lambda_j^a, a = 1/T, over the positive eigenvalues (r,); null value 0."""
-        return _served(self, eigenvalues, dimension)
-
-    def fitted(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return lambda_i^a / Z and the null value eps^a / Z, Z = sum_i lambda_i^a + (d - r) eps^a."""
-        return _fitted(self, eigenvalues, dimension)
 
     def log_served(
         self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
@@ -163,10 +178,11 @@ class TemperatureMap:
 
 
 @dataclass(frozen=True, slots=True)
-class DepolarizedMap:
+class DepolarizedMap(ServedAsFitted):
     """h_{T,g}(D) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d: T for the shape, g for the mass outside the span.
 
-    T = 1 and g = 0 is the identity. Raises ValueError unless T > 0 and 0 <= g < 1.
+    p_i = (1 - g) lambda_i^a / sum_j lambda_j^a + g/d with a = 1/T; each null value is g/d. T = 1 and g = 0 is
+    the identity. Raises ValueError unless T > 0 and 0 <= g < 1.
     """
 
     temperature: float
@@ -175,14 +191,6 @@ class DepolarizedMap:
     def __post_init__(self) -> None:
         _require(math.isfinite(self.temperature) and self.temperature > 0, "temperature must be positive")
         _require(0 <= self.depolarization < 1, "depolarization must be in [0, 1)")
-
-    def serve(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return (1 - g) lambda_i^a / sum_j lambda_j^a + g/d, a = 1/T, and the null value g/d."""
-        return _served(self, eigenvalues, dimension)
-
-    def fitted(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return what `serve` does: the operator that is fitted is the one served."""
-        return _served(self, eigenvalues, dimension)
 
     def log_served(
         self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
@@ -194,12 +202,6 @@ class DepolarizedMap:
             log_q = np.log(self.depolarization / np.maximum(dimension, rank))
         # In logarithms: at a small T the smaller eigenvalues of the shape underflow to 0.
         return np.logaddexp(math.log1p(-self.depolarization) + shape, log_q[:, None]), log_q
-
-    def log_fitted(
-        self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
-    ) -> tuple[Floats, Floats]:
-        """Return what `log_served` does."""
-        return self.log_served(log_eigenvalues, rank, dimension)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ Ints = NDArray[np.int_]
 CONFIDENCE = 0.9
 # The sequence of tests stops at its first failure. Begun at one or two answers, as a lax target would allow,
 # it mostly stops there by bad luck: that one answer is wrong.
-FEWEST_ANSWERED = 20
+MIN_ANSWERED = 20
 ROUNDING = 1e-12
 
 
@@ -192,7 +192,7 @@ def promises(
     targets: Sequence[float],
     confidence: float = CONFIDENCE,
     *,
-    fewest: int = FEWEST_ANSWERED,
+    fewest: int = MIN_ANSWERED,
 ) -> list[Promise]:
     """Return for each target the lowest threshold whose error among the answered is at most that.
 

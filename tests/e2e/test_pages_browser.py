@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse
 
 from service.app import create_app
-from service.report import render
+from service.report.pages import render
 from service.settings import Settings
 from tests.support.browser import PATIENCE_S, Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM

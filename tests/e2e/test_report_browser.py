@@ -11,17 +11,15 @@ from matplotlib.image import imread
 
 from service.api.health import PATHS
 from service.calibration.routes import CALIBRATION
-from service.evaluation.command import evaluate
-from service.evaluation.gather import Components, Plan
+from service.evaluation.command import Components, Plan, evaluate
 from service.llm.port import Sampling
-from service.report import render
 from service.report.model import Report
-from service.report.pages import calibrations, home
+from service.report.pages import calibrations, home, render
 from service.scoring.serving import Serving
 from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import deciding_report, small_report
-from tests.unit.evaluation.worlds import rows, write
+from tests.support.worlds import rows, write
 
 pytestmark = pytest.mark.browser
 CASES: dict[str, Callable[[], Report]] = {

@@ -6,29 +6,22 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from service.spectral.algorithm1 import (
-    DensityStack,
-    algorithm1,
-    calibration_error,
-    cluster_labels,
-    cluster_prompts,
-    frobenius_cosines,
-    neighbourhoods,
-    null_band,
-    nulls,
-    projection_null,
-)
+from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts, nulls
 from service.spectral.correctness import auroc
+from service.spectral.density import DensityStack, calibration_error, frobenius_cosines
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.reliability import (
     bin_index,
     equal_mass_bins,
     label_band,
+    neighbourhoods,
     projection_brier,
+    projection_null,
     projection_reliability,
 )
 from service.spectral.spectrum import reference_alignment, spectrum
 from service.spectral.text_scores import correct
+from tests.unit.spectral.worlds import null_band
 
 NAME = "triviaqa_test_smollm2_m20"
 pytestmark = pytest.mark.shared

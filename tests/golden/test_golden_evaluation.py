@@ -8,11 +8,18 @@ import pytest
 from service.calibration.files import Recorded
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
-from service.evaluation.experiments import recorded as recorded_likelihoods
+from service.evaluation.baselines import recorded as recorded_likelihoods
+from service.evaluation.experiments import (
+    algorithm1_diagram,
+    constant,
+    depolarized,
+    naive,
+    projection,
+    temperature,
+)
+from service.evaluation.experiments import auroc_experiment as auroc
 from service.llm.port import Draw
-from service.report.bench import Bench, Split, make_split
-from service.report.figures import algorithm1_diagram, constant, depolarized, naive, projection, temperature
-from service.report.figures import auroc_experiment as auroc
+from service.report.diagnostics import EvaluationContext, Split, make_split
 from service.spectral.text_scores import correct
 
 pytestmark = pytest.mark.shared
@@ -50,8 +57,8 @@ def split(recorded: dict[str, Any], part: slice, *, tells: bool = False) -> Spli
 
 
 @pytest.fixture(scope="module")
-def bench(recorded: dict[str, Any]) -> Bench:
-    return Bench(split(recorded, slice(0, 150)), split(recorded, slice(150, 400)))
+def bench(recorded: dict[str, Any]) -> EvaluationContext:
+    return EvaluationContext(split(recorded, slice(0, 150)), split(recorded, slice(150, 400)))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +73,7 @@ def expected(golden: dict[str, Any]) -> dict[str, dict[str, float]]:
     return found
 
 
-def test_fits(bench: Bench, golden: dict[str, Any]) -> None:
+def test_fits(bench: EvaluationContext, golden: dict[str, Any]) -> None:
     paper, ours = temperature(bench)["headline"], depolarized(bench)["headline"]
     assert paper["temperature"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
     assert paper["dev_risk"] == pytest.approx(golden["temperature"]["risk_fit"], abs=1e-6)
@@ -76,34 +83,34 @@ def test_fits(bench: Bench, golden: dict[str, Any]) -> None:
     assert ours["test_risk"] == pytest.approx(golden["depolarized"]["risk_test"], abs=1e-5)
 
 
-def test_projection_figures(bench: Bench, expected: dict[str, dict[str, float]]) -> None:
+def test_projection_figures(bench: EvaluationContext, expected: dict[str, dict[str, float]]) -> None:
     headline = projection(bench)["headline"]
     for name, figures in expected.items():
         assert headline[f"{name}_ece"] == pytest.approx(figures["projection_ece"], abs=1e-5)
         assert headline[f"{name}_brier"] == pytest.approx(figures["projection_brier"], abs=1e-5)
 
 
-def test_algorithm1_figures(bench: Bench, expected: dict[str, dict[str, float]]) -> None:
+def test_algorithm1_figures(bench: EvaluationContext, expected: dict[str, dict[str, float]]) -> None:
     paper, plain = algorithm1_diagram(bench)["headline"], naive(bench)["headline"]
     for name, figures in expected.items():
         assert paper[f"{name}_ece"] == pytest.approx(figures["algorithm1_ece_B8_C5"], abs=5e-3)
         assert plain[f"{name}_ece"] == pytest.approx(figures["naive_ece_B8"], abs=5e-3)
 
 
-def test_aurocs(bench: Bench, expected: dict[str, dict[str, float]]) -> None:
+def test_aurocs(bench: EvaluationContext, expected: dict[str, dict[str, float]]) -> None:
     headline = auroc(bench)["headline"]
     for name, figures in expected.items():
         for score in ("lambda_max", "entropy"):
             assert headline[f"{name}_{score}"] == pytest.approx(figures[f"auroc_{score}"], abs=1e-3)
 
 
-def test_the_constant_predictor_has_its_optimum_at_one(bench: Bench) -> None:
+def test_the_constant_predictor_has_its_optimum_at_one(bench: EvaluationContext) -> None:
     headline = constant(bench)["headline"]
     assert headline["one_within"] is True
     assert headline["best_temperature"] == pytest.approx(1.0, abs=1e-4)
 
 
-def test_log_probabilities_are_of_whole_answers(bench: Bench, recorded: dict[str, Any]) -> None:
+def test_log_probabilities_are_of_whole_answers(bench: EvaluationContext, recorded: dict[str, Any]) -> None:
     """Longer answers are less likely as a whole: what is recorded is no mean."""
     found = recorded_likelihoods(
         bench.test, {i + 1: Recorded(row["logprob"]) for i, row in enumerate(recorded["rows"])}

@@ -20,7 +20,7 @@ from service.spectral.evidence import (
 from service.spectral.fit import DepolarizedFit, cross_validated_risks, fit_depolarized
 from service.spectral.maps import CalibrationMap
 from service.spectral.reliability import projection_brier, projection_reliability
-from service.spectral.resampling import fit_evidence_by_num_samples
+from service.spectral.subsets import fit_evidence_by_num_samples
 from service.spectral.text_scores import correct
 
 pytestmark = pytest.mark.shared
@@ -92,7 +92,7 @@ def test_missing_masses_of_the_first_rows(case: Case) -> None:
     assert found == pytest.approx([row["missing_mass"] for row in case.told["first_rows"]], abs=1e-12)
 
 
-def test_the_depolarised_map(case: Case) -> None:
+def test_the_depolarized_map(case: Case) -> None:
     told, map_ = case.told["depolarized"], case.flat.map
     g = map_.depolarization
     if case.m != "1":  # one answer has no temperature
@@ -142,7 +142,7 @@ def test_held_out_risk_falls_on_both_files(shared_data: Path, name: str, m: int)
 
 
 def test_parameters_of_every_number_of_answers(recorded: dict[str, Any]) -> None:
-    """The mean depolarisation falls with m as the plain one does; the last entry is the fit of whole rows."""
+    """The mean depolarization falls with m as the plain one does; the last entry is the fit of whole rows."""
     made, sums = prompts(recorded, 20)
     table = fit_evidence_by_num_samples(made[:150], sums[:150], dimension=D)
     assert list(table) == list(range(1, 21))

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from service.evaluation.experiments import evidence_map
-from service.report.bench import Bench
-from service.report.figures import answers, projection
-from service.report.figures import auroc_experiment as auroc
-from service.report.model import Experiment
+from service.evaluation.experiments import answers, evidence_map, projection
+from service.evaluation.experiments import auroc_experiment as auroc
+from service.evaluation.results import Experiment
+from service.report.diagnostics import EvaluationContext
 from tests.golden.test_golden_evaluation import split
 
 pytestmark = pytest.mark.shared
@@ -22,17 +21,19 @@ def told(shared_data: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def bench(recorded: dict[str, Any]) -> Bench:
+def bench(recorded: dict[str, Any]) -> EvaluationContext:
     """Rows 0-149 fitted, rows 150-399 tested, 20 answers."""
-    return Bench(split(recorded, slice(0, 150), tells=True), split(recorded, slice(150, 400), tells=True))
+    return EvaluationContext(
+        split(recorded, slice(0, 150), tells=True), split(recorded, slice(150, 400), tells=True)
+    )
 
 
 @pytest.fixture(scope="module")
-def by_answers(bench: Bench) -> Experiment:
+def by_answers(bench: EvaluationContext) -> Experiment:
     return answers(bench)
 
 
-def test_the_fit_and_its_risks(bench: Bench, told: dict[str, Any]) -> None:
+def test_the_fit_and_its_risks(bench: EvaluationContext, told: dict[str, Any]) -> None:
     found, expected = evidence_map(bench)["headline"], told["20"]["evidence"]
     assert found["temperature"] == pytest.approx(expected["T"], abs=1e-3)
     assert found["intercept"] == pytest.approx(expected["a"], abs=1e-3)
@@ -44,7 +45,7 @@ def test_the_fit_and_its_risks(bench: Bench, told: dict[str, Any]) -> None:
     assert found["cv_risk"] < found["cv_risk_depolarized"]
 
 
-def test_its_projection_and_ranking(bench: Bench, told: dict[str, Any]) -> None:
+def test_its_projection_and_ranking(bench: EvaluationContext, told: dict[str, Any]) -> None:
     expected = told["20"]["evidence"]
     assert bench.served["evidence"].risks.mean() == pytest.approx(expected["risk_test"], abs=1e-5)
     headline = projection(bench)["headline"]

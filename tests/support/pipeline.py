@@ -10,6 +10,7 @@ from service.jobs.waiting import Patience
 from service.jobs.workflows import Finisher
 from service.llm.port import LanguageModel, Sampling
 from service.scoring.serving import Serving
+from tests.support.reports import FEW
 
 QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))
 
@@ -31,7 +32,7 @@ class Pipeline:
         serving = Serving(num_samples, Sampling(), Sampling())
         self.drawer = Drawer(llm, embedder, jobs, serving, notes, patience=QUICK)
         self.embedding = Embedding(embedder, jobs, notes, patience=QUICK)
-        self.calibrator = Calibrator(jobs, calibrations, self.drawer, self.embedding, notes)
+        self.calibrator = Calibrator(jobs, calibrations, self.drawer, self.embedding, notes, resamples=FEW)
 
     async def draw(self, job_id: str) -> None:
         """Draw what is missing."""

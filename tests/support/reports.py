@@ -1,9 +1,15 @@
-"""Reports of small synthetic calibrations, made by the real pipeline."""
+"""Reports of small synthetic worlds: stored in tests/data, made by the real pipeline.
 
-import copy
-import functools
+    python -m tests.support.reports
+
+makes them anew; tests/golden/test_stored_reports.py holds them against the pipeline.
+"""
+
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,71 +20,110 @@ from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import Material
 from service.calibration.rows import DevRow, StoredRow
 from service.embedding.port import EmbedderIdentity
+from service.evaluation.baselines import choose_sampling, judge_sampling
+from service.evaluation.results import DataFile, Results, provenance
+from service.evaluation.study import FileFacts, Inputs, make_results
 from service.llm.port import Draw, LLMIdentity, Sampling
+from service.report.diagnostics import EvaluationContext
 from service.report.model import Report
 from service.report.report import FinishedFit, make_report
 from service.spectral.dev_set import Answers
-from tests.support import decisions, evidence
+from service.spectral.resampling import Resamples
+from tests.support import decisions, evidence, worlds
 from tests.support.decisions import TARGET
 
+FOLDER = Path(__file__).parents[1] / "data"
 ROWS, SAMPLES, DIMENSION, MEANINGS = 120, 6, 16, 4
+FEW = Resamples(*[20] * 7)  # the least that a band may rest on
+MADE_AT = datetime(2026, 11, 1, 12, 30, tzinfo=UTC)
 
 
-def small_report(
-    method: str = "depolarized", *, with_active: bool = False, right: bool | None = None
-) -> Report:
-    """Return a report of its own. right: the label of every answer; None: right and wrong ones."""
-    return copy.deepcopy(_report(method, with_active, right))
+def small_report(*, with_active: bool = False) -> Report:
+    """Return a report of its own: three maps, and the calibration that was active before, or none."""
+    return _stored("report_active" if with_active else "report")
 
 
-def evidence_report(*, tells: bool = True) -> Report:
-    """Return a report of its own, of a world where the evidence map is the best. tells: whether rows do."""
-    return copy.deepcopy(_evidence_report(tells))
-
-
-@functools.cache
-def _evidence_report(tells: bool) -> Report:
-    told = evidence.material(evidence.drawn(tells=tells))
-    fitted = fit_all(told, "auto")
-    made = replace(
-        _calibration(fitted),
-        num_samples=evidence.SAMPLES,
-        evidence=fitted.evidence_table,
-        fingerprint=replace(_fingerprint(), evidence="token_sums" if tells else ""),
-    )
-    return make_report(FinishedFit(made, CalibrateOptions(), told, fitted, None, evidence.ROWS, TARGET))
-
-
-def deciding_report(count: int = 300, *, logprobs: bool = True) -> Report:
+def deciding_report() -> Report:
     """Return a report of its own, of rows whose verdicts allow a model of being right."""
-    return copy.deepcopy(_deciding_report(count, logprobs))
+    return _stored("report_deciding")
 
 
-@functools.cache
-def _deciding_report(count: int, logprobs: bool) -> Report:
-    material = decisions.judged_material(decisions.judged_rows(count, logprobs=logprobs))
-    fitted = fit_all(material, "auto")
-    made = replace(
-        _calibration(fitted),
-        num_samples=4,
-        evidence=fitted.evidence_table,
-        deciders=fitted.decided.deciders(),
-    )
-    return make_report(FinishedFit(made, CalibrateOptions(), material, fitted, None, count, TARGET))
+def evidence_report() -> Report:
+    """Return a report of its own, of a world where the evidence map is the best."""
+    return _stored("report_evidence")
 
 
-@functools.cache
-def _report(method: str, with_active: bool, right: bool | None) -> Report:
-    material = small_material(right)
-    active = _calibration(fit_all(material, "temperature")) if with_active else None
-    fitted = fit_all(material, method, active=active)
-    outcome = FinishedFit(
-        _calibration(fitted), CalibrateOptions(), material, fitted, active, ROWS + 2, TARGET
-    )
-    return make_report(outcome)
+def evaluation_results() -> Results:
+    """Return results of their own, of two embedders, in which every experiment ran."""
+    return _stored("evaluation")
 
 
-def small_material(right: bool | None = None) -> Material:
+def one_class_report(right: bool) -> Report:
+    """Return the small report as it is where all answers are right, or all wrong."""
+    report = small_report()
+    report["data"]["accuracy"] = float(right)
+    for row in report["served"]:
+        nothing = {"value": None, "low": None, "high": None}
+        row |= {"rejection_area": None, "auroc_lambda_max": {**nothing}, "auroc_entropy": {**nothing}}  # type: ignore[typeddict-item]
+    for at in report["correctness"]["by_num_samples"]:
+        counts = (60, 0) if right else (0, 60)
+        at |= {"why_none": "one_kind", "fitted_right": counts[0], "fitted_wrong": counts[1], "log_loss": None}
+    return report
+
+
+def _stored(name: str) -> Any:
+    return json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+
+
+def _evidence_report() -> Report:
+    material = evidence.material(evidence.drawn())
+    fitted = fit_all(material, "auto", resamples=FEW)
+    made = _calibration(fitted, evidence.SAMPLES, evidence="token_sums")
+    outcome = FinishedFit(made, CalibrateOptions(), material, fitted, None, evidence.ROWS, TARGET)
+    return make_report(outcome, FEW)
+
+
+def _deciding_report() -> Report:
+    material = decisions.judged_material(decisions.judged_rows(300))
+    fitted = fit_all(material, "auto", resamples=FEW)
+    made = _calibration(fitted, 4)
+    return make_report(FinishedFit(made, CalibrateOptions(), material, fitted, None, 300, TARGET), FEW)
+
+
+def _small_report(with_active: bool) -> Report:
+    material = small_material()
+    active = _calibration(fit_all(material, "temperature", resamples=FEW)) if with_active else None
+    fitted = fit_all(material, "depolarized", active=active, resamples=FEW)
+    options = CalibrateOptions()
+    outcome = FinishedFit(_calibration(fitted), options, material, fitted, active, ROWS + 2, TARGET)
+    return make_report(outcome, FEW)
+
+
+def _evaluation() -> Results:
+    dev, test = worlds.rows(40, seed=1), worlds.rows(45, seed=2)
+    contexts = {
+        name: EvaluationContext(worlds.split(dev, dimension), worlds.split(test, dimension), resamples=FEW)
+        for name, dimension in (("<b>one</b>", 24), ("two", 16))
+    }
+    first = contexts["<b>one</b>"]
+    choice = choose_sampling({0.3: first.dev, 0.9: first.dev})
+    inputs = Inputs(contexts, None, None, judge_sampling(choice, first.test, 0, FEW.nulls))
+    both = {"dev": DataFile(True, "dev.jsonl", "0" * 64), "test": DataFile(True, "test.jsonl", "1" * 64)}
+    embedder = EmbedderIdentity("an/embedder", "r1", 24, "float32")
+    origin = provenance(both, None, [embedder], version="1.2.3", now=MADE_AT)
+    return make_results(inputs, (FileFacts(40, 8), FileFacts(45, 8)), origin)
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "report": lambda: _small_report(False),
+    "report_active": lambda: _small_report(True),
+    "report_deciding": _deciding_report,
+    "report_evidence": _evidence_report,
+    "evaluation": _evaluation,
+}
+
+
+def small_material() -> Material:
     """Return the rows of a small report as vectors."""
     rng = np.random.default_rng(7)
     axes = np.eye(DIMENSION)[:MEANINGS]
@@ -91,9 +136,7 @@ def small_material(right: bool | None = None) -> Material:
         found, index = np.unique(said, return_inverse=True)
         answers.append(Answers(_unit(axes[found], rng), index, _unit(axes[[reference]], rng)))
         texts.append([f"meaning {k}" for k in found])
-        rows.append(
-            _row(i, said, f"meaning {reference}", bool(reference == leading) if right is None else right)
-        )
+        rows.append(_row(i, said, f"meaning {reference}", bool(reference == leading)))
     return Material(rows, answers, texts, np.arange(ROWS), SAMPLES, DIMENSION)
 
 
@@ -108,16 +151,26 @@ def _row(i: int, said: Any, reference: str, correct: bool) -> StoredRow:
     return StoredRow(row, tuple(Draw(text) for text in samples), complete=True)
 
 
-def _fingerprint() -> Fingerprint:
+def _fingerprint(evidence: str) -> Fingerprint:
     llm = LLMIdentity("a/model", "completions", "0123456789abcdef")
-    return service_fingerprint(
-        llm, Sampling(stop=("\n",)), EmbedderIdentity("an/embedder", "r1", DIMENSION, "float32")
-    )
+    embedder = EmbedderIdentity("an/embedder", "r1", DIMENSION, "float32")
+    return replace(service_fingerprint(llm, Sampling(stop=("\n",)), embedder), evidence=evidence)
 
 
-def _calibration(fitted: Fitted) -> Calibration:
-    made = datetime(2026, 11, 1, 12, 30, tzinfo=UTC)
-    name = "cal_00000000000000000000000000"
+def _calibration(fitted: Fitted, num_samples: int = SAMPLES, *, evidence: str = "") -> Calibration:
     return Calibration(
-        name, fitted.method, _fingerprint(), SAMPLES, fitted.parameters, made, name="Small world"
+        "cal_00000000000000000000000000",
+        fitted.method,
+        _fingerprint(evidence),
+        num_samples,
+        fitted.parameters,
+        MADE_AT,
+        name="Small world",
+        evidence=fitted.evidence_table,
+        deciders=fitted.decided.deciders() if num_samples != SAMPLES else {},
     )
+
+
+if __name__ == "__main__":
+    for name, make in MADE.items():
+        (FOLDER / f"{name}.json").write_text(json.dumps(make(), ensure_ascii=False) + "\n", "utf-8")

@@ -13,7 +13,7 @@ from service.calibration.rows import FEW_ROWS, KNOWN_FIELDS, MIN_USABLE_ROWS, De
 from service.embedding.port import EmbedderIdentity
 from service.jobs.schemas import OptionsIn
 from service.llm.port import LLMIdentity, Sampling
-from service.report.report import about_data, about_fit, about_gain, about_verdicts, few_of_a_kind
+from service.report.summary import about_data, about_fit, about_gain, about_verdicts, few_of_a_kind
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
 

@@ -16,14 +16,24 @@ from rich.console import Console
 from service.app import build_llm, create_app, serving_of
 from service.calibration.calibration import NEEDED_OF_A_KIND
 from service.calibration.files import read_file
-from service.calibration.labels import correct
 from service.calibration.rows import DevRow
-from service.demo import BackgroundService, DemoError, Target
+from service.demo import Target
 from service.demo.data import QUESTIONS, RECORDED, recorded_fit
-from service.demo.tour import CERTAIN, UNKNOWABLE, Http, _is_service, calibrate, dev_data, walk
+from service.demo.tour import (
+    CERTAIN,
+    UNKNOWABLE,
+    BackgroundService,
+    DemoError,
+    Http,
+    _is_service,
+    calibrate,
+    dev_data,
+    walk,
+)
 from service.jobs.model import JobState
 from service.llm.prompting import FEW_SHOT
 from service.settings import Settings
+from service.spectral.text_scores import correct
 from tests.support.evidence import TellingLLM
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served

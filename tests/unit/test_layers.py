@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 SERVICE = ROOT / "service"
 CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
 # What puts the rooms together; no room imports any of it.
-WIRING = {"app", "settings", "server", "cli", "demo", "progress", "heap"}
+WIRING = {"app", "settings", "server", "cli", "demo", "heap"}
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -53,6 +53,24 @@ def test_nothing_of_ours_is_imported_from_outside_what_is_shipped() -> None:
         assert not {"service", "tools", "tests", "benchmarks"} & {
             name.split(".")[0] for name in imported(path)
         }
+
+
+def test_serving_loads_an_evaluation_only_where_one_is_asked_for() -> None:
+    """Nothing imports the room at module level; inside functions the wiring and the command line do."""
+    users = set()
+    for path in SERVICE.rglob("*.py"):
+        if "evaluation" not in path.relative_to(SERVICE).parts:
+            of_module = {name for node in ast.parse(path.read_text()).body for name in _names(node)}
+            assert not any(name.startswith("service.evaluation") for name in of_module), path
+            if any(name.startswith("service.evaluation") for name in imported(path)):
+                users.add(path.name)
+    assert users == {"app.py", "cli.py"}
+
+
+def _names(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
 
 
 def test_settings_are_read_in_one_place() -> None:

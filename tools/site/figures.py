@@ -14,10 +14,8 @@ from typing import Any
 import httpx
 
 from service.demo.data import RECORDED
-from service.report import drawing as diagrams
 from service.report import plots
-from service.report import plots as deciding_plots
-from service.report.drawing import GREY, LOOKS, Plot, draw
+from service.report.plots import GREY, LOOKS, Plot, draw, paint_reliability
 from service.report.words import number
 from service.spectral.maps import DepolarizedMap
 
@@ -80,8 +78,8 @@ def figures(found: dict[str, Any]) -> dict[str, str]:
         "projection": reliability(found, "projection", "share of the reference found"),
         "correctness": reliability(found, "correctness", "share of right answers"),
         "temperature": plots.temperature(found["curves"]["temperature"]),
-        "p-correct": deciding_plots.diagram(decided, found["method"]),
-        "risk-coverage": deciding_plots.curve(decided),
+        "p-correct": plots.p_correct(decided, found["method"]),
+        "risk-coverage": plots.risk_coverage(decided),
     }
     return {name: as_file(svg) for name, svg in drawn.items()}
 
@@ -100,14 +98,14 @@ def reliability(found: dict[str, Any], kind: str, ylabel: str) -> str:
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, 2)
         for axes, (name, note) in zip(panels, maps.items(), strict=True):
-            diagrams.reliability(axes, name, curves[name], note, calibrated_lie_on_it=kind == "projection")
+            paint_reliability(axes, name, curves[name], note, to_diagonal=kind == "projection")
         panels[0].set_ylabel(ylabel)
 
     return draw(plot, paint)
 
 
 def spectra(found: dict[str, Any]) -> str:
-    """Return the largest eigenvalues of a few questions, raw and depolarised, as bars."""
+    """Return the largest eigenvalues of a few questions, raw and depolarized, as bars."""
     fit = found["fits"]["depolarized"]
     served = DepolarizedMap(fit["temperature"]["value"], fit["depolarization"]["value"])
     told = "; ".join(f"{one['prompt']} {number(one['eigenvalues'][0], 2)}" for one in found["spectra"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
-from service.evaluation.entailment import TransformersEntailment, class_order
+from service.evaluation.baselines import TransformersEntailment, class_order
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "paris", "lyon", "the", "city", "of"]
 LABELS = {0: "contradiction", 1: "entailment", 2: "neutral"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.errors import EmbedderUnavailable
-from service.evaluation.gather import KeptVectors
+from service.evaluation.kept import KeptVectors
 from tests.support.fakes import FakeEmbedder
 
 TEXTS = [f"text {i}" for i in range(10)]

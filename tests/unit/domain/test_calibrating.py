@@ -27,6 +27,7 @@ from tests.support.decisions import judged_rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers
 from tests.support.pipeline import Pipeline
+from tests.support.reports import FEW
 from tests.support.sqlite_store import CopiedDatabase
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
@@ -150,9 +151,9 @@ async def test_every_ece_comes_with_its_null(bench: Bench) -> None:
     _, report = await bench.run(made_rows(90))  # enough for clusters
     for row in report["served"]:
         for name, draws in (
-            ("projection_null", 1000),
-            ("algorithm1_drawn", 100),
-            ("algorithm1_rescaled", 100),
+            ("projection_null", FEW.band),
+            ("algorithm1_drawn", FEW.nulls),
+            ("algorithm1_rescaled", FEW.nulls),
         ):
             null = row[name]
             assert null["draws"] == draws
@@ -475,10 +476,10 @@ async def test_one_that_is_activated_during_the_fit_has_to_be_beaten(
     first, _ = await bench.run(made_rows(), CalibrateOptions(activate="never"))
     make_report, made = calibrating.make_report, []
 
-    def meanwhile(outcome: Any) -> Any:
+    def meanwhile(outcome: Any, resamples: Any) -> Any:
         made.append(outcome)
         monkeypatch.setattr(bench.calibrations, "active", lambda key: first)
-        return make_report(outcome)
+        return make_report(outcome, resamples)
 
     monkeypatch.setattr(calibrating, "make_report", meanwhile)
     _, report = await bench.run(made_rows())

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -18,14 +18,17 @@ from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import Promise, promises
 from tests.support.decisions import TARGET, judged_material, judged_rows
 from tests.support.fakes import FakeEmbedder
+from tests.support.reports import FEW
 from tests.support.trial import NONSENSE, check, deciding, judged
+
+fit = partial(fit_all, resamples=FEW)
 
 METHODS = {"temperature": TemperatureMap, "depolarized": DepolarizedMap, "evidence": EvidenceMap}
 
 
 @cache
 def fitted(method: str = "evidence", count: int = 160) -> Fitted:
-    return fit_all(judged_material(judged_rows(count)), method)
+    return fit(judged_material(judged_rows(count)), method)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -60,7 +63,7 @@ def test_rows_that_are_counted_move_neither_map_nor_model() -> None:
         one if fits else replace(one, row=replace(one.row, references=("else",)), draws=one.draws[::-1])
         for one, fits in zip(rows, before.decided.fitting, strict=True)
     ]
-    after = fit_all(judged_material(others), "evidence")
+    after = fit(judged_material(others), "evidence")
     assert np.array_equal(before.decided.fitting, after.decided.fitting)
     assert before.parameters != after.parameters
     counts = []
@@ -73,7 +76,7 @@ def test_rows_that_are_counted_move_neither_map_nor_model() -> None:
 
 def test_equal_seeds_give_equal_deciders_and_another_seed_splits_otherwise() -> None:
     material = judged_material(judged_rows(160))
-    one, same, other = (fit_all(material, "evidence", seed=seed).decided for seed in (0, 0, 1))
+    one, same, other = (fit(material, "evidence", seed=seed).decided for seed in (0, 0, 1))
     assert one.deciders() == same.deciders()
     assert not np.array_equal(one.fitting, other.fitting)
 
@@ -81,7 +84,7 @@ def test_equal_seeds_give_equal_deciders_and_another_seed_splits_otherwise() -> 
 @pytest.mark.parametrize("method", METHODS)
 def test_progress_goes_up_to_the_whole_whichever_map_is_fitted(method: str) -> None:
     told: list[tuple[int, int]] = []
-    fit_all(judged_material(judged_rows(60)), method, progress=lambda *at: told.append(at))
+    fit(judged_material(judged_rows(60)), method, progress=lambda *at: told.append(at))
     assert {total for _, total in told} == {WHOLE}
     done = [at for at, _ in told]
     assert done == sorted(done)
@@ -96,7 +99,7 @@ def test_both_parts_have_their_share_of_either_kind() -> None:
 
 
 def test_without_log_probabilities_the_model_takes_what_there_is() -> None:
-    found = fit_all(judged_material(judged_rows(200, logprobs=False)), "auto")
+    found = fit(judged_material(judged_rows(200, logprobs=False)), "auto")
     assert found.method != "evidence"
     features = {name for one in found.decided.deciders().values() for name in one.model.features}
     assert features <= {"logit_probability", "entropy"}
@@ -105,13 +108,13 @@ def test_without_log_probabilities_the_model_takes_what_there_is() -> None:
 
 def test_why_there_is_no_model() -> None:
     rows = judged_rows(80)
-    few = fit_all(judged_material(rows), "depolarized").decided
+    few = fit(judged_material(rows), "depolarized").decided
     assert {one.fit.why_none for one in few.at.values()} == {"too_few_verdicts"}
     assert few.deciders() == {}
     right = [replace(one, row=replace(one.row, correct=True)) for one in rows]
-    one_kind = fit_all(judged_material(right), "depolarized").decided
+    one_kind = fit(judged_material(right), "depolarized").decided
     assert {one.fit.why_none for one in one_kind.at.values()} == {"one_kind"}
-    chance = fit_all(judged_material(by_chance(300)), "depolarized").decided
+    chance = fit(judged_material(by_chance(300)), "depolarized").decided
     assert "no_better_than_base_rate" in {one.fit.why_none for one in chance.at.values()}
 
 
@@ -126,7 +129,7 @@ def by_chance(count: int) -> list[StoredRow]:
 def test_rows_with_fewer_answers_take_no_part() -> None:
     rows = judged_rows(160)
     short = [replace(one, draws=one.draws[:2]) for one in judged_rows(20, seed=9)]
-    found = fit_all(judged_material([*rows, *short]), "evidence").decided
+    found = fit(judged_material([*rows, *short]), "evidence").decided
     assert found.fitting.size == 160
     assert found.deciders() == fitted().decided.deciders()
 
@@ -137,7 +140,7 @@ def test_a_decider_knows_whose_texts_were_judged(given: int, judged: str) -> Non
         one if i < given else replace(one, row=replace(one.row, answer=None))
         for i, one in enumerate(judged_rows(160))
     ]
-    found = fit_all(judged_material(rows), "depolarized").decided.deciders()
+    found = fit(judged_material(rows), "depolarized").decided.deciders()
     assert {one.judged for one in found.values()} == {judged}
 
 
@@ -192,7 +195,7 @@ def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -
 
 
 def test_without_a_model_the_report_says_why_and_promises_nothing() -> None:
-    part = correctness_part(fit_all(judged_material(judged_rows(80)), "depolarized"), 4, 0, TARGET)
+    part = correctness_part(fit(judged_material(judged_rows(80)), "depolarized"), 4, 0, TARGET)
     assert {row["why_none"] for row in part["by_num_samples"]} == {"too_few_verdicts"}
     assert (part["diagram"], part["risk_coverage"], part["promises"]) == ([], [], [])
 
@@ -236,7 +239,7 @@ def decided_sizes(found: Decided) -> list[int]:
 
 def test_of_many_answers_those_numbers_that_maps_are_fitted_for() -> None:
     rows = judged_rows(60, num_samples=80, logprobs=False)
-    sizes = decided_sizes(fit_all(judged_material(rows), "depolarized").decided)
+    sizes = decided_sizes(fit(judged_material(rows), "depolarized").decided)
     assert sizes[0] == 2
     assert sizes[-1] == 80
     assert len(sizes) < 79

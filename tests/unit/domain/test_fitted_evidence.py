@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,14 @@ from service.store.database import Database
 from tests.support.evidence import SAMPLES, TellingLLM, by_evidence, drawn, material, rows
 from tests.support.fakes import FakeEmbedder
 from tests.support.pipeline import Pipeline
-from tests.support.reports import small_material
+from tests.support.reports import FEW, small_material
+
+fit = partial(fit_all, resamples=FEW)
 
 
 @pytest.fixture(scope="module")
 def auto() -> Fitted:
-    return fit_all(material(), "auto")
+    return fit(material(), "auto")
 
 
 def test_auto_takes_the_evidence_map_where_it_is_the_best(auto: Fitted) -> None:
@@ -52,7 +55,7 @@ def test_the_last_entry_is_the_fit_of_all_and_lies_in_its_intervals(auto: Fitted
 
 @pytest.mark.parametrize("asked", ["depolarized", "temperature", "both"])
 def test_evidence_changes_nothing_for_those_who_ask_for_a_plain_map(asked: str) -> None:
-    told, silent = fit_all(material(), asked), fit_all(material(drawn(tells=False)), asked)
+    told, silent = fit(material(), asked), fit(material(drawn(tells=False)), asked)
     assert (told.method, told.parameters) == (silent.method, silent.parameters)
     assert not told.evidence_table
     assert silent.evidence is None
@@ -63,7 +66,7 @@ def test_evidence_changes_nothing_for_those_who_ask_for_a_plain_map(asked: str) 
 def test_the_plain_parameters_of_an_evidence_calibration_are_those_of_the_depolarised_map(
     auto: Fitted,
 ) -> None:
-    assert auto.parameters == fit_all(material(), "depolarized").parameters
+    assert auto.parameters == fit(material(), "depolarized").parameters
 
 
 def test_each_prompt_is_held_out_with_its_own_evidence(auto: Fitted) -> None:
@@ -76,11 +79,11 @@ def test_each_prompt_is_held_out_with_its_own_evidence(auto: Fitted) -> None:
 def test_an_active_calibration_by_evidence_is_compared_as_it_serves(auto: Fitted) -> None:
     table = auto.evidence_table
     active = replace(by_evidence(), num_samples=SAMPLES, parameters=auto.parameters, evidence=table)
-    again = fit_all(material(), "auto", active=active)
+    again = fit(material(), "auto", active=active)
     assert list(again.held_out.risks)[-1] == "active"
     # Fitted on the same rows, all of them, it is no worse than what is fitted without a fold.
     assert again.held_out.risks["active"].mean() < again.held_out.risks["evidence"].mean()
-    silent = fit_all(material(drawn(tells=False)), "auto", active=active)
+    silent = fit(material(drawn(tells=False)), "auto", active=active)
     assert silent.held_out.risks["active"].mean() > again.held_out.risks["active"].mean() + 0.05
 
 
@@ -89,25 +92,25 @@ def test_auto_falls_back_where_a_prompt_lacks_a_log_probability(spoilt: float | 
     stored = drawn()
     draws = (replace(stored[5].draws[0], total_logprob=spoilt), *stored[5].draws[1:])
     made = material([*stored[:5], replace(stored[5], draws=draws), *stored[6:]])
-    found = fit_all(made, "auto")
+    found = fit(made, "auto")
     assert found.method in ("depolarized", "temperature")
     assert found.evidence is None
     assert str(why_no_evidence(made)).startswith("1 of 80 prompts")
     with pytest.raises(InvalidDevData, match="1 of 80 prompts"):
-        fit_all(made, "evidence")
+        fit(made, "evidence")
 
 
 def test_a_short_row_without_log_probabilities_is_no_hindrance() -> None:
     stored = drawn()
     short = replace(stored[0], draws=(Draw("answer 0"), Draw("answer 0")))
-    assert fit_all(material([short, *stored[1:]]), "evidence").method == "evidence"
+    assert fit(material([short, *stored[1:]]), "evidence").method == "evidence"
 
 
 def test_no_mass_at_all_and_a_mass_of_one_are_fitted() -> None:
     stored = drawn()
     for i, total in ((0, -math.inf), (1, 0.0), (2, 1e-7)):
         stored[i] = replace(stored[i], draws=(replace(stored[i].draws[0], total_logprob=total),) * SAMPLES)
-    found = fit_all(material(stored), "auto").evidence
+    found = fit(material(stored), "auto").evidence
     assert found is not None
     assert found.missing_mass[:3].tolist() == [1 - 1e-4, 1e-4, 1e-4]
     assert np.isfinite(found.risks["evidence"]).all()
@@ -149,7 +152,7 @@ def test_recorded_rows_agree_with_the_numbers_made_independently(
                 vectors.append(recorded["emb"][number])
         made = DevRow(len(stored) + 1, None, (row["reference"],), prompt=row["prompt"])
         stored.append(StoredRow(made, draws, complete=True))
-    found = fit_all(assemble(stored, 20, np.stack(vectors), place, 768), "auto")
+    found = fit(assemble(stored, 20, np.stack(vectors), place, 768), "auto")
     assert found.method == "evidence"
     assert found.evidence is not None
     head = found.evidence.fit

@@ -1,6 +1,5 @@
 """What an answer more is worth: figures by number of answers, against the same computed by other ways."""
 
-import copy
 from dataclasses import replace
 
 import numpy as np
@@ -10,22 +9,24 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from service.calibration.files import Recorded
 from service.calibration.fitting import Stream, fit_all
 from service.calibration.labels import columns, first_answers
-from service.evaluation.experiments import evidence_map
-from service.evaluation.gather import supplied
-from service.report import render
-from service.report.bench import Bench, HeldOut, make_split, sizes
-from service.report.figures import SIZE_FIGURES as FIGURES
-from service.report.figures import answers
+from service.evaluation.command import supplied
+from service.evaluation.experiments import answers, evidence_map
+from service.report.diagnostics import CrossValidated, EvaluationContext, make_split
+from service.report.first_answers import sizes
 from service.spectral.correctness_model import fit_correctness
-from tests.support.reports import evidence_report, small_report
-from tests.unit.evaluation.worlds import rows, split
+from tests.support.reports import FEW
+from tests.support.worlds import rows, split
 
 DEV, TEST = rows(90, seed=1), rows(110, seed=2)
 
 
+def context(dev, test):
+    return EvaluationContext(dev, test, resamples=FEW)
+
+
 @pytest.fixture(scope="module")
 def bench():
-    return Bench(split(DEV), split(TEST))
+    return context(split(DEV), split(TEST))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def cut(part, m):
 @pytest.mark.parametrize("m", [2, 3, 8])
 @pytest.mark.parametrize("name", ["raw", "temperature", "depolarized", "evidence"])
 def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
-    alone, mine = Bench(cut(bench.dev, m), cut(bench.test, m)), row(found, m, "lambda_max", name)
+    alone, mine = context(cut(bench.dev, m), cut(bench.test, m)), row(found, m, "lambda_max", name)
     served = alone.served[name]
     assert mine["loss"] == pytest.approx(served.risks.mean(), abs=1e-9)
     assert mine["brier"] == pytest.approx(alone.projection[name].brier, abs=1e-9)
@@ -58,7 +59,7 @@ def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
 )
 def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, name):
     dev, test = cut(bench.dev, m), cut(bench.test, m)
-    alone = Bench(dev, test)
+    alone = context(dev, test)
     map_ = alone.evidence.fit.map if name == "evidence" else alone.maps[name]
     told = [columns(part.material, map_) for part in (dev, test)]
     if name != "evidence":
@@ -73,10 +74,10 @@ def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, nam
 
 def test_held_out_figures_are_those_of_a_report_with_so_many_answers():
     whole = split(DEV)
-    mine = answers(HeldOut(whole, fit_all(whole.material, "auto")))
+    mine = answers(CrossValidated(whole, fit_all(whole.material, "auto", resamples=FEW), resamples=FEW))
     for m in (3, 8):
         material = first_answers(whole.material, m)
-        alone = HeldOut(make_split(material), fit_all(material, "auto"))
+        alone = CrossValidated(make_split(material), fit_all(material, "auto", resamples=FEW), resamples=FEW)
         for name, served in alone.served.items():
             one = row(mine, m, "lambda_max", name)
             assert one["loss"] == pytest.approx(served.risks.mean(), abs=1e-9)
@@ -93,7 +94,7 @@ def test_one_answer_is_scored_by_evidence_alone(found):
 def test_gaps_are_to_all_answers_and_have_intervals(found):
     for one in found["points"]:
         full = row(found, 8, one["score"], one["map"])
-        for name in FIGURES:
+        for name in ("loss", "brier", "auroc"):
             if one["num_samples"] == 8:
                 assert one[f"{name}_gap"] is one[f"{name}_gap_low"] is None
             else:
@@ -111,7 +112,7 @@ def test_numbers_that_are_compared():
 def test_without_verdicts_of_both_kinds_nothing_is_recommended_and_it_says_why(bench):
     """Not by risk, which falls with every answer: it would always name all of them."""
     wrong = [{**one, "answer": "zzz"} for one in DEV]
-    told = answers(Bench(split(wrong), bench.test))
+    told = answers(context(split(wrong), bench.test))
     assert told["headline"]["recommended_by"] == "lambda_max"
     assert told["headline"]["recommended"] is None
     said = told["headline"]["recommendation"]
@@ -121,32 +122,32 @@ def test_without_verdicts_of_both_kinds_nothing_is_recommended_and_it_says_why(b
     assert "at least 40 right answers and 40 wrong ones" in said
     assert {r["score"] for r in told["points"]} == {"lambda_max"}
     few = [{**one, "answer": "zzz"} if i > 12 else one for i, one in enumerate(DEV)]
-    rare = answers(Bench(split(few), bench.test))["headline"]
+    rare = answers(context(split(few), bench.test))["headline"]
     assert "answers of the dev file are right" in rare["recommendation"]
     assert rare["recommended"] is None
 
 
 def test_without_log_probabilities_there_is_no_evidence_and_it_says_so_once(bench):
-    silent = Bench(split(DEV, tells=False), bench.test)
+    silent = context(split(DEV, tells=False), bench.test)
     assert set(silent.served) == {"raw", "temperature", "depolarized"}
     left_out = evidence_map(silent)
     assert not left_out["ran"]
     assert left_out["reason"].startswith("Of the dev file, 90 of 90 prompts have an answer without")
     assert {r["map"] for r in answers(silent)["points"]} == {"raw", "temperature", "depolarized"}
-    assert "test file" in evidence_map(Bench(bench.dev, split(TEST, tells=False)))["reason"]
+    assert "test file" in evidence_map(context(bench.dev, split(TEST, tells=False)))["reason"]
 
 
 def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):
     from service.calibration.material import all_texts, assemble
-    from tests.unit.evaluation.worlds import _vector, stored
+    from tests.support.worlds import stored, vector
 
     made = [{**one, "samples": one["samples"][:4], "logprob": one["logprob"][:4]} for one in TEST[:3]]
     kept = stored([*TEST[3:], *made])
     texts = all_texts(kept)
-    vectors = np.stack([_vector(text, 24) for text in texts])
+    vectors = np.stack([vector(text, 24) for text in texts])
     short = make_split(assemble(kept, 8, vectors, {text: i for i, text in enumerate(texts)}, 24))
     assert len(short) == len(TEST) - 3
-    without, whole = (answers(Bench(bench.dev, part)) for part in (short, split(TEST[3:])))
+    without, whole = (answers(context(bench.dev, part)) for part in (short, split(TEST[3:])))
     assert without == whole
 
 
@@ -155,28 +156,10 @@ def test_tokens_are_those_of_the_first_answers(bench):
     told = {one.line: Recorded(tokens=[float(k + 1) for k in range(8)]) for one in made}
     kept = [replace(one, logprobs=tuple(TEST[i]["logprob"])) for i, one in enumerate(made)]
     material = replace(bench.test.material, rows=supplied(kept, told))
-    counted = answers(Bench(bench.dev, make_split(material)))
+    counted = answers(context(bench.dev, make_split(material)))
     assert {r["num_samples"]: r["tokens"] for r in counted["points"]} == {1: 1, 2: 3, 3: 6, 5: 15, 8: 36}
     assert counted["headline"]["tokens_of_all"] == 36
     told[made[0].line] = Recorded()
-    unknown = answers(Bench(bench.dev, make_split(replace(material, rows=supplied(kept, told)))))
+    unknown = answers(context(bench.dev, make_split(replace(material, rows=supplied(kept, told)))))
     assert {r["tokens"] for r in unknown["points"]} == {None}
     assert unknown["headline"]["tokens_of_all"] is None
-
-
-def test_a_report_has_the_table_and_the_sentence_on_top():
-    report = evidence_report()
-    told, page = report["answers"], render(report)
-    assert {one["num_samples"] for one in told["rows"]} == {1, 2, 3, 4}
-    assert page.count("What an answer more is worth</h2>") == 1
-    assert page.index("How many answers to draw for that?") < page.index("What was fitted")
-    assert page.count('<span class="tag">recommended</span>') == (told["recommended"] is not None)
-
-
-@pytest.mark.parametrize("make", [small_report, evidence_report])
-def test_a_report_of_an_earlier_release_is_still_a_page(make):
-    old = copy.deepcopy(make())
-    del old["answers"]
-    page = render(old)
-    assert "What an answer more is worth" not in page
-    assert "How many answers.</strong>" not in page

@@ -2,15 +2,16 @@
 
 import hashlib
 import json
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
 
 from service.cli import cli
+from service.evaluation import command
 from tests.support.openai_server import OpenAIServer, answers, serving_in_thread
-from tests.unit.evaluation.worlds import rows, write
-
-pytestmark = pytest.mark.usefixtures("undrawn")
+from tests.support.reports import FEW
+from tests.support.worlds import rows, write
 
 
 def hashed(text):
@@ -39,6 +40,11 @@ def server(monkeypatch):
         }.items():
             monkeypatch.setenv(f"EIGENCAL_{name}", value)
         yield server
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setattr(command, "Plan", partial(command.Plan, resamples=FEW))
 
 
 def run(*arguments):
@@ -74,7 +80,8 @@ def test_supplied_samples_ask_for_vectors_alone(tmp_path, server):
     found = run(*files(tmp_path), "--out", tmp_path / "out", "--limit", "30")
     assert found.exit_code == 0, found.output
     assert not asked(server, "completions")
-    assert "experiments: 19 of 19 (done)" in found.output
+    assert "experiments: done" in found.output
+    assert "19/19" in found.output
 
 
 def test_bad_rows_are_named(tmp_path, server):

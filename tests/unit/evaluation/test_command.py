@@ -6,22 +6,23 @@ import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from service.errors import Conflict, InvalidDevData, LLMError
-from service.evaluation.command import evaluate
-from service.evaluation.experiments import NAME
-from service.evaluation.gather import NOT_ASKED, SUPPLIED, Components, Plan, write_results
-from service.evaluation.page import FIGURES
+from service.evaluation.command import NOT_ASKED, SUPPLIED, Components, evaluate
+from service.evaluation.command import Plan as FullPlan
+from service.evaluation.kept import write_results
+from service.evaluation.page import CAPTIONS, FIGURES
 from service.llm.port import Sampling
 from service.scoring.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.unit.evaluation.worlds import rows, write
+from tests.support.reports import FEW
+from tests.support.worlds import rows, write
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
+Plan = partial(FullPlan, resamples=FEW)
 SERVING = Serving(6, Sampling(), Sampling())
 LONELY = {"algorithm1_diagram", "similarity"}  # of so few prompts, no two fall into one cluster
 NOW = datetime(2026, 11, 3, 12, 30, tzinfo=UTC)
@@ -76,13 +77,14 @@ def finished(tmp_path_factory):
 def test_everything_is_written(finished):
     plan, results = finished
     ran = {one["name"] for one in results["experiments"] if one["ran"]}
-    assert ran == set(FIGURES) - {"sampling_temperature"} - LONELY
-    assert {p.name for p in (plan.out / "figures").iterdir()} == {
-        f"{name}.{kind}" for name in ran for kind in ("svg", "csv")
-    }
+    assert ran == set(CAPTIONS) - {"sampling_temperature"} - LONELY
+    files = {p.name for p in (plan.out / "figures").iterdir()}
+    assert {name for name in files if name.endswith(".csv")} == {f"{name}.csv" for name in ran}
+    drawn = {name.removesuffix(".svg").partition("-")[0] for name in files if name.endswith(".svg")}
+    assert drawn == ran & {*FIGURES, "accuracy_rejection"}
     assert json.loads((plan.out / "results.json").read_text()) == results
     page = (plan.out / "report.html").read_text()
-    assert all(f'id="{name}"' in page for name in FIGURES)
+    assert all(f'id="{name}"' in page for name in CAPTIONS)
     assert not list(plan.out.rglob("*.part"))
 
 
@@ -112,16 +114,11 @@ def test_a_second_run_embeds_nothing_and_gives_the_same(finished):
     assert [one.calls for one in again] == [[], []]
 
 
-def test_supplied_samples_need_no_model(finished):
+def test_supplied_samples_need_no_model_and_a_limit_takes_the_first_rows(finished):
     plan, _ = finished
     llm = ScriptedLLM([])
-    evaluate(replace(plan, limit=30), parts(llm))
+    results = evaluate(replace(plan, limit=30), parts(llm))
     assert (llm.lives, llm.requests) == (0, [])
-
-
-def test_limit_takes_the_first_rows(finished):
-    plan, _ = finished
-    results = evaluate(replace(plan, limit=30), parts())
     assert (results["dev"]["used"], results["dev"]["rows"]) == (30, 32)
 
 
@@ -149,7 +146,7 @@ def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
     with pytest.raises(LLMError):
         evaluate(plan, parts(broken))
     kept = (plan.out / "answers.jsonl").read_bytes()
-    assert kept.count(b"\n") == 20
+    assert kept.count(b"\n") == 1 + 20  # the set-up, and the answers
     (plan.out / "answers.jsonl").write_bytes(kept + b'{"key": "cut by a cra')
     llm = ScriptedLLM(made)
     results = evaluate(plan, parts(llm))
@@ -177,15 +174,6 @@ def test_answers_come_in_parts(tmp_path):
     results = evaluate(Plan(dev, test, tmp_path / "out"), parts(llm, slots=4))
     assert results["num_samples"] == 6
     assert [r.num_samples for r in llm.requests].count(2) == 64
-
-
-def test_answers_of_two_models_are_not_mixed(tmp_path):
-    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
-    plan = Plan(dev, test, tmp_path / "out")
-    with pytest.raises(LLMError):
-        evaluate(plan, parts(ScriptedLLM(made, left=10)))
-    with pytest.raises(Conflict, match="model was 'fake-llm', now 'other'"):
-        evaluate(plan, parts(ScriptedLLM(made, model="other")))
 
 
 @pytest.fixture(scope="module")
@@ -218,16 +206,6 @@ def test_answers_kept_of_another_sampling_are_refused(drawn):
     assert "sampling.temperature was 0.5, now 0.9" in said
 
 
-def test_answers_of_before_set_ups_were_kept_are_held_against_their_model(drawn):
-    made, plan, results = drawn
-    manifest = plan.out / "answers.json"
-    kept = manifest.read_bytes()
-    manifest.unlink()
-    refused(plan, parts(ScriptedLLM(made, model="other")))
-    assert evaluate(plan, parts(ScriptedLLM(made, left=0))) == results
-    assert manifest.read_bytes() == kept
-
-
 def test_anew_sets_the_kept_answers_aside_and_draws_again(drawn, tmp_path):
     made, plan, _ = drawn
     out = shutil.copytree(plan.out, tmp_path / "out")
@@ -237,7 +215,6 @@ def test_anew_sets_the_kept_answers_aside_and_draws_again(drawn, tmp_path):
     assert len(other.requests) == 64
     assert results["provenance"]["answers"]["model"] == "other"
     assert (out / "answers-1.jsonl").read_bytes() == before
-    assert (out / "answers-1.json").exists()
 
 
 class Masked(ScriptedLLM):
@@ -293,7 +270,7 @@ def test_a_file_with_its_answers_does_not_say_who_drew_them(finished):
     plan, results = finished
     assert results["provenance"]["answers"] is None
     assert {one["answers_from"] for one in results["provenance"]["files"].values()} == {"file"}
-    assert "not told: the answers came with the files" in (plan.out / "report.html").read_text()
+    assert "not known: the answers came with the files" in (plan.out / "report.html").read_text()
 
 
 def test_a_report_of_other_files_is_kept_beside_the_new_one(finished, tmp_path):
@@ -346,7 +323,9 @@ def test_empty_answers_conversations_and_several_references(tmp_path):
     path = write(tmp_path / "rows.jsonl", made)
     results = evaluate(Plan(path, path, tmp_path / "out"), parts())
     assert all(
-        one["ran"] for one in results["experiments"] if one["name"] not in {"embedders", NAME} | LONELY
+        one["ran"]
+        for one in results["experiments"]
+        if one["name"] not in {"embedders", "sampling_temperature"} | LONELY
     )
     assert by_name(results)["constant_predictor"]["headline"]["one_within"]
 

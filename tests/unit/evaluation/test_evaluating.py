@@ -13,14 +13,15 @@ import pytest
 from service.calibration.calibration import CalibrateOptions
 from service.calibration.store import ActiveCalibrations, SqlCalibrations
 from service.errors import InvalidDevData
+from service.evaluation.command import supplied
 from service.evaluation.evaluator import COMMAND_ONLY, Evaluator
-from service.evaluation.gather import supplied
+from service.evaluation.page import render_evaluation as render
 from service.jobs.store import JobEndedError, SqlJobs
-from service.report import render
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.pipeline import Pipeline
+from tests.support.reports import FEW
 from tests.support.sqlite_store import CopiedDatabase
-from tests.unit.evaluation.worlds import rows, stored
+from tests.support.worlds import rows, stored
 
 pytestmark = pytest.mark.anyio
 DEV, TEST = rows(32, 6, seed=1), rows(34, 6, seed=2)
@@ -53,7 +54,7 @@ class Bench:
         calibrations = SqlCalibrations(database, active)
         self.pipeline = Pipeline(self.jobs, calibrations, self.llm, embedder, num_samples=6)
         self.evaluator = Evaluator(
-            self.jobs, embedder, self.pipeline.embedding, version="1.2.3", now=lambda: NOW
+            self.jobs, embedder, self.pipeline.embedding, version="1.2.3", now=lambda: NOW, resamples=FEW
         )
 
     async def run(self, found, options=OPTIONS):

@@ -1,45 +1,43 @@
 """Every experiment on small made-up files."""
 
 import json
-import math
-import re
 
 import numpy as np
 import pytest
 
 from service.calibration.files import Recorded
-from service.evaluation import experiments as meanings
-from service.evaluation import plots as curves
-from service.evaluation import plots as forests
-from service.evaluation.experiments import (
-    FileFacts,
-    Inputs,
+from service.evaluation import experiments as study_parts
+from service.evaluation.baselines import (
     Likelihoods,
     baselines,
-    choose,
+    by_embedding,
+    by_entailment,
+    choose_sampling,
     drawn,
-    judge,
-    make_results,
+    judge_sampling,
     not_drawn,
     recorded,
-    run_all,
 )
-from service.evaluation.page import FIGURES, PANELS, evaluation_figures, evaluation_tables, render_evaluation
-from service.evaluation.words import READ, sentence
-from service.report.bench import GRID, NAIVE, STANDARD, Bench
-from service.report.model import MAPS, DataFile, provenance
+from service.evaluation.results import MAPS, DataFile, provenance
+from service.evaluation.study import FileFacts, Inputs, make_results, run_all
+from service.report.diagnostics import GRID, NAIVE, STANDARD, EvaluationContext
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.correctness import auroc
 from service.spectral.dev_set import risk
 from service.spectral.text_scores import lexical_similarity
-from tests.unit.evaluation.worlds import rows, split
+from tests.support.reports import FEW
+from tests.support.worlds import rows, split
 
 TEST_ROWS = rows(45, seed=2)
 
 
+def context(dev, test):
+    return EvaluationContext(dev, test, resamples=FEW)
+
+
 @pytest.fixture(scope="module")
 def bench():
-    return Bench(split(rows(40, seed=1)), split(TEST_ROWS))
+    return context(split(rows(40, seed=1)), split(TEST_ROWS))
 
 
 @pytest.fixture(scope="module")
@@ -49,32 +47,12 @@ def likelihoods(bench):
 
 @pytest.fixture(scope="module")
 def experiments(bench, likelihoods):
-    other = Bench(split(rows(40, seed=1), 16), split(TEST_ROWS, 16))
-    choice = choose({0.3: bench.dev, 0.9: bench.dev})
-    inputs = Inputs({"one": bench, "two": other}, None, likelihoods, judge(choice, bench.test))
+    other = context(split(rows(40, seed=1), 16), split(TEST_ROWS, 16))
+    choice = choose_sampling({0.3: bench.dev, 0.9: bench.dev})
+    inputs = Inputs(
+        {"one": bench, "two": other}, None, likelihoods, judge_sampling(choice, bench.test, 0, FEW.nulls)
+    )
     return {one["name"]: one for one in run_all(inputs)}
-
-
-def results(experiments):
-    part = {
-        "rows": 45,
-        "used": 45,
-        "answers_in_file": 8,
-        "distinct_mean": 4.0,
-        "correct_from": "rouge_l",
-        "accuracy": 0.5,
-    }
-    return {
-        "version": 1,
-        "num_samples": 8,
-        "seed": 0,
-        "embedders": ["<b>one</b>", "two"],
-        "meanings": "stand-in",
-        "dev": part,
-        "test": part,
-        "experiments": list(experiments.values()),
-        "warnings": ["careful"],
-    }
 
 
 def one_of(results, name):
@@ -86,7 +64,7 @@ def column(experiment, name, **where):
 
 
 def test_every_experiment_runs_and_is_json(experiments):
-    assert set(experiments) == set(FIGURES) == set(READ)
+    assert len(experiments) == 19
     for one in experiments.values():
         assert one["ran"], one["reason"]
         assert one["points"]
@@ -95,7 +73,7 @@ def test_every_experiment_runs_and_is_json(experiments):
 
 
 def test_equal_seeds_give_equal_results(bench, experiments):
-    fresh = Bench(bench.dev, bench.test)
+    fresh = context(bench.dev, bench.test)
     again = {one["name"]: one for one in run_all(Inputs({"one": fresh}, None, None, not_drawn("no")))}
     for name in ("algorithm1_diagram", "auroc", "comparison", "constant_predictor", "risk_and_entropy"):
         assert again[name] == experiments[name]
@@ -115,7 +93,7 @@ def test_what_found_nothing_did_not_run_and_says_why(bench):
         {**row, "samples": [f"{i} {k} apart" for k in range(8)], "reference": f"{i} other"}
         for i, row in enumerate(TEST_ROWS[:12])
     ]
-    one = Bench(bench.dev, split(alone))
+    one = context(bench.dev, split(alone))
     found = {e["name"]: e for e in run_all(Inputs({"one": one}, None, None, not_drawn("no")))}
     for name in ("algorithm1_diagram", "similarity"):
         assert found[name] == {**found[name], "ran": False, "headline": {}, "points": []}
@@ -173,10 +151,10 @@ def test_every_ece_has_its_null(bench, experiments):
     projection = experiments["projection_reliability"]["headline"]
     paper = experiments["algorithm1_diagram"]["headline"]
     for name in MAPS:
-        assert projection[f"{name}_draws"] == 1000
+        assert projection[f"{name}_draws"] == FEW.band
         assert 0 < projection[f"{name}_band_low"] < projection[f"{name}_band_mean"]
         assert 0 < projection[f"{name}_p_value"] <= 1
-        assert paper[f"{name}_draws"] == paper[f"{name}_rescaled_draws"] == 100
+        assert paper[f"{name}_draws"] == paper[f"{name}_rescaled_draws"] == FEW.nulls
         assert paper[f"{name}_rescaled_low"] < paper[f"{name}_rescaled_mean"] < paper[f"{name}_rescaled_high"]
         assert 0 < paper[f"{name}_rescaled_p_value"] <= 1
 
@@ -207,16 +185,9 @@ def test_singletons_and_cluster_sizes_are_told_and_add_up(bench, experiments):
         assert min(sizes) == found["headline"][f"{name}_cluster_size_least"] >= 2
 
 
-def test_the_claim_is_told_in_words_with_the_figures(experiments):
-    found = experiments["co_minimised"]
-    agree = found["headline"]["risk_lowest_at"] == found["headline"]["eigenvalue_ece_lowest_at"]
-    assert ("fails" in found["headline"]["claim"]) is not agree
-    assert found["headline"]["claim"] in sentence(found)
-
-
 def test_results_have_a_verdict_and_cautions(bench):
     lopsided = split([{**row, "answer": "zzz"} if i > 6 else row for i, row in enumerate(TEST_ROWS)])
-    one = Bench(bench.dev, lopsided)
+    one = context(bench.dev, lopsided)
     inputs = Inputs({"one": one}, None, None, not_drawn("no"))
     origin = provenance(
         {"dev": DataFile(supplied=True), "test": DataFile(supplied=True)}, None, [], version="1"
@@ -242,7 +213,7 @@ def test_sensitivity_covers_the_grid_and_agrees_with_the_diagram(experiments):
 
 
 def test_without_a_table_of_cosines_the_readings_are_the_same(bench):
-    lean = Bench(bench.dev, bench.test)
+    lean = context(bench.dev, bench.test)
     lean.__dict__["cosines"] = None
     for name in MAPS:
         bench.algorithm1(name, NAIVE)  # all settings, from the table
@@ -267,11 +238,9 @@ def test_scaled_measures_span_zero_to_one(experiments):
 
 
 def test_too_many_prompts_for_all_pairs_are_said_so(bench):
-    from service.report.figures import cominimised
-
-    lean = Bench(bench.dev, bench.test)
+    lean = context(bench.dev, bench.test)
     lean.__dict__["cosines"] = None
-    assert "at most" in cominimised(lean)["reason"]
+    assert "at most" in study_parts.cominimised(lean)["reason"]
 
 
 def test_aurocs_are_those_of_the_scores(bench, experiments):
@@ -280,7 +249,7 @@ def test_aurocs_are_those_of_the_scores(bench, experiments):
         [row] = [r for r in experiments["auroc"]["points"] if (r["map"], r["score"]) == (name, "entropy")]
         assert row["auroc"] == pytest.approx(auroc(-served.entropy, right))
         assert row["low"] <= row["auroc"] <= row["high"]
-        assert row["standard_error"] == pytest.approx((row["high"] - row["low"]) / 3.92, rel=0.25)
+        assert row["standard_error"] == pytest.approx((row["high"] - row["low"]) / 3.92, rel=0.5)
 
 
 def test_rejection_begins_at_the_accuracy_of_all(bench, experiments):
@@ -303,19 +272,18 @@ def test_baselines_are_named_and_computed(bench, experiments):
 
 
 def test_without_log_probabilities_their_scores_are_left_out_and_it_says_so(bench):
-    found = baselines(bench, meanings.by_embedding(bench.test), None)
+    found = baselines(bench, by_embedding(bench.test), None)
     assert not any("likelihood" in str(row["score"]) for row in found["points"])
     assert found["headline"]["log_probabilities"] == "not run: the answers carry no log-probabilities"
 
 
 def test_one_class_of_answers_has_no_auroc(bench):
     wrong = [{**row, "answer": "zzz"} for row in TEST_ROWS]
-    one = Bench(bench.dev, split(wrong))
+    one = context(bench.dev, split(wrong))
     found = {e["name"]: e for e in run_all(Inputs({"one": one}, None, None, not_drawn("no")))}
     assert not found["auroc"]["ran"]
     assert "All answers of the test file are wrong" in found["baselines"]["reason"]
     assert found["algorithm1_diagram"]["ran"]
-    assert "Not run" in sentence(found["auroc"])
     assert found["embedders"]["reason"].startswith("Only one embedder")
 
 
@@ -350,7 +318,7 @@ class Nli:
 
 def test_an_entailment_model_is_asked_both_ways_and_named(bench):
     model = Nli()
-    found = meanings.by_entailment(bench.test, model)
+    found = by_entailment(bench.test, model)
     assert found.source == "entailment both ways by last-word"
     one, texts = found.prompts[0], bench.test.texts[0]
     last = [text.split()[-1] for text in texts]
@@ -362,10 +330,10 @@ def test_an_entailment_model_is_asked_both_ways_and_named(bench):
 
 def test_the_sampling_temperature_of_least_ece_is_chosen(bench):
     sure = [{**row, "samples": [row["samples"][0]] * 8} for row in rows(40, seed=1)]
-    choice = choose({0.2: split(sure), 0.8: bench.dev})
+    choice = choose_sampling({0.2: split(sure), 0.8: bench.dev})
     by_temperature = {p["sampling_temperature"]: p["class_share_ece"] for p in choice.points}
     assert by_temperature[choice.sampling_temperature] == min(by_temperature.values())
-    found = judge(choice, bench.test)
+    found = judge_sampling(choice, bench.test, 0, FEW.nulls)
     assert found["headline"]["sampling_temperature"] == choice.sampling_temperature
     assert "tried is the best" in found["headline"]["at_bound"]
     clustered = cluster_prompts(bench.test.stack, bench.served["raw"].lambda_max)
@@ -399,92 +367,3 @@ def test_embedders_have_the_bands_and_intervals_that_the_others_have(experiments
         ranked = column(experiments["auroc"], end, score="lambda_max")
         assert column(found, f"auroc_{end}", embedder="one") == ranked
     assert column(found, "projection_p_value", embedder="one") == [projection[f"{m}_p_value"] for m in MAPS]
-
-
-def test_the_bands_of_embedders_are_drawn_where_they_are_known(experiments, monkeypatch):
-    found = experiments["embedders"]
-    drawn = figure_of(monkeypatch, forests, forests.embedders, found)
-    assert [len(axes.patches) for axes in drawn.axes] == [8, 16, 0]  # one null, two, none; of 8 rows
-    new = [key for key in found["points"][0] if "band" in key or "rescaled" in key or "auroc_" in key]
-    before = [{k: v for k, v in row.items() if k not in new} for row in found["points"]]
-    drawn = figure_of(monkeypatch, forests, forests.embedders, {**found, "points": before})
-    assert [len(axes.patches) for axes in drawn.axes] == [0, 0, 0]
-
-
-def test_page_figures_and_tables(experiments):
-    made = results(experiments)
-    figures, tables = evaluation_figures(made), evaluation_tables(made)
-    assert set(figures) == set(tables) == set(experiments)
-    page = render_evaluation(made, figures)
-    for one in made["experiments"]:
-        assert f'id="{one["name"]}"' in page
-        assert figures[one["name"]].startswith("<svg")
-        assert tables[one["name"]].count("\n") == len(one["points"]) + 1
-    assert "<b>one</b>" not in page  # escaped
-    assert "<script" not in page
-    assert "careful" in page
-
-
-def test_what_did_not_run_is_said_on_the_page_and_has_no_files(experiments):
-    left_out = not_drawn("The files hold supplied samples only.")
-    made = results({**experiments, "sampling_temperature": left_out})
-    figures = evaluation_figures(made)
-    assert "sampling_temperature" not in figures
-    assert "Not run: The files hold supplied samples only." in render_evaluation(made, figures)
-    assert all(
-        math.isfinite(v) for e in made["experiments"] for v in e["headline"].values() if type(v) is float
-    )
-
-
-def figure_of(monkeypatch, module, make, experiment):
-    """A figure as it is drawn."""
-    from matplotlib.figure import Figure
-
-    drawn = Figure(layout="constrained")
-    monkeypatch.setattr(module, "draw", lambda _, paint: paint(drawn))
-    make(experiment)
-    return drawn
-
-
-def painted(monkeypatch, make, experiment):
-    """The axes of a figure as they are drawn."""
-    return figure_of(monkeypatch, curves, make, experiment).axes[0]
-
-
-@pytest.mark.parametrize("name", ["depolarized_map", "risk_and_entropy"])
-def test_a_test_file_that_is_much_harder_stays_in_the_picture(experiments, monkeypatch, name):
-    harder = [{**row, "test_risk": 4 * row["test_risk"]} for row in experiments[name]["points"]]
-    axes = painted(monkeypatch, FIGURES[name], {**experiments[name], "points": harder})
-    lowest = min(row["test_risk"] for row in harder)
-    assert axes.get_ylim()[1] > 1.05 * lowest
-    if name == "depolarized_map":
-        assert axes.get_ylim()[1] > max(row["test_risk"] for row in harder)
-
-
-def test_a_lowest_risk_of_0_leaves_a_picture(experiments, monkeypatch):
-    flawless = [
-        {**row, "risk": abs(math.log(row["temperature"]))}
-        for row in experiments["constant_predictor"]["points"]
-    ]
-    flawless[0]["risk"] = 0.0
-    axes = painted(
-        monkeypatch, FIGURES["constant_predictor"], {**experiments["constant_predictor"], "points": flawless}
-    )
-    assert axes.get_ylim()[1] >= max(row["risk"] for row in flawless)
-
-
-def test_markers_at_the_ends_of_the_rejection_curve_are_whole(experiments, monkeypatch):
-    axes = painted(monkeypatch, FIGURES["accuracy_rejection"], experiments["accuracy_rejection"])
-    marked = [line for line in axes.lines if line.get_marker() != "None"]
-    assert len(marked) == len(MAPS)
-    assert not any(line.get_clip_on() for line in marked)
-
-
-def test_panels_are_figures_of_their_own_on_the_page(experiments):
-    page = render_evaluation(results(experiments))
-    for name in PANELS:
-        assert [page.count(f'aria-labelledby="evaluation-{name}-{one}-title') for one in MAPS] == [1] * len(
-            MAPS
-        )
-    ids = re.findall(r' id="([^"]+)"', page)
-    assert len(ids) == len(set(ids))

@@ -1,25 +1,49 @@
-"""Answers that an evaluation keeps: read back as they were, and as earlier releases wrote them."""
+"""Answers that an evaluation keeps: read back as they were, whatever crash cut the last line."""
 
-import json
 from pathlib import Path
 
-from service.evaluation.gather import AnswerFile
+import pytest
+
+from service.errors import Conflict
+from service.evaluation.kept import AnswerFile
 from service.llm.port import Draw
 
-DRAWN_BY = {"model": "m"}
+DRAWS = (Draw("a", True, -0.5, -2.0, 4), Draw("", logprob=-1.0))
+Setups = dict[str, dict[str, float]]
+WARM, COOL = ({"prompt": {"sampling.temperature": one}} for one in (0.9, 0.5))
 
 
-def test_they_come_back_with_their_log_probabilities(tmp_path: Path) -> None:
-    path = tmp_path / "answers.jsonl"
-    draws = (Draw("a", True, -0.5, -2.0, 4), Draw("", logprob=-1.0))
-    AnswerFile(path).add("key", draws, DRAWN_BY, "m")
-    assert AnswerFile(path).get("key") == draws
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "answers.jsonl"
 
 
-def test_those_of_earlier_releases_have_no_sums(tmp_path: Path) -> None:
-    path = tmp_path / "answers.jsonl"
-    line = {"key": "key", "drawn_by": DRAWN_BY, "answered_as": "m", "draws": [["a", False, -0.5]]}
-    path.write_text(json.dumps(line) + "\n")
-    kept = AnswerFile(path)
-    kept.add("key", [Draw("b", False, -1.0, -1.0, 1)], DRAWN_BY, "m")
-    assert AnswerFile(path).get("key") == (Draw("a", False, -0.5), Draw("b", False, -1.0, -1.0, 1))
+def test_they_come_back_with_their_log_probabilities_and_their_set_up(path: Path) -> None:
+    file = AnswerFile(path)
+    file.agree("", COOL)
+    file.add("key", DRAWS, "m", "m-1")
+    again = AnswerFile(path)
+    assert again.get("key") == DRAWS
+    assert (again.model, again.answered_as, again.setups) == ("m", "m-1", COOL)
+
+
+def test_a_line_cut_by_a_crash_is_dropped_and_the_next_is_whole(path: Path) -> None:
+    AnswerFile(path).add("key", DRAWS, "m", "m")
+    path.write_bytes(path.read_bytes() + b'{"key": "cut by a cra')
+    file = AnswerFile(path)
+    assert file.get("key") == DRAWS
+    file.add("other", DRAWS[:1], "m", "m")
+    assert AnswerFile(path).get("other") == DRAWS[:1]
+
+
+@pytest.mark.parametrize(("model", "setups"), [("other", COOL), ("m", WARM)])
+def test_those_drawn_otherwise_are_refused(
+    path: Path, model: str, setups: dict[str, dict[str, float]]
+) -> None:
+    file = AnswerFile(path)
+    file.agree("m", COOL)
+    file.add("key", DRAWS, "m", "m")
+    with pytest.raises(Conflict, match="--anew"):
+        AnswerFile(path).agree(model, setups)
+    with pytest.raises(Conflict, match="answered_as was 'm', now 'm-2'"):
+        AnswerFile(path).add("key", DRAWS, "m", "m-2")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.report.figures import Candidate, recommend
+from service.report.first_answers import Candidate, recommend
 
 PROMPTS = 200
 RNG = np.random.default_rng(4)
@@ -34,17 +34,21 @@ def test_the_fewest_within_one_standard_error_of_the_best(gaps: dict[int, float]
     assert found.chosen is not None
     assert found.best is not None
     assert (found.chosen.num_samples, found.best.num_samples) == (right, 20)
-    assert found.sentence.startswith(f"{right} answer{'' if right == 1 else 's'} with evidence ")
+    assert found.sentence.startswith(
+        f"Recommended: {right} answer{'' if right == 1 else 's'}, using log-prob"
+    )
     assert f"{7 * right} tokens per question" in found.sentence
     assert ("instead of 140" in found.sentence) is (right != 20)
 
 
-def test_the_best_may_be_fewer_than_all_and_is_compared_with_all() -> None:
+def test_the_best_may_be_fewer_than_all() -> None:
     found = recommend(world({1: 4.0, 3: 0.0, 20: 2.0}))
     assert found.chosen is found.best
-    assert "3 answers with evidence have the lowest log loss of P(correct)" in found.sentence
-    assert "no fewer are within one standard error of it (nearest: 1 answer with evidence" in found.sentence
-    assert "; 20 answers with evidence: " in found.sentence
+    assert found.sentence.startswith(
+        "Recommended: 3 answers, using log-probabilities (log loss of P(correct) "
+    )
+    assert "best: " not in found.sentence
+    assert "; best: 20 answers" in recommend(world({1: 4.0, 3: 0.5, 20: 0.0})).sentence
 
 
 def test_it_is_paired_by_prompt() -> None:
@@ -58,9 +62,7 @@ def test_it_is_paired_by_prompt() -> None:
 def test_with_equally_few_answers_the_lower_loss_is_named() -> None:
     both = [*world({3: 0.9, 20: 0.0}), *world({3: 0.5, 20: 0.1}, "depolarized")]
     found = recommend(both)
-    assert found.sentence.startswith(
-        "3 answers without evidence are within one standard error of the best, 20"
-    )
+    assert found.sentence.startswith("Recommended: 3 answers, without log-probabilities")
 
 
 def test_nothing_is_recommended_where_the_base_rate_does_as_well() -> None:

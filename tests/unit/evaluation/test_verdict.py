@@ -4,8 +4,9 @@ import copy
 
 import pytest
 
-from service.report.figures import claim, verdict
-from service.report.model import ran
+from service.evaluation.experiments import claim
+from service.evaluation.results import ran
+from service.evaluation.study import verdict
 
 
 def gap(first, figure, difference, half=0.05):
@@ -52,14 +53,14 @@ def test_three_sentences_that_say_what_was_found():
     assert "Brier score below that of raw scores" in gain
     assert "raw scores are not calibrated (0.311 against 0.016 to 0.048, p = 0.001)" in calibrated
     assert "the paper's map is not calibrated (0.101" in calibrated
-    assert "the depolarised map shows no miscalibration (0.029" in calibrated
+    assert "the depolarized map shows no miscalibration (0.029" in calibrated
     assert "tells right answers from wrong ones (AUROC 0.680, 95 % 0.590 to 0.760)" in ranking
 
 
 def test_what_is_not_found_is_not_claimed():
     gain, calibrated, ranking = verdict(experiments(risk=-0.01, p_ours=0.05, auroc=(0.55, 0.45, 0.65)))
     assert "not told apart from" in gain
-    assert "the depolarised map is not calibrated" in calibrated
+    assert "the depolarized map is not calibrated" in calibrated
     assert "is not shown to tell" in ranking
     assert "above" in verdict(experiments(risk=0.2))[0]
 

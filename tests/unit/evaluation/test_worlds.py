@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from service.spectral.algorithm1 import DensityStack, draw_references
+from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, dev_set
 from service.spectral.fit import bootstrap, fit_temperature
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.reliability import label_band, projection_reliability
 from service.spectral.spectrum import spectrum
+from tests.unit.spectral.worlds import draw_references
 
 DIMENSION, SAMPLES = 16, 6
 

@@ -4,58 +4,30 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from html import unescape
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import matplotlib
-import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-import service.report
-from service.report import plots, render
-from service.report.model import Bin, NullPart, Report, ServedRow
-from service.report.page import compare
+from service.report import plots
+from service.report.model import NullPart, Report, ServedRow
+from service.report.pages import render
+from service.report.tables import compare
 from service.report.words import fingerprint_rows, number, share, visible, when
-from tests.support.reports import small_report
+from tests.support.pages import Elements, check_ids, check_self_contained, section, svgs, words
+from tests.support.reports import evidence_report, one_class_report, small_report
 
 ROOT = Path(__file__).parents[3]
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = '<script>alert("x")</script> & \'"><img src=http://evil.example/x onerror=alert(1)> {{ 7 * 7 }} \x00'
-
-
-class Elements(HTMLParser):
-    """Every element in order: (tag, attributes)."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.all: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.all.append((tag, dict(attrs)))
-
-    def named(self, *tags: str) -> list[tuple[str, dict[str, str | None]]]:
-        return [one for one in self.all if one[0] in tags]
-
-
-def words(page: str) -> str:
-    """Return the text of a page, white space folded."""
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page.split("</style>", 1)[1])))
-
-
-def svgs(page: str) -> dict[str, ElementTree.Element]:
-    """Return the plots by name."""
-    found = [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
-    return {svg.attrib["aria-labelledby"].split("-title")[0]: svg for svg in found}
+DRAW = plots.draw
 
 
 @pytest.fixture(scope="module")
 def page() -> str:
+    """The page of the small report, drawn."""
     return render(small_report())
 
 
@@ -64,49 +36,33 @@ def report() -> Report:
     return small_report()
 
 
-def test_one_public_function() -> None:
-    assert service.report.__all__ == ["render"]
-
-
 def test_importing_it_loads_neither_plots_nor_templates() -> None:
-    code = "import sys, service.report; print([m for m in ('matplotlib', 'jinja2') if m in sys.modules])"
+    code = (
+        "import sys, service.report.pages, service.report.report; "
+        "print([m for m in ('matplotlib', 'jinja2') if m in sys.modules])"
+    )
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 
 
-def test_equal_reports_give_equal_bytes_also_in_threads(page: str) -> None:
-    with ThreadPoolExecutor(3) as pool:
-        assert set(pool.map(render, [small_report() for _ in range(3)])) == {page}
-
-
-def test_settings_of_matplotlib_neither_matter_nor_change(page: str) -> None:
-    with matplotlib.rc_context({"lines.linewidth": 17, "svg.fonttype": "path"}):
-        assert render(small_report()) == page
+def test_equal_reports_give_equal_bytes_in_threads_and_whatever_matplotlib_is_set_to(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plots, "draw", DRAW)
+    with (
+        matplotlib.rc_context({"lines.linewidth": 17, "svg.fonttype": "path"}),
+        ThreadPoolExecutor(2) as pool,
+    ):
+        assert set(pool.map(render, [small_report() for _ in range(2)])) == {page}
         assert matplotlib.rcParams["lines.linewidth"] == 17
 
 
 def test_nothing_comes_from_outside_and_nothing_runs(page: str) -> None:
-    elements = Elements(page)
-    assert not elements.named("script", "link", "img", "iframe", "object", "embed", "image", "form", "base")
-    for tag, attributes in elements.all:
-        assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
-        for name in ("href", "src", "xlink:href", "action", "data", "style"):
-            assert "//" not in (attributes.get(name) or ""), (tag, attributes)
-    assert "@import" not in page
-    assert re.findall(r"url\((?!#)", page) == []
-    policies = [a["content"] for _, a in elements.named("meta") if a.get("http-equiv")]
-    assert policies == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
+    check_self_contained(page)
 
 
 def test_ids_are_unique_and_every_reference_resolves(page: str) -> None:
-    elements = Elements(page)
-    ids = [a["id"] for _, a in elements.all if "id" in a]
-    assert len(ids) == len(set(ids))
-    used = re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', page)
-    used = [first or second for first, second in used]
-    used += [i for _, a in elements.all for i in (a.get("aria-labelledby") or "").split()]
-    assert len(used) > 50
-    assert set(used) <= set(ids)
+    check_ids(page, 50)
 
 
 def test_language_title_and_headings_in_order(page: str) -> None:
@@ -121,9 +77,9 @@ def test_language_title_and_headings_in_order(page: str) -> None:
 
 def test_tables_have_captions_and_scopes(page: str) -> None:
     tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
-    assert len(tables) == 6
+    assert len(tables) == 7
     for table in tables:
-        assert words("</style>" + re.findall(r"<caption>(.*?)</caption>", table, re.DOTALL)[0]).strip()
+        assert words(re.findall(r"<caption>(.*?)</caption>", table, re.DOTALL)[0]).strip()
         scopes = {a.get("scope") for _, a in Elements(table).named("th")}
         assert scopes and scopes <= {"row", "col"}
 
@@ -133,7 +89,7 @@ def test_every_plot_is_an_image_with_a_name_and_words(page: str) -> None:
     maps = ("raw", "temperature", "depolarized")
     assert set(found) == {
         *(f"{kind}-{name}" for kind in ("projection", "algorithm1", "correctness") for name in maps),
-        *("algorithm1-bands", "rejection", "temperature", "samples", "parameters", "answers"),
+        *("rejection", "temperature", "samples", "answers"),
     }
     for name, svg in found.items():
         assert svg.attrib["role"] == "img"
@@ -200,9 +156,6 @@ def test_warnings_come_first(report: Report) -> None:
     assert "2 warnings" in page
     assert page.index("Only 31 rows.") < page.index("Beware &lt; this.") < page.index("<table")
     assert "No warnings." not in page
-
-
-def test_no_warnings_are_said_so(report: Report) -> None:
     report["warnings"] = []
     assert "No warnings." in render(report)
 
@@ -217,7 +170,7 @@ def test_every_text_of_others_is_escaped(report: Report, page: str) -> None:
     assert {tag for tag, _ in Elements(nasty).all} <= {tag for tag, _ in Elements(page).all}
     assert "\x00" not in nasty
     assert words(nasty).count("{{ 7 * 7 }}") >= 7
-    test_nothing_comes_from_outside_and_nothing_runs(nasty)
+    check_self_contained(nasty)
 
 
 def test_without_a_name_the_id_is_the_title(report: Report) -> None:
@@ -227,7 +180,7 @@ def test_without_a_name_the_id_is_the_title(report: Report) -> None:
 
 @pytest.mark.parametrize("right", [True, False])
 def test_labels_of_one_class(right: bool) -> None:
-    text = words(render(small_report(right=right)))
+    text = words(render(one_class_report(right)))
     assert "AUROC of λmax higher is better — all answers right, or all wrong —" in text
     assert f"Here all answers are {'right' if right else 'wrong'}" in text
     assert "there is one kind only" in text
@@ -247,16 +200,8 @@ def test_clusters_that_cannot_be_made(report: Report) -> None:
 def test_clusters_of_one_map_only(report: Report) -> None:
     report["served"][0]["algorithm1_ece"] = None
     report["curves"]["algorithm1"]["raw"] = []
-    assert {"algorithm1-raw", "algorithm1-bands"} <= svgs(render(report)).keys()
+    assert "algorithm1-raw" in svgs(render(report))
     assert "Algorithm 1 ECE — too few prompts that are alike" in words(render(report))
-
-
-def test_the_papers_map_has_no_g() -> None:
-    report = small_report("temperature")
-    page = render(report)
-    assert "— not in this map" in words(page)
-    assert "g from" not in "".join(svgs(page)["parameters"].itertext())
-    assert "T from" in "".join(svgs(page)["parameters"].itertext())
 
 
 def test_missing_intervals_and_bounds_are_said_so(report: Report) -> None:
@@ -302,39 +247,6 @@ def test_it_says_what_is_so_now_beside_what_was_decided(
     assert "When it was made. Decided so." in words(page)
 
 
-def test_the_decision_leads_with_what_needs_no_eps_and_gives_each_difference_once(report: Report) -> None:
-    report["decision"]["difference"] = {"value": -8.7319, "low": -9.0421, "high": -8.4216}
-    report["decision"]["brier_difference"] = {"value": -0.1513, "low": -0.1712, "high": -0.1314}
-    [box] = re.findall(
-        r'<section class="box" aria-labelledby="in-short">.*?</section>', render(report), re.DOTALL
-    )
-    text = words(f"</style>{box}")
-    assert text.count("8.73") == text.count("0.151") == 1
-    assert (
-        text.index("projection ECE")
-        < text.index("0.151 (−0.171 to −0.131)")
-        < text.index("8.732 nats (−9.042 to −8.422)")
-    )
-    assert "depends on the eps" in text
-
-
-def test_markers_at_the_ends_of_the_rejection_curves_are_whole(
-    report: Report, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fifty rows: the curves end at 0.80, where the axis does."""
-    drawn = Figure()
-    monkeypatch.setattr(plots, "draw", lambda _, paint: paint(drawn))
-    plots.rejection(report["curves"]["rejection"], 50)
-    [axes] = drawn.axes
-    assert axes.get_xlim()[1] == pytest.approx(0.8, abs=0.03)
-    assert not any(line.get_clip_on() for line in axes.lines)
-
-
-def test_a_report_of_before_brier_was_compared_is_still_a_page(report: Report) -> None:
-    del report["decision"]["brier_difference"]
-    assert "below 0 is better: risk" in words(render(report))
-
-
 def test_a_calibration_that_makes_it_worse_is_said_so(report: Report) -> None:
     report["served"][0]["projection_ece"], report["served"][2]["projection_ece"] = 0.1, 0.2
     assert "(projection ECE) rises from 0.100 to 0.200." in render(report)
@@ -368,49 +280,6 @@ def test_other_words() -> None:
     assert when("yesterday") == "yesterday"
     assert visible("a\x00b\x1b\ud800é😀\n") == "a�b��é😀\n"
     assert fingerprint_rows({"new": 3, "model": "m", "api": ""}) == [("Language model", "m"), ("new", "3")]
-
-
-def painted(monkeypatch: pytest.MonkeyPatch, make: Any, *arguments: Any) -> Any:
-    """The axes of a plot as they are drawn."""
-    drawn = Figure()
-    monkeypatch.setattr(plots, "draw", lambda _, paint: paint(drawn))
-    make(*arguments)
-    [axes] = drawn.axes
-    return axes
-
-
-def bins(*bands: tuple[float | None, float | None]) -> list[Bin]:
-    return [
-        {
-            "lower": 0.0,
-            "upper": 1.0,
-            "count": 15,
-            "predicted": 0.1 * (i + 1),
-            "observed": 0.5,
-            "band_low": low,
-            "band_high": high,
-        }
-        for i, (low, high) in enumerate(bands)
-    ]
-
-
-def band_of(axes: Any) -> Any:
-    """The corners of the grey band."""
-    return np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
-
-
-def test_the_band_is_that_of_the_null_cut_to_the_unit_square(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = bins((-0.05, 0.21), (0.13, 0.28), (0.2, 1.4))
-    axes = painted(monkeypatch, plots.reliability, "projection", "raw", found, "found", "")
-    corners = {(round(x, 9), round(y, 9)) for x, y in band_of(axes)}
-    assert {(0.1, 0.0), (0.1, 0.21), (0.2, 0.13), (0.2, 0.28), (0.3, 0.2), (0.3, 1.0)} <= corners
-
-
-@pytest.mark.parametrize("kind", ["projection", "correctness"])
-def test_bins_without_a_band_are_drawn_without(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    axes = painted(monkeypatch, plots.reliability, kind, "raw", bins((None, None), (None, None)), "found", "")
-    assert not axes.collections
-    assert list(axes.lines[-1].get_ydata()) == [0.5, 0.5]
 
 
 def test_the_projection_ece_stands_beside_its_null_in_words(report: Report) -> None:
@@ -461,16 +330,8 @@ def test_a_null_of_algorithm_1_that_few_rows_cannot_tell_has_no_p(report: Report
     row["algorithm1_drawn"] = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 100}
     row["algorithm1_band"] = {"mean": None, "low": None, "high": None}
     text = words(render(report))
-    assert "Raw: 0.217; (a) cannot be told from so few rows; (b) 0.200 on average" in text
+    assert "Raw: 0.217; (a) too few rows for a null; (b) 0.200 on average" in text
     assert "0.217 a: unknown; b: 0.190 to 0.240" in text  # in the table
-
-
-def test_both_nulls_are_bars_each_with_its_ends(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_nulls(report["served"][0])
-    axes = painted(monkeypatch, plots.algorithm1_bands, report["served"][:1])
-    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
-    assert ends == [pytest.approx((0.12, 0.18)), pytest.approx((0.19, 0.24))]
-    assert [text.get_text() for text in axes.texts] == ["a", "b", "0.217"]
 
 
 def test_algorithm_1_is_never_marked_best(report: Report) -> None:
@@ -479,41 +340,6 @@ def test_algorithm_1_is_never_marked_best(report: Report) -> None:
     [line] = [line for line in compare(report["served"]) if line.name == "Algorithm 1 ECE"]
     assert line.better == ""
     assert not any(cell.best for cell in line.cells)
-
-
-def test_a_report_of_before_its_bins_of_algorithm_1_had_bands_says_nothing_of_them(
-    report: Report, page: str
-) -> None:
-    assert "Grey in the diagrams" in words(page)
-    for bins_of_map in report["curves"]["algorithm1"].values():
-        for one in bins_of_map:
-            one["band_low"] = one["band_high"] = None
-    text = words(render(report))
-    assert "Grey in the diagrams" not in text
-    assert "The paper's eigenvalue diagram" in text
-
-
-def test_a_report_of_before_nulls_were_kept_is_still_a_page(report: Report) -> None:
-    for row in report["served"]:
-        for key in (
-            "projection_null",
-            "algorithm1_drawn",
-            "algorithm1_rescaled",
-            "cluster_sizes",
-            "singletons",
-        ):
-            del row[key]
-    curves = report["curves"]
-    for kind in (curves["projection"], curves["algorithm1"], curves["correctness"]):
-        for one in (one for of_map in kind.values() for one in of_map):
-            del one["band_low"], one["band_high"]
-    page = render(report)
-    text = words(page)
-    assert "which kept no band" in text
-    assert "What calibrated scores would read was not kept with this report." in text
-    assert text.count("(b) was not kept with this report.") == 2 * 3  # below the plot and in its description
-    assert "Grey:" not in text
-    assert "algorithm1-bands" in svgs(page)
 
 
 def test_a_calibration_with_a_gap_says_what_it_means_and_what_to_do(report: Report) -> None:
@@ -532,3 +358,36 @@ def test_a_calibration_with_a_gap_says_what_it_means_and_what_to_do(report: Repo
     assert "calibrate with a map that shows no gap here: Temperature (method=temperature); or " in told
     raw["projection_ece"] = 0.05
     assert "Raw scores are no further off: better serve those" in words(render(report))
+
+
+def test_the_papers_map_has_no_g(report: Report) -> None:
+    report["calibration"] |= {"method": "temperature", "depolarization": None}
+    for row in report["parameters"]:
+        row["depolarization"] = None
+    page = render(report)
+    assert "— not in this map" in words(page)
+    last = report["parameters"][-1]
+    assert f"{last['num_samples']} {number(last['temperature'])} — " in section(page, "how-many")
+
+
+def test_the_evidence_map_stands_beside_the_others() -> None:
+    report = evidence_report()
+    page, fit = render(report), report["fits"]["evidence"]
+    for name, letter in (("intercept", "a"), ("slope", "b")):
+        found = fit[name]
+        assert f"{letter} = {number(found['value'])} ({number(found['low'])} to {number(found['high'])})" in (
+            words(page)
+        )
+    assert {f"{kind}-evidence" for kind in ("projection", "algorithm1", "correctness")} <= svgs(page).keys()
+    assert "Answers T a b 1 1.000 " in section(page, "how-many")
+    report["unfitted"] = {"evidence": "80 of 80 prompts lack one."}
+    assert "Evidence was not fitted: 80 of 80 prompts lack one." in words(render(report))
+
+
+def test_the_table_by_number_of_answers_marks_the_recommended_one() -> None:
+    report = evidence_report()
+    report["opening"]["num_samples"] = 3
+    page = render(report)
+    [table] = re.findall(r'aria-label="Figures by number of answers".*?</table>', page, re.DOTALL)
+    assert re.findall(r'<span class="best">(\d+)</span> <span class="tag">recommended', table) == ["3"]
+    assert report["answers"]["recommendation"].replace("-", "−")[:40] in words(page).replace("-", "−")

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from service.spectral.algorithm1 import DensityStack, calibration_error, cluster_error, draw_references
+from service.spectral.density import DensityStack, calibration_error, cluster_error
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.spectrum import reference_alignment, spectrum
+from tests.unit.spectral.worlds import draw_references
 
 
 def problem(seed, size, dimension):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.spectral.conformal import ConformalReference
+from service.spectral.conformal import ConformalReference, distances
 
 
 def unit(rng: np.random.Generator, count: int, around: float = 0.0) -> np.ndarray:
@@ -48,3 +48,26 @@ def test_false_alarms_are_at_most_the_level() -> None:
         alarms += [known.p_value(question, words) < 0.1 for question, words in fresh]
     assert np.mean(alarms) < 0.1 + 3 * np.sqrt(0.09 / 1000)
     assert known.p_value(unit(rng, 1, -0.4)[0], np.array([5] * 4)) < 0.02
+
+
+def test_a_distance_is_to_the_five_nearest() -> None:
+    cosines = np.linspace(1.0, -1.0, 41, dtype=np.float32)[None]  # 1.0, 0.95, 0.9, ..
+    assert distances(cosines) == pytest.approx([1 - 0.9])
+    assert distances(cosines[:, ::-1]) == pytest.approx([1 - 0.9])
+    assert distances(cosines[:, :3]) == pytest.approx([1 - 0.95])
+
+
+def test_questions_that_are_as_far_as_each_other_tie() -> None:
+    """Questions e1, e1, e2: each is scored among the others, so at 0.5, 0.5 and 1."""
+    axes = np.eye(3, 24, dtype=np.float32)
+    known = ConformalReference(axes[[0, 0, 1]], lengths(2, 2, 2))
+    asked = np.array([2])
+    assert known.p_value(axes[0], asked) == 1.0  # at 1/3: all three are as far, or farther
+    assert known.p_value(axes[2], asked) == pytest.approx(2 * (1 + 1) / 4)  # at 1, as e2 is
+    assert known.p_value(-axes[1], asked) == pytest.approx(2 * 1 / 4)  # at 4/3: none is
+
+
+def test_one_question_alone_is_compared_with_nothing() -> None:
+    known = ConformalReference(np.eye(1, 24, dtype=np.float32), lengths(*range(1, 100)))
+    far = np.array([200] * 3)
+    assert known.p_value(np.eye(1, 24, dtype=np.float32)[0], far) == known.p_value(None, far) == 2 / 100

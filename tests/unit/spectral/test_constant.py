@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from service.spectral.algorithm1 import DensityStack
+from service.spectral.constant import best_temperature, constant_predictor
+from service.spectral.density import DensityStack
 from service.spectral.dev_set import risk
 from service.spectral.maps import TemperatureMap
-from service.spectral.resampling import best_temperature, constant_predictor
 
 
 def targets(seed=0, prompts=80, dimension=12, references=1):

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from service.spectral.correctness import auroc
 from service.spectral.correctness_model import (
     FEATURES,
-    LEAST_OF_A_KIND,
+    MIN_OF_A_KIND,
     CorrectnessModel,
     brier,
     fit_correctness,
@@ -146,7 +146,7 @@ def test_a_world_that_knows_nothing_hardly_ever_gets_a_model() -> None:
 
 @pytest.mark.parametrize(
     ("num_right", "why"),
-    [(0, "one_kind"), (1, "too_few_verdicts"), (LEAST_OF_A_KIND - 1, "too_few_verdicts")],
+    [(0, "one_kind"), (1, "too_few_verdicts"), (MIN_OF_A_KIND - 1, "too_few_verdicts")],
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_too_few_verdicts_of_a_kind_have_no_model_and_say_so(num_right: int, why: str, turned: bool) -> None:
@@ -159,7 +159,7 @@ def test_too_few_verdicts_of_a_kind_have_no_model_and_say_so(num_right: int, why
 
 def test_just_enough_verdicts_are_tried() -> None:
     columns, _ = world(0, size=100)
-    right = np.arange(100) < LEAST_OF_A_KIND
+    right = np.arange(100) < MIN_OF_A_KIND
     columns["logit_probability"] = right + 0.0
     assert fit_correctness(columns, right, rng=rng()).model is not None
 

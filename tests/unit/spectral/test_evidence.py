@@ -70,7 +70,7 @@ def test_many_prompts_at_once_are_each_served_as_alone(map_: EvidenceMap, seed: 
 
 @settings(deadline=None)
 @given(temperatures, intercepts, masses)
-def test_slope_zero_is_the_depolarised_map(temperature: float, intercept: float, mass: float) -> None:
+def test_slope_zero_is_the_depolarized_map(temperature: float, intercept: float, mass: float) -> None:
     found = EvidenceMap(temperature, intercept, 0.0).at(mass)
     assert found == DepolarizedMap(temperature, EvidenceMap(1.0, intercept, 0.0).at(0.5).depolarization)
 
@@ -80,7 +80,7 @@ def test_the_map_of_one_prompt_serves_it_and_that_of_several_does_not() -> None:
     served = map_.over([0.2]).serve([0.7, 0.3], 10)
     assert served.eigenvalues.tolist() == map_.at(0.2).serve([0.7, 0.3], 10).eigenvalues.tolist()
     assert map_.over(0.2).fitted([0.7, 0.3], 10).null_value == served.null_value
-    with pytest.raises(ValueError, match="size 1"):
+    with pytest.raises(ValueError, match="another number"):
         map_.over([0.2, 0.3]).serve([0.7, 0.3], 10)
     with pytest.raises(ValueError, match="another number"):
         risks(map_.over([0.2, 0.3]), random_dev_set(0))

@@ -18,7 +18,8 @@ from service.spectral.evidence import (
     missing_mass,
 )
 from service.spectral.fit import bootstrap, cross_validated_risks, fit_depolarized, minimize, terms
-from service.spectral.resampling import (
+from service.spectral.subsets import (
+    draw_subsets,
     evidence_subset,
     fit_evidence_by_num_samples,
     fitted_sizes,
@@ -80,7 +81,7 @@ def test_parameters_built_into_a_world_are_found(seed: int, t: float, a: float, 
 
 @settings(deadline=None, max_examples=60)
 @given(seeds)
-def test_a_fit_is_no_worse_than_the_depolarised_one(seed: int) -> None:
+def test_a_fit_is_no_worse_than_the_depolarized_one(seed: int) -> None:
     rows = random_rows(seed)
     found, flat = fit_evidence(rows), fit_depolarized(rows.dev)
     assert found.risk <= flat.risk + 1e-12
@@ -209,15 +210,15 @@ def test_every_number_of_answers_from_one_has_its_parameters() -> None:
     assert table[1].temperature == 1.0
     assert len({entry.temperature for entry in table.values()}) == 8
     whole = [missing_mass(lp, one.index) for one, lp in zip(made, sums, strict=True)]
-    headline = EvidenceSet(subset_dev_set(list(with_totals(made, sums)), 8, 16), np.array(whole))
+    headline = EvidenceSet(subset_dev_set(draw_subsets(with_totals(made, sums), 8, 0), 16), np.array(whole))
     assert table[8] == fit_evidence(headline).map
 
 
 def test_subsets_are_those_of_the_other_maps_with_the_mass_of_their_own_answers() -> None:
     made, sums = recorded()
     totals = with_totals(made, sums)
-    rows = evidence_subset(totals, 3, 16, seed=4)
-    same = subset_dev_set(list(totals), 3, 16, seed=4)
+    subsets = draw_subsets(totals, 3, 4)
+    rows, same = evidence_subset(totals, subsets, 16), subset_dev_set(subsets, 16)
     assert rows.dev.eigenvalues.tolist() == same.eigenvalues.tolist()
     whole = np.repeat([missing_mass(lp, one.index) for one, lp in zip(made, sums, strict=True)], 4)
     assert (rows.missing_mass >= whole - 1e-12).all()
@@ -247,7 +248,7 @@ def test_log_probabilities_must_fit_the_answers() -> None:
 
 
 def test_numbers_between_those_fitted_are_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.spectral.resampling.MAX_FITTED", 4)
+    monkeypatch.setattr("service.spectral.subsets.MAX_FITTED", 4)
     table = fit_evidence_by_num_samples(*recorded(), dimension=16)
     assert list(table) == list(range(1, 9))
     for m in set(table) - {1, *fitted_sizes(8)}:

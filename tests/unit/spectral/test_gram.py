@@ -9,6 +9,7 @@ from service.spectral.spectrum import (
     alignment,
     gram,
     reference_alignment,
+    shares,
     spectrum,
     spectrum_from_gram,
     unit_rows,
@@ -21,6 +22,10 @@ sizes = st.integers(1, 8)
 def dense(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Eigenvalues of the d x d density matrix itself, descending."""
     return np.linalg.eigvalsh((vectors * weights[:, None]).T @ vectors)[::-1]
+
+
+def test_weights_become_shares() -> None:
+    assert shares([1, 3], 2) == pytest.approx([0.25, 0.75])
 
 
 def test_four_equal_answers_are_certain() -> None:

@@ -139,10 +139,10 @@ def test_unusable_eigenvalues_are_refused(values: list[float]) -> None:
             map_.serve(values, D)
 
 
-@pytest.mark.parametrize("dimension", range(2, 300))
-def test_the_largest_entropy_is_1_whatever_the_rounding(dimension):
-    full = DepolarizedMap(1.0, 0.5).serve(np.full(dimension - 1, 1 / (dimension - 1)), dimension)
-    assert 0 < full.entropy_normalized(dimension) <= 1.0
-    even = Identity().serve(np.full(dimension, 1 / dimension), dimension)
-    assert even.entropy_normalized(dimension) == pytest.approx(1.0)
-    assert even.entropy_normalized(dimension) <= 1.0
+def test_the_largest_entropy_is_1_whatever_the_rounding():
+    for dimension in range(2, 300):
+        full = DepolarizedMap(1.0, 0.5).serve(np.full(dimension - 1, 1 / (dimension - 1)), dimension)
+        assert 0 < full.entropy_normalized(dimension) <= 1.0, dimension
+        even = Identity().serve(np.full(dimension, 1 / dimension), dimension)
+        assert even.entropy_normalized(dimension) == pytest.approx(1.0), dimension
+        assert even.entropy_normalized(dimension) <= 1.0, dimension

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.spectral.evidence import (
-    LEAST,
+    MIN_LOG_PROBABILITY,
     MISSING_MASS_CLIP,
     checked_log_probabilities,
     logit_missing_mass,
@@ -86,4 +86,4 @@ def test_logits_of_both_ends_are_finite_and_those_between_exact() -> None:
 
 def test_the_mean_log_probability_is_the_predictive_entropy_negated_but_finite() -> None:
     assert mean_log_probability([-1.0, -4.0]) == -predictive_entropy([-1.0, -4.0]) == -2.5
-    assert mean_log_probability([-math.inf, 0.0]) == LEAST / 2
+    assert mean_log_probability([-math.inf, 0.0]) == MIN_LOG_PROBABILITY / 2

@@ -5,16 +5,16 @@ from hypothesis import strategies as st
 
 from service.spectral import algorithm1 as reference_draws
 from service.spectral.algorithm1 import (
-    DensityStack,
     draw_reference,
-    draw_references,
     drawn_blocks,
     null_directions,
     rescaled_blocks,
     rescaled_shares,
 )
+from service.spectral.density import DensityStack
 from service.spectral.maps import DepolarizedMap, Identity
 from service.spectral.spectrum import spectrum
+from tests.unit.spectral.worlds import draw_references
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from service.spectral.correctness import auroc
-from service.spectral.resampling import Resamples, interval
+from service.spectral.correctness import auroc, resampled_aurocs
+from service.spectral.resampling import ResampleCounts, percentile_interval
 
 SIZE = 30
 
@@ -17,29 +17,33 @@ def prompts(resample: np.ndarray) -> np.ndarray:
 def test_means_and_aurocs_are_those_of_the_prompts_drawn() -> None:
     rng = np.random.default_rng(0)
     values, labels = rng.integers(0, 6, SIZE) / 10, rng.random(SIZE) < 0.4  # with ties
-    found = Resamples.of(SIZE, rng, 50)
+    found = ResampleCounts.of(SIZE, rng, 50)
     picks = [prompts(one) for one in found.counts]
     assert {pick.size for pick in picks} == {SIZE}
     assert found.means(values) == pytest.approx([values[pick].mean() for pick in picks])
-    assert found.aurocs(values, labels) == pytest.approx([auroc(values[p], labels[p]) for p in picks])
+    assert resampled_aurocs(found, values, labels) == pytest.approx(
+        [auroc(values[p], labels[p]) for p in picks]
+    )
 
 
 def test_equal_seeds_give_equal_resamples() -> None:
-    one, two = (Resamples.of(5, np.random.default_rng(1), 3) for _ in range(2))
+    one, two = (ResampleCounts.of(5, np.random.default_rng(1), 3) for _ in range(2))
     assert (one.counts == two.counts).all()
 
 
 def test_one_kind_has_no_auroc_and_no_interval() -> None:
-    found = Resamples.of(4, np.random.default_rng(0), 5).aurocs([0.1, 0.2, 0.3, 0.4], [1, 1, 1, 1])
+    counts = ResampleCounts.of(4, np.random.default_rng(0), 5)
+    found = resampled_aurocs(counts, [0.1, 0.2, 0.3, 0.4], [1, 1, 1, 1])
     assert np.isnan(found).all()
-    assert np.isnan(interval(found)).all()
+    assert np.isnan(percentile_interval(found).low)
 
 
-def test_an_interval_leaves_out_what_is_not_known() -> None:
-    drawn = np.append(np.arange(101.0), np.nan)
-    assert interval(drawn, 0.9) == pytest.approx((5.0, 95.0))
+@pytest.mark.parametrize(("level", "ends"), [(0.9, (5.0, 95.0)), (0.6, (20.0, 80.0))])
+def test_an_interval_is_the_middle_of_what_is_known(level: float, ends: tuple[float, float]) -> None:
+    found = percentile_interval(np.append(np.arange(101.0), np.nan), level)
+    assert (found.low, found.high) == pytest.approx(ends)
 
 
 def test_nothing_cannot_be_resampled() -> None:
     with pytest.raises(ValueError, match="nothing"):
-        Resamples.of(0, np.random.default_rng(0))
+        ResampleCounts.of(0, np.random.default_rng(0))

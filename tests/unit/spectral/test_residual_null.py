@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.spectral.algorithm1 import centred_residuals, neighbourhoods, projection_null, upper_p_value
-from service.spectral.reliability import label_band, projection_reliability
+from service.spectral.reliability import (
+    centred_residuals,
+    label_band,
+    neighbourhoods,
+    projection_null,
+    projection_reliability,
+    upper_p_value,
+)
 
 WORLDS, DRAWS = 100, 299
 SPREAD = 0.25  # share of the variance of labels; that of the recorded rows is 0.06 to 0.45

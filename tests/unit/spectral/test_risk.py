@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from service.spectral.dev_set import DevSet, mean_entropy, pack, risk, risks, served_lambda_max
+from service.spectral.dev_set import DevSet, mean_entropy, risk, risks, served_lambda_max
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.spectrum import reference_alignment, spectrum
-from tests.unit.spectral.worlds import depolarizations, random_dev_set, seeds, temperatures, unit
+from tests.unit.spectral.worlds import depolarizations, pack, random_dev_set, seeds, temperatures, unit
 
 
 def dense_risk(operator: np.ndarray, references: np.ndarray) -> float:
@@ -53,13 +53,6 @@ def test_packing_pads_with_zeros_and_taking_keeps_rows() -> None:
     taken = dev.take(np.array([2, 0]))
     assert taken.rank.tolist() == [2, 1]
     assert risks(Identity(), taken) == pytest.approx(risks(Identity(), dev)[[2, 0]])
-
-
-def test_packing_nothing_or_unequal_lists_is_refused() -> None:
-    with pytest.raises(ValueError, match="same length"):
-        pack([], [], 9)
-    with pytest.raises(ValueError, match="same length"):
-        pack([spectrum(np.eye(2))], [], 2)
 
 
 def test_without_null_mass_a_reference_outside_costs_everything() -> None:

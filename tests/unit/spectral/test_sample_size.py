@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from service.spectral.resampling import lambda_max_by_size, subset_lambda_max, subset_sizes
 from service.spectral.spectrum import gram, spectrum
+from service.spectral.subsets import lambda_max_by_size, subset_lambda_max, subset_sizes
 
 
 def prompt(seed, distinct=8, samples=20):

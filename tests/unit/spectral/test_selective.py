@@ -9,7 +9,7 @@ from scipy.stats import binom, binomtest
 
 from benchmarks.selective_worlds import KINDS, TARGETS, World, broken
 from service.spectral.selective import (
-    FEWEST_ANSWERED,
+    MIN_ANSWERED,
     SelectiveCounts,
     error_bound,
     promises,
@@ -210,7 +210,7 @@ def test_the_least_number_of_answers_is_what_makes_few_right_answers_usable() ->
     drawn = [world.draw(rng, 200) for _ in range(200)]
     reached = [
         np.mean([promises(counts, [0.8], fewest=fewest)[0].threshold is not None for counts in drawn])
-        for fewest in (1, FEWEST_ANSWERED)
+        for fewest in (1, MIN_ANSWERED)
     ]
     assert reached[0] < 0.4
     assert reached[1] > 0.75

@@ -4,11 +4,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from service.spectral import resampling as subsets
+from service.spectral import subsets
 from service.spectral.dev_set import dev_set, overlaps
 from service.spectral.fit import fit
 from service.spectral.maps import DepolarizedMap, TemperatureMap
-from service.spectral.resampling import draw_subsets, fit_by_num_samples, fitted_sizes
+from service.spectral.subsets import draw_subsets, fit_by_num_samples, fitted_sizes
 from tests.unit.spectral.worlds import answers
 
 
@@ -40,11 +40,11 @@ def test_the_seed_decides_the_subsets() -> None:
 def test_subsets_are_without_repeats_and_short_prompts_drop_out() -> None:
     made = [overlaps(one) for one in prompts(3)]
     short = replace(made[0], index=made[0].index[:4])
-    taken = draw_subsets([short, *made[1:]], 6, 3, np.random.default_rng(0))
-    assert len(taken) == 6
+    taken = draw_subsets([short, *made[1:]], 6, 0)
+    assert len(taken) == 8
     assert all(len(set(draws.tolist())) == 6 and draws.max() < 8 for _, draws in taken)
     assert all(prompt is not short for prompt, _ in taken)
-    whole = draw_subsets(made, 8, 3, np.random.default_rng(0))
+    whole = draw_subsets(made, 8, 0)
     assert [draws.tolist() for _, draws in whole] == [list(range(8))] * 3
 
 

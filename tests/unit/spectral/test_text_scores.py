@@ -62,6 +62,7 @@ def test_the_threshold_is_strict():
     answer, reference = "a b c", "a x y z v w r"  # 2 * 1 / (3 + 7) = 0.2
     assert rouge_l(answer, [reference]) == pytest.approx(0.2)
     assert not correct(answer, [reference], threshold=0.2)
+    assert not correct(answer, [reference], threshold=0.2, containment=False)
     assert correct(answer, [reference], threshold=0.19)
     assert correct("Churchill", ["Winston Churchill"])
     assert not correct("", ["Winston Churchill"])
@@ -100,6 +101,7 @@ def test_a_reference_that_stands_in_a_longer_answer_makes_it_right(answer):
         ("It used to be Berlin, in the times of the old empire.", "Berlin"),
         ("Столица этой страны не Берлин, а другой город.", "Берлин"),
         ("Candidates are Berlin/Bonn, as far as I am aware.", "Berlin"),
+        ("New York City, San Francisco Bay, Los Angeles Area", "New York City"),
         ("The capital of that country lies in East Berliner land.", "Berlin"),
         ("The right choice is, as far as I can tell, b here.", "B"),
         ("Yes, of course it is, as everybody knows by now.", "yes"),
@@ -119,9 +121,23 @@ def test_whole_references_of_several_words_are_found_across_punctuation():
     assert not contains(answer, "195")
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Berlin, the city state",  # two pieces are no list
+        "Berlin of the east, Bonn on the Rhine, Rome on seven hills",  # nor are pieces of four words
+        "By route a/b Berlin is the next large city",  # a slash beside another word
+    ],
+)
+def test_what_is_no_list_and_no_alternative_may_hold_it(answer):
+    assert contains(answer, "Berlin")
+
+
 def test_an_answer_too_long_for_its_references():
     assert too_long("The capital of Germany is Berlin.", ["Berlin"])
     assert not too_long("It is Berlin.", ["Berlin"])
+    # 2 * 2 words of 0.3 * (said + 2): out of reach from 12 words.
+    assert [too_long("word " * said, ["Berlin city"]) for said in (11, 12)] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,16 @@
 """Small made-up worlds: answers as random vectors, and dev sets whose right parameters are known."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import strategies as st
 
+from service.spectral.algorithm1 import Clustering, block_targets, drawn_blocks, null_of
+from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, DevSet
-from service.spectral.maps import CalibrationMap
+from service.spectral.maps import CalibrationMap, ServedSpectrum
+from service.spectral.reliability import ConsistencyBand
+from service.spectral.spectrum import Spectrum
 
 seeds = st.integers(0, 2**32 - 1)
 temperatures = st.floats(0.05, 50.0)
@@ -52,3 +58,38 @@ def answers(rng: np.random.Generator, draws: int, dimension: int = 16, reference
     vectors = unit(rng, distinct, dimension)
     near = vectors[rng.integers(0, distinct, references)] + 0.3 * rng.standard_normal((references, dimension))
     return Answers(vectors, rng.permutation(index), near)
+
+
+def draw_references(
+    stack: DensityStack,
+    spectra: Sequence[Spectrum],
+    served: Sequence[ServedSpectrum],
+    rng: np.random.Generator,
+) -> DensityStack:
+    """One reference per prompt, drawn from what is served."""
+    [block] = drawn_blocks(stack, spectra, served, rng, 1)
+    return DensityStack.of(list(block.vectors[0]))
+
+
+def pack(
+    spectra: Sequence[Spectrum], alignments: Sequence[tuple[np.ndarray, float]], dimension: int
+) -> DevSet:
+    """The dev set of spectra with the (c, outside) of each."""
+    rank = np.array([one.rank for one in spectra])
+    values, c = np.zeros((2, len(spectra), rank.max()))
+    for row, (one, (aligned, _)) in enumerate(zip(spectra, alignments, strict=True)):
+        values[row, : one.rank], c[row, : one.rank] = one.eigenvalues, aligned
+    return DevSet(values, c, np.array([outside for _, outside in alignments]), rank, dimension)
+
+
+def null_band(
+    clustering: Clustering,
+    stack: DensityStack,
+    spectra: Sequence[Spectrum],
+    served: Sequence[ServedSpectrum],
+    rng: np.random.Generator,
+) -> ConsistencyBand:
+    """The null of Algorithm 1 with references drawn, alone."""
+    blocks = drawn_blocks(stack, spectra, served, rng, 100)
+    targets = np.concatenate([block_targets(clustering, block) for block in blocks])
+    return null_of(clustering, targets, float("nan")).band

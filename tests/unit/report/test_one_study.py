@@ -4,26 +4,36 @@ import numpy as np
 import pytest
 
 from service.calibration.fitting import fit_all
-from service.report.bench import HeldOut, make_split
-from service.report.figures import (
+from service.evaluation.experiments import (
+    accuracy_kept as rejection,
+)
+from service.evaluation.experiments import (
     algorithm1_diagram,
     comparison,
     convergence,
     correctness,
     projection,
-    rejection,
     temperature,
 )
-from service.report.figures import auroc_experiment as auroc
-from service.report.model import Experiment, TableRow
+from service.evaluation.experiments import auroc_experiment as auroc
+from service.evaluation.results import Experiment, TableRow
+from service.report.diagnostics import CrossValidated, make_split
+from service.report.model import Report
 from service.spectral.resampling import mean_difference
-from tests.support.reports import small_material, small_report
+from tests.support.reports import FEW, MADE, small_material
 
 
 @pytest.fixture(scope="module")
-def bench() -> HeldOut:
+def bench() -> CrossValidated:
     material = small_material()
-    return HeldOut(make_split(material), fit_all(material, "depolarized"))
+    fitted = fit_all(material, "depolarized", resamples=FEW)
+    return CrossValidated(make_split(material), fitted, resamples=FEW)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    made: Report = MADE["report"]()
+    return made
 
 
 def row_of(experiment: Experiment, **where: str) -> TableRow:
@@ -31,15 +41,17 @@ def row_of(experiment: Experiment, **where: str) -> TableRow:
     return found
 
 
-def test_the_interval_that_decides_is_the_paired_bootstrap_of_every_comparison() -> None:
-    risks = fit_all(small_material(), "depolarized").held_out.risks
-    found = mean_difference(risks["depolarized"], risks["raw"], np.random.default_rng([0, 3]))
-    told = small_report()["decision"]["difference"]
+def test_the_interval_that_decides_is_the_paired_bootstrap_of_every_comparison(
+    bench: CrossValidated, report: Report
+) -> None:
+    risks, random = bench.held_out.risks, np.random.default_rng([0, 3])
+    found = mean_difference(risks["depolarized"], risks["raw"], random, resamples=FEW.difference)
+    told = report["decision"]["difference"]
     assert (told["value"], told["low"], told["high"]) == (found.value, found.low, found.high)
 
 
-def test_the_decision_rests_on_rows_of_the_comparison(bench: HeldOut) -> None:
-    made, decision = comparison(bench), small_report()["decision"]
+def test_the_decision_rests_on_rows_of_the_comparison(bench: CrossValidated, report: Report) -> None:
+    made, decision = comparison(bench), report["decision"]
     for figure, told in (
         ("cv_risk", decision["difference"]),
         ("projection_brier", decision["brier_difference"]),
@@ -48,9 +60,9 @@ def test_the_decision_rests_on_rows_of_the_comparison(bench: HeldOut) -> None:
         assert told == {"value": row["difference"], "low": row["low"], "high": row["high"]}
 
 
-def test_every_figure_of_a_map_is_that_of_its_experiment(bench: HeldOut) -> None:
+def test_every_figure_of_a_map_is_that_of_its_experiment(bench: CrossValidated, report: Report) -> None:
     ranked, by_projection, paper = auroc(bench), projection(bench)["headline"], algorithm1_diagram(bench)
-    for row in small_report()["served"]:
+    for row in report["served"]:
         name = row["map"]
         for score in ("lambda_max", "entropy"):
             of_score = row_of(ranked, map=name, score=score)
@@ -65,8 +77,8 @@ def test_every_figure_of_a_map_is_that_of_its_experiment(bench: HeldOut) -> None
         assert row["singletons"] == paper["headline"][f"{name}_singletons"]
 
 
-def test_every_curve_is_the_table_of_its_experiment(bench: HeldOut) -> None:
-    curves = small_report()["curves"]
+def test_every_curve_is_the_table_of_its_experiment(bench: CrossValidated, report: Report) -> None:
+    curves = report["curves"]
     assert curves["samples"] == convergence(bench)["points"]
     assert curves["temperature"]["risk"] == [row["dev_risk"] for row in temperature(bench)["points"]]
     for drawn, experiment in (
@@ -83,7 +95,7 @@ def test_every_curve_is_the_table_of_its_experiment(bench: HeldOut) -> None:
         assert curve["accuracy"] == [row["accuracy"] for row in rows if row["score"] == "lambda_max"]
 
 
-def test_each_prompt_is_judged_by_the_fold_that_held_it_out(bench: HeldOut) -> None:
+def test_each_prompt_is_judged_by_the_fold_that_held_it_out(bench: CrossValidated) -> None:
     maps, fold = bench.held_out.maps["depolarized"], bench.held_out.fold
     one = int(np.flatnonzero(fold == 3)[0])
     spectrum = bench.test.spectra[one]

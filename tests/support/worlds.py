@@ -9,7 +9,7 @@ import numpy as np
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw
-from service.report.bench import Split, make_split
+from service.report.diagnostics import Split, make_split
 
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
 
@@ -67,12 +67,12 @@ def split(made: Sequence[dict], dimension: int = 24, *, tells: bool = True) -> S
     """A split with random vectors, the same for the same text."""
     kept = stored(made, tells=tells)
     texts = all_texts(kept)
-    vectors = np.stack([_vector(text, dimension) for text in texts])
+    vectors = np.stack([vector(text, dimension) for text in texts])
     place = {text: i for i, text in enumerate(texts)}
     return make_split(assemble(kept, len(made[0]["samples"]), vectors, place, dimension))
 
 
-def _vector(text: str, dimension: int) -> np.ndarray:
+def vector(text: str, dimension: int) -> np.ndarray:
     """A unit vector: the city's, and a little of the text's own."""
     city = np.random.default_rng(list(text.rsplit(maxsplit=1)[-1].encode())).standard_normal(dimension)
     own = np.random.default_rng(list(text.encode())).standard_normal(dimension)

@@ -8,8 +8,9 @@ import pytest
 
 from service.calibration.calibration import NEEDED_OF_A_KIND
 from service.calibration.fitting import SHARE
-from service.report.report import few_of_a_kind, files_differ
-from service.spectral.correctness_model import LEAST_OF_A_KIND
+from service.evaluation.study import files_differ
+from service.report.summary import few_of_a_kind
+from service.spectral.correctness_model import MIN_OF_A_KIND
 
 
 def labels(right, size=100):
@@ -38,7 +39,7 @@ def test_fewer_of_a_kind_than_a_model_of_being_right_needs(right, expected):
 
 
 def test_what_a_file_should_have_is_what_half_of_it_must_have_to_fit():
-    assert math.ceil(LEAST_OF_A_KIND / SHARE) == NEEDED_OF_A_KIND
+    assert math.ceil(MIN_OF_A_KIND / SHARE) == NEEDED_OF_A_KIND
     [told] = few_of_a_kind(labels(30), " of the test file")
     assert told["text"].startswith("Only 30 of 100 answers of the test file are right: ")
     assert told["text"].endswith("at least 40 right answers and 40 wrong ones.")

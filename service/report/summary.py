@@ -1,0 +1,204 @@
+"""What a reader needs before any figure: the three lines that a report opens with, and its warnings.
+
+A warning is data: a stable code and a sentence in plain words.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.calibration.calibration import NEEDED_OF_A_KIND
+from service.calibration.promotion import shortcomings
+from service.calibration.rows import FEW_ROWS, Verdict
+from service.report.model import (
+    AnswersPart,
+    CalibrationPart,
+    CorrectnessPart,
+    DataPart,
+    Decision,
+    Opening,
+    PlainWarning,
+    PromiseAt,
+    ServedRow,
+)
+from service.report.words import LEVEL
+from service.scoring.judging import percent
+from service.spectral.evidence import EvidenceFit
+from service.spectral.fit import DepolarizedFit, TemperatureFit
+from service.spectral.text_scores import too_long
+
+MAX_USELESS = 0.05  # share of truncated or empty answers without a warning
+CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
+ENOUGH = f"A file should have at least {NEEDED_OF_A_KIND} right answers and {NEEDED_OF_A_KIND} wrong ones."
+SHORT_REFERENCES = (
+    "answers judged by their words are so much longer than their references that a right one is known only "
+    "by a reference that stands in it, word for word. Look at the verdicts, or give your own (`correct`)."
+)
+RESTS = "AUROC, rejection, the correctness diagram and P(correct), if there is one, rest"
+
+Bools = NDArray[np.bool_]
+
+
+def opening(
+    calibration: CalibrationPart,
+    data: DataPart,
+    served: list[ServedRow],
+    correctness: CorrectnessPart,
+    answers: AnswersPart,
+    target_error: float,
+) -> Opening:
+    """Return the lines, for an operator who means to keep this error among the answers let through."""
+    reached = _fewest(correctness, target_error)
+    lowest = _lowest(correctness)
+    number = reached[0] if reached else lowest[1] if lowest else answers["recommended"]
+    return {
+        "safe": _safe(calibration, data, served) + _undecided(correctness),
+        "promise": _promise(reached, lowest, target_error),
+        "answers": _answers(number, reached, lowest, answers),
+        "num_samples": number,
+    }
+
+
+def _safe(calibration: CalibrationPart, data: DataPart, served: list[ServedRow]) -> str:
+    rows = {row["map"]: row for row in served}
+    raw, ours = rows["raw"], rows[calibration["method"]]
+    p_value = ours["projection_null"]["p_value"]
+    off = f"{ours['projection_ece']:.2f} off on average"
+    like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
+    if p_value is None or p_value > LEVEL:
+        return f"Safe to use {like}: no miscalibration was detected."
+    if ours["projection_ece"] < raw["projection_ece"]:
+        raw_off = f"{raw['projection_ece']:.2f}"
+        return f"To be used with care {like}: the confidence is {off}, where raw scores are {raw_off} off."
+    return f"Not safe to use: on questions held out the confidence is {off}, no less than raw scores."
+
+
+def _fewest(part: CorrectnessPart, target_error: float) -> tuple[int, PromiseAt] | None:
+    """Return the fewest answers that reach the promise, and what it then is."""
+    for row in part["by_num_samples"]:
+        for one in row["promises"]:
+            if one["target_error"] == target_error and one["threshold"] is not None:
+                return row["num_samples"], one
+    return None
+
+
+def _lowest(part: CorrectnessPart) -> tuple[float, int] | None:
+    """Return the lowest error that can be promised, and the fewest answers that reach it."""
+    rows = part["by_num_samples"]
+    every = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
+    return min(every, default=None)
+
+
+def _undecided(part: CorrectnessPart) -> str:
+    if any(row["promises"] for row in part["by_num_samples"]):
+        return ""
+    return " It measures how far answers agree, not whether one is right."
+
+
+def _promise(
+    reached: tuple[int, PromiseAt] | None, lowest: tuple[float, int] | None, target_error: float
+) -> str:
+    if reached:
+        return f"{reached[1]['text']} It lets {reached[1]['coverage']:.0%} of such questions through."
+    if lowest is None:
+        return "Nothing: no number of answers allows a promise, so no answer is let through by a decision."
+    return (
+        f"Nothing at {percent(target_error)}: such an error among the answers let through cannot be "
+        f"promised; the lowest that can be is {percent(lowest[0])}."
+    )
+
+
+def _answers(
+    number: int | None,
+    reached: tuple[int, PromiseAt] | None,
+    lowest: tuple[float, int] | None,
+    answers: AnswersPart,
+) -> str:
+    count = f"{number} {'answer' if number == 1 else 'answers'}"
+    if reached:
+        return f"{count}: the fewest that reach this promise."
+    if lowest:
+        return f"{count}: the fewest that reach {percent(lowest[0])}."
+    return answers["recommendation"]
+
+
+def caution(code: str, text: str) -> PlainWarning:
+    """Return a warning."""
+    return {"code": code, "text": text}
+
+
+def few_of_a_kind(right: Bools, of_file: str = "", rests: str = RESTS) -> Iterator[PlainWarning]:
+    """Yield a warning for fewer right answers than P(correct) needs, and for fewer wrong ones, of (n,).
+
+    None for a kind that is not there at all: then there is no AUROC to warn of. of_file: such as " of the dev
+    file", where there are several; rests: what rests on these answers, with its verb.
+    """
+    counts = {"right": int(right.sum()), "wrong": int(right.size - right.sum())}
+    for kind, count in counts.items():
+        if 0 < count < NEEDED_OF_A_KIND and count < right.size:
+            text = f"Only {count} of {right.size} answers{of_file} are {kind}: {rests} on these few. {ENOUGH}"
+            yield caution(f"few_{kind}", text)
+
+
+def about_data(data: DataPart, right: Bools) -> Iterator[PlainWarning]:
+    """Yield warnings of few, short or useless rows, of labels (n,) of one kind, of answers cut or empty."""
+    full, usable = data["rows_full"], data["usable"]
+    if full < FEW_ROWS:
+        yield caution(
+            "few_rows",
+            f"Only {full} rows: intervals are wide, unlike prompts go unnoticed. Use at least {FEW_ROWS}.",
+        )
+    if usable > full:
+        fewer = f"have fewer than {data['num_samples']} answers"
+        text = f"{usable - full} rows {fewer}: left out of the headline fit."
+        yield caution("short_rows", text)
+    if copies := data["copies"]:
+        text = f"{copies} rows ask what another row asks: of each question one row counts."
+        yield caution("copies", text)
+    if data["rows"] > usable + copies:
+        text = f"{data['rows'] - usable - copies} rows have no reference or fewer than two answers: left out."
+        yield caution("unusable_rows", text)
+    if refused := data["refused"]["count"]:
+        were = "1 row was" if refused == 1 else f"{refused} rows were"
+        text = f"{were} refused by the LLM server while it answered others; they are listed by line."
+        yield caution("refused_rows", text)
+    if right.all() or not right.any():
+        which = "right" if right.all() else "wrong"
+        yield caution("one_class", f"All answers are {which}: AUROC cannot be computed.")
+    yield from few_of_a_kind(right)
+    if data["truncated"] > MAX_USELESS:
+        yield caution("truncated", f"{data['truncated']:.0%} of the answers were cut by max_tokens.")
+    if data["empty"] > MAX_USELESS:
+        yield caution("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
+
+
+def about_verdicts(
+    verdicts: Sequence[Verdict], references: Sequence[Sequence[str]]
+) -> Iterator[PlainWarning]:
+    """Yield a warning where most verdicts by words are on answers too long for their references."""
+    by_words = [pair for pair in zip(verdicts, references, strict=True) if pair[0].why != "given"]
+    long = sum(too_long(verdict.answer, of) for verdict, of in by_words)
+    if long > len(by_words) / 2:
+        yield caution("short_references", f"{long} of {len(by_words)} {SHORT_REFERENCES}")
+
+
+def about_fit(fit: TemperatureFit | DepolarizedFit | EvidenceFit) -> Iterator[PlainWarning]:
+    """Yield warnings of parameters on a bound, or of a search that has not converged."""
+    for name in fit.at_bound:
+        text = f"The best {name} sits on the bound of the search: the data do not pin it down."
+        yield caution("at_bound", text)
+    if not fit.at_bound and fit.stationarity_gap > CONVERGED:
+        text = f"The search stopped {fit.stationarity_gap:.1e} from a stationary point."
+        yield caution("not_converged", text)
+
+
+def about_gain(decision: Decision) -> Iterator[PlainWarning]:
+    """Yield a warning where held-out rows show no gain, or one that may be chance, whatever was asked."""
+    if why := shortcomings(decision):
+        yield caution("not_better", f"{why[0][0].upper()}{why[0][1:]}.")
+        return
+    figures = (decision["difference"], decision["brier_difference"])
+    # An active calibration is beaten beyond chance or not at all.
+    if decision["against"] is None and any(gap["high"] is not None and gap["high"] >= 0 for gap in figures):
+        yield caution("gain_unsure", "Its gain over raw scores may be chance: the interval reaches 0.")

@@ -1,0 +1,236 @@
+"""Calibration parameters and lambda_max by number of answers m' (**ours**, method, sections 3 and 4).
+
+The largest eigenvalue of m' samples is biased upwards, more for small m', and the best parameters move with
+m'. So each m' has its own, fitted on random subsets of the answers drawn.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.spectral.dev_set import Answers, DevSet, Overlaps, overlaps, solve, weighted
+from service.spectral.evidence import (
+    EvidenceMap,
+    EvidenceSet,
+    checked_log_probabilities,
+    fit_evidence,
+    missing_mass,
+)
+from service.spectral.fit import Method, fit
+from service.spectral.maps import DEFAULT_EPS, DepolarizedMap, TemperatureMap
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+FittedMap = TemperatureMap | DepolarizedMap
+AnyMap = TypeVar("AnyMap", TemperatureMap | DepolarizedMap, EvidenceMap)
+OnDone = Callable[[int, int], None]  # m' done, m' to do
+Totals = dict[Overlaps, Floats]
+Subset = tuple[Overlaps, NDArray[np.int_]]  # a prompt, and the positions of the draws taken
+
+SUBSETS_PER_PROMPT = 4
+MAX_FITTED = 64  # up to this number of answers every m' is fitted; beyond, a geometric grid of about as many
+
+
+def fitted_sizes(num_samples: int) -> list[int]:
+    """Return the m' that are fitted, ascending from 2 to `num_samples`: all of them, or a geometric grid."""
+    if num_samples <= MAX_FITTED:
+        return list(range(2, num_samples + 1))
+    return sorted({int(m) for m in np.rint(np.geomspace(2, num_samples, MAX_FITTED))})
+
+
+def draw_subsets(prompts: Iterable[Overlaps], num_samples: int, seed: int) -> list[Subset]:
+    """Return random subsets of `num_samples` draws, four of each prompt that has more.
+
+    Prompts with fewer draws drop out; one with exactly as many is taken once, whole. Each m' has its own
+    stream of the seed: its subsets do not depend on which others are fitted, nor on the map.
+    """
+    rng = np.random.default_rng([seed, num_samples])
+    taken: list[Subset] = []
+    for prompt in prompts:
+        size = prompt.index.size
+        repeats = 0 if size < num_samples else 1 if size == num_samples else SUBSETS_PER_PROMPT
+        if repeats:
+            # `permuted` shuffles every row by itself; `permutation` would shuffle the rows.
+            order = rng.permuted(np.tile(np.arange(size), (repeats, 1)), axis=1)
+            taken += [(prompt, np.sort(row[:num_samples])) for row in order]
+    return taken
+
+
+def subset_dev_set(subsets: Sequence[Subset], dimension: int) -> DevSet:
+    """Return the dev set of subsets. Raises ValueError for none."""
+    return solve([weighted(prompt, draws) for prompt, draws in subsets], dimension)
+
+
+def evidence_subset(totals: Totals, subsets: Sequence[Subset], dimension: int) -> EvidenceSet:
+    """Return the dev set of subsets with the missing mass of each one's own answers: fewer cover less.
+
+    totals: prompt -> log-probability of each of its draws (m,), in nats. Raises ValueError for no subsets.
+    """
+    missing = [missing_mass(totals[prompt][draws], prompt.index[draws]) for prompt, draws in subsets]
+    return EvidenceSet(subset_dev_set(subsets, dimension), np.array(missing))
+
+
+def with_totals(answers: Iterable[Answers], log_probabilities: Iterable[ArrayLike]) -> Totals:
+    """Return each prompt's overlaps with the log-probabilities of its draws (m,), checked and clipped.
+
+    The vectors are forgotten. Raises ValueError unless there is one valid log-probability per draw.
+    """
+    # Overlaps are keys by identity (eq=False): equal prompts stay two.
+    found: Totals = {}
+    for one, given in zip(answers, log_probabilities, strict=True):
+        values = checked_log_probabilities(given)
+        if values.shape != one.index.shape:
+            raise ValueError("every answer drawn needs a log-probability")
+        found[overlaps(one)] = values
+    return found
+
+
+def fit_by_num_samples(
+    answers: Iterable[Answers],
+    method: Method,
+    *,
+    dimension: int,
+    eps: float = DEFAULT_EPS,
+    seed: int = 0,
+    min_prompts: int = 1,
+    progress: OnDone | None = None,
+) -> dict[int, FittedMap]:
+    """Return the fitted map for every number of answers m', from 2 to the largest that enough prompts have.
+
+    answers: one entry per prompt; an iterator is read once and its vectors are forgotten.
+    min_prompts: how many prompts must have m' answers for m' to be in the table.
+    The last entry is fitted on whole prompts (those with that many answers), each once: where all have the
+    same number it is the headline fit itself. Raises ValueError when too few prompts have two answers.
+    """
+    prompts = [overlaps(one) for one in answers]
+    largest = _largest(prompts, min_prompts)
+    if largest < 2:
+        raise ValueError("too few prompts have two answers")
+
+    def fit_size(size: int) -> FittedMap:
+        return fit(subset_dev_set(draw_subsets(prompts, size, seed), dimension), method, eps=eps).map
+
+    return _table(fitted_sizes(largest), fit_size, progress)
+
+
+def fit_evidence_by_num_samples(
+    answers: Iterable[Answers],
+    log_probabilities: Iterable[ArrayLike],
+    *,
+    dimension: int,
+    seed: int = 0,
+    min_prompts: int = 1,
+    progress: OnDone | None = None,
+) -> dict[int, EvidenceMap]:
+    """Return the evidence map for every m', from 1 to the largest that enough prompts have.
+
+    answers, log_probabilities: one entry per prompt, read once; the latter (m,) in nats, of whole answers.
+    Fitted on the subsets of `fit_by_num_samples`; the temperature of m' = 1 is 1. Raises ValueError when
+    there are fewer prompts than `min_prompts`.
+    """
+    totals = with_totals(answers, log_probabilities)
+
+    def fit_size(size: int) -> EvidenceMap:
+        return fit_evidence(evidence_subset(totals, draw_subsets(totals, size, seed), dimension)).map
+
+    return _table([1, *fitted_sizes(_largest(totals, min_prompts))], fit_size, progress)
+
+
+def _largest(prompts: Iterable[Overlaps], min_prompts: int) -> int:
+    """Return the largest number of draws that `min_prompts` prompts have."""
+    counts, least = sorted((prompt.index.size for prompt in prompts), reverse=True), max(min_prompts, 1)
+    if len(counts) < least:
+        raise ValueError("too few prompts")
+    return int(counts[least - 1])
+
+
+def _table(
+    sizes: Sequence[int], fit_size: Callable[[int], AnyMap], progress: OnDone | None
+) -> dict[int, AnyMap]:
+    """Return the maps of these m' and of all between: log T and the rest interpolated linearly in log m'."""
+    fitted: dict[int, AnyMap] = {}
+    for done, size in enumerate(sizes, start=1):
+        fitted[size] = fit_size(size)
+        if progress is not None:
+            progress(done, len(sizes))
+    # A map's numbers, the temperature first. eps, where it is one of them, is the same in all.
+    numbers = np.array([astuple(fitted[m]) for m in sizes])
+    numbers[:, 0] = np.log(numbers[:, 0])
+    between = [m for m in range(sizes[0], sizes[-1] + 1) if m not in fitted]
+    columns = [np.interp(np.log(between), np.log(sizes), column) for column in numbers.T]
+    kind = type(fitted[sizes[0]])
+    made = {
+        m: kind(float(np.exp(log_t)), *map(float, rest))
+        for m, log_t, *rest in zip(between, *columns, strict=True)
+    }
+    return dict(sorted({**fitted, **made}.items()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleSizeCurve:
+    """lambda_max against the number of answers, over prompts and random subsets.
+
+    sizes: (K,) ascending; mean: (K,) of lambda_max in (0, 1], falling towards its large-sample value.
+    std: (K,) spread between subsets of one prompt (root of the mean variance). Subsets of one draw overlap,
+    so it falls to 0 at the full size and understates the spread of fresh draws near it.
+    """
+
+    sizes: Ints
+    mean: Floats
+    std: Floats
+
+
+def subset_sizes(num_samples: int, step: int = 5) -> Ints:
+    """Return step, 2 step, .. up to num_samples, which is always the last.
+
+    >>> subset_sizes(12).tolist()
+    [5, 10, 12]
+    """
+    if num_samples < 1 or step < 1:
+        raise ValueError("num_samples and step must be at least 1")
+    return np.array([*range(step, num_samples, step), num_samples], dtype=np.intp)
+
+
+def subset_lambda_max(
+    cosines: ArrayLike, outcomes: ArrayLike, size: int, num_subsets: int, rng: np.random.Generator
+) -> Floats:
+    """Return lambda_max (num_subsets,) of random subsets of `size` answers, drawn without replacement.
+
+    cosines: (k, k) Gram matrix of the distinct answers; outcomes: (m,) which of them each sample is.
+    Raises ValueError when size is not in 1 .. m.
+    """
+    gram, drawn = np.asarray(cosines, dtype=np.float64), np.asarray(outcomes, dtype=np.intp)
+    if not 1 <= size <= drawn.size:
+        raise ValueError(f"size must be in 1 .. {drawn.size}, got {size}")
+    # `permuted` shuffles every row by itself; `permutation` would shuffle the rows.
+    picks = rng.permuted(np.tile(drawn, (num_subsets, 1)), axis=1)[:, :size]
+    counts = (picks[:, :, None] == np.arange(gram.shape[0])).sum(axis=1)
+    roots = np.sqrt(counts / size)
+    return np.asarray(np.linalg.eigvalsh(roots[:, :, None] * gram * roots[:, None, :])[:, -1])
+
+
+def lambda_max_by_size(
+    cosines: Sequence[ArrayLike],
+    outcomes: Sequence[ArrayLike],
+    rng: np.random.Generator,
+    *,
+    step: int = 5,
+    num_subsets: int = 20,
+) -> SampleSizeCurve:
+    """Return the curve over n prompts up to the smallest m among them.
+
+    cosines, outcomes: as in `subset_lambda_max`, one of each per prompt.
+
+    Raises ValueError when there are no prompts or the two differ in length.
+    """
+    if len(cosines) == 0:
+        raise ValueError("a curve needs at least one prompt")
+    sizes = subset_sizes(min(np.asarray(drawn).size for drawn in outcomes), step)
+    pairs = list(zip(cosines, outcomes, strict=True))
+    values = np.array(
+        [[subset_lambda_max(gram, drawn, s, num_subsets, rng) for s in sizes] for gram, drawn in pairs]
+    )
+    return SampleSizeCurve(sizes, values.mean(axis=(0, 2)), np.sqrt(values.var(axis=2).mean(axis=0)))

