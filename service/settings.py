@@ -180,7 +180,7 @@ class Settings(BaseSettings):
     calibration_max_concurrency: int = Field(
         8,
         ge=1,
-        description="Most requests to the LLM server that calibrations have under way at once, on each replica.",
+        description="Most requests of calibrations to the LLM server at once, on each replica.",
     )
 
     @field_validator("embedder")
