@@ -2,8 +2,8 @@
 #   make run        install, start the service on this machine, score two prompts, calibrate, score again
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
-# The others: stop, check, check-docker, bench, examples, record-devset, openapi, openapi-types, test-vllm, test-postgres,
-#   test-browser, test-clients, docs, test-docs, figures, dist, test-dist, clean.
+# The others: stop, check, check-docker, bench, examples, record-devset, openapi, openapi-models, openapi-types, test-vllm, test-postgres,
+#   test-browser, test-edge, test-clients, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -16,7 +16,7 @@ NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 # What needs something installed besides; each has a target of its own.
-HEAVY := vllm or postgres or browser or mpnet or clients or site or dist
+HEAVY := vllm or postgres or browser or caddy or mpnet or clients or site or dist
 QUICK := tests/unit tests/api tests/client tests/cli
 SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weights
 # Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
@@ -24,8 +24,8 @@ WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test test-all check check-docker bench examples record-devset openapi openapi-types chromium test-vllm \
-  test-postgres test-browser test-clients docs test-docs figures dist test-dist clean help
+.PHONY: run stop test test-all check check-docker bench examples record-devset openapi openapi-models openapi-types chromium test-vllm \
+  test-postgres test-browser test-edge test-clients docs test-docs figures dist test-dist clean help
 
 help:
 	@sed -n '1,5s/^# //p' Makefile
@@ -102,6 +102,11 @@ chromium:
 test-browser: $(VENV)/.installed-dev chromium
 	$(PY) -m pytest tests -m browser -v $(ARGS)
 
+test-edge: $(VENV)/.installed-dev
+	@command -v caddy >/dev/null || { apt-get update -qq && apt-get install -y -qq caddy >/dev/null; } || \
+	  { echo "Caddy is needed: install your system's caddy package"; exit 1; }
+	$(PY) -m pytest tests -m caddy -v $(ARGS)
+
 # Client packages pin one another: they have an environment of their own, and every version is written down.
 $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
 	$(PYTHON) -m venv $(CLIENTS_VENV)
@@ -117,8 +122,12 @@ $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
 $(TYPESCRIPT)/dist/index.js: $(TYPESCRIPT)/node_modules/.installed $(wildcard $(TYPESCRIPT)/src/*.ts $(TYPESCRIPT)/*.json)
 	npm run build --prefix $(TYPESCRIPT)
 
-# The TypeScript client's types, from the contract.
-openapi-types: $(TYPESCRIPT)/node_modules/.installed
+# The Python client's models, from the contract.
+openapi-models: $(VENV)/.installed-dev
+	$(PY) clients/python/scripts/generate.py
+
+# The same, and the TypeScript client's types.
+openapi-types: openapi-models $(TYPESCRIPT)/node_modules/.installed
 	npm run generate --prefix $(TYPESCRIPT)
 
 test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installed \

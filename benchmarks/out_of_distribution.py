@@ -23,16 +23,17 @@ from numpy.typing import NDArray
 from benchmarks.alternating import Call, alternate, told
 from benchmarks.processes import ROOT
 from service.app import create_app, serving_of
+from service.calibration.fingerprint import service_fingerprint
 from service.demo.data import RECORDED
 from service.embedding.local import SentenceTransformerEmbedder
-from service.llm.port import Generation, GenerationRequest, service_fingerprint
+from service.llm.port import Generation, GenerationRequest
 from service.scoring.scorer import MAX_OOD_P_VALUE
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
 from service.spectral.text_scores import words
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeLLM
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 DATA = ROOT.parent / "shared" / "data"
 EMBEDDERS = ("all-MiniLM-L6-v2", "all-mpnet-base-v2")
@@ -133,7 +134,7 @@ class SlowLLM(FakeLLM):
 async def latency(name: str, seconds: float) -> None:
     """Print what comparing adds to a score with one embedder."""
     embedder = SentenceTransformerEmbedder(name, cache_dir=ROOT / "data" / "weights", threads=1)
-    llm, store, numbers = SlowLLM(), MemoryStore(), count()
+    llm, store, numbers = SlowLLM(), SqliteStore(), count()
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder))
         app = create_app(settings, llm=llm, embedder=embedder, store=store)

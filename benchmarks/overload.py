@@ -24,7 +24,7 @@ from benchmarks.processes import PYTHON, free_port, running, wait_for
 from service.app import build_llm, create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
-from tests.support.memory_store import MemoryStore
+from tests.support.sqlite_store import SqliteStore
 
 FACTORS = (1.25, 4, 10, 30)
 ANSWER_S, DEADLINE_MS, HUNG_S = 1.0, 1500, 30.0
@@ -75,7 +75,7 @@ def service(port: int, llm_port: int, slots: int) -> None:
     """The real application and LLM client; embedder and store are fakes, which leaves the cores to them."""
     url = f"http://127.0.0.1:{llm_port}"
     settings = Settings(llm_backend="vllm", llm_url=url, llm_model="stub", llm_slots=slots)
-    app = create_app(settings, llm=build_llm(settings), embedder=FakeEmbedder(), store=MemoryStore())
+    app = create_app(settings, llm=build_llm(settings), embedder=FakeEmbedder(), store=SqliteStore())
     uvicorn.run(app, port=port, log_level="error", access_log=False, backlog=4096)
 
 

@@ -27,16 +27,14 @@ from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
 from service.calibration.calibration import Calibration
 from service.calibration.files import UploadLimits
+from service.calibration.fingerprint import CALLER, Fingerprint, service_fingerprint
 from service.calibration.routes import CorrectionsRequest
 from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
 from service.evaluation.evaluator import Evaluator
-from service.gateways import guardrail_routes as guardrail
-from service.gateways import scores, verify
-from service.gateways.guardrail import Guardrail
-from service.gateways.guardrail_routes import GuardrailCall
-from service.gateways.shared import Gateways
-from service.gateways.verdicts import Verifier
+from service.gateways import guardrail, verify
+from service.gateways.guardrail import Guardrail, GuardrailCall
 from service.gateways.verify import VerifyRequest
 from service.jobs import evaluations
 from service.jobs import routes as jobs
@@ -50,17 +48,7 @@ from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, 
 from service.jobs.store import SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import DbosEngine, JobEngine, JobSteps
-from service.llm.port import (
-    CALLER,
-    Embedder,
-    Fingerprint,
-    KeptDocuments,
-    LanguageModel,
-    Message,
-    Sampling,
-    service_fingerprint,
-    shape_hash,
-)
+from service.llm.port import LanguageModel, Message, Sampling, shape_hash
 from service.llm.prompting import FEW_SHOT, PromptShape
 from service.llm.weights import WeightsError
 from service.llm.wire import draw_of
@@ -71,13 +59,13 @@ from service.proxy.upstream import Upstream
 from service.report.model import Report
 from service.scoring import routes as score
 from service.scoring.request import BatchRequest, ScoreRequest
-from service.scoring.score_cache import KeptScores
+from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.serving import LiveLoad, Serving
 from service.scoring.telemetry import NoEvents, ScoreEvents
 from service.settings import Settings
 from service.store.database import Database, shown, store_url
-from service.store.documents import SqlKept
+from service.store.documents import KeptDocuments, SqlKept
 from service.store.keys import SqlKeys
 
 
@@ -649,7 +637,7 @@ def create_app(
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
-    kept = KeptScores(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
+    kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
     made_keys = KeyRing(store.keys)
     events = events or build_events()
     errors = ErrorLog()
@@ -660,10 +648,7 @@ def create_app(
 
     metrics = Metrics(events, in_force=in_force, activations=store.calibrations.num_activations)
     scorer = Scorer(llm, embedder, store.calibrations, live=live, ood_abstain=settings.ood_abstain)
-    gateways = Gateways(
-        Verifier(scorer, serving),
-        Guardrail(scorer),
-    )
+    rail = Guardrail(scorer)
     chat = build_chat(
         settings,
         upstream or build_upstream(settings, llm, serving),
@@ -687,7 +672,7 @@ def create_app(
             store,
             made_keys,
             kept,
-            gateways.guardrail,
+            rail,
             chat.scorer,
             started,
         ),
@@ -708,13 +693,12 @@ def create_app(
         pages=Pages(render_home, render_report, render_calibrations),
         applies_now=lambda one: applies_now(one, own_fingerprints(serving, llm, embedder)),
     )
-    app.state.gateways, app.state.chat = gateways, chat
+    app.state.guardrail, app.state.chat = rail, chat
     app.state.keys = Keys(
         settings.admin_key.get_secret_value(), settings.score_key.get_secret_value(), made_keys
     )
     for routes in (
         score,
-        scores,
         openai,
         verify,
         guardrail,

@@ -15,7 +15,7 @@ from service.errors import InvalidRequest, UnsupportedMediaType
 Body = TypeVar("Body", bound=BaseModel)
 T = TypeVar("T")
 CLIENT_CLOSED_REQUEST = 499
-MOST_FAULTS = 1000  # pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds
+MAX_FAULTS = 1000  # pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds
 
 
 class RequestModel(BaseModel):
@@ -89,7 +89,7 @@ def refusal(
     misnamed: as `RequestModel` has it; only fields of the body itself are looked up. within: the field of the
     body that was read.
     """
-    if error.error_count() > MOST_FAULTS:
+    if error.error_count() > MAX_FAULTS:
         said = f"has {error.error_count()} faults, too many to tell them one by one"
         return InvalidRequest(f"The body {said}.", [{"loc": ["body"], "msg": said}])
     found = error.errors(include_url=False, include_input=False)

@@ -16,12 +16,12 @@ from service.api.errors import ErrorLog
 from service.api.uploads import UploadThreads
 from service.calibration.calibration import Calibration
 from service.calibration.files import UploadLimits
+from service.calibration.fingerprint import Fingerprint
 from service.calibration.store import SqlCalibrations
 from service.errors import EigencalError, NotFound
 from service.jobs.durable import DurableJobs
-from service.llm.port import Fingerprint
 from service.scoring.score import Score
-from service.scoring.score_cache import KeptScores
+from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
 from service.scoring.telemetry import NoEvents, ScoreEvents
@@ -160,7 +160,7 @@ class Services:
     serving: Serving
     jobs: DurableJobs
     calibrations: SqlCalibrations
-    kept: KeptScores
+    kept: ScoreCache
     checks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
     batch_concurrency: int = 8

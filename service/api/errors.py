@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 LINES = 5
 WINDOW_S = 10.0
-LONGEST_PATH = 200
+MAX_PATH_CHARS = 200
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ def level_of(body: Mapping[str, Any]) -> int:
 
 def line(body: Mapping[str, Any], where: str) -> str:
     """Return a problem as a line of the log."""
-    shown = repr(where)[1:-1][:LONGEST_PATH]  # as escaped: a path may hold anything, line feeds included
+    shown = repr(where)[1:-1][:MAX_PATH_CHARS]  # as escaped: a path may hold anything, line feeds included
     told = f"{body['status']} {body['code']}, request {body['request_id']}, {shown}"
     if body["status"] >= HTTPStatus.INTERNAL_SERVER_ERROR:
         told += f": {body['detail']}"

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, Self
 
 from numpy.typing import ArrayLike
 
-from service.llm.port import Fingerprint
+from service.calibration.fingerprint import Fingerprint
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import LEAST_OF_A_KIND, CorrectnessModel, logit_probability
 from service.spectral.evidence import EvidenceMap, logit_missing_mass

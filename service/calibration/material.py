@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from service.calibration.rows import MIN_USABLE_ROWS, StoredRow
 from service.embedding.outcomes import distinct, log_probabilities, usable
+from service.embedding.port import EmbedderIdentity, EmptyAnswers
 from service.errors import Conflict, InvalidDevData
-from service.llm.port import EmbedderIdentity, EmptyAnswers
 from service.spectral.conformal import ConformalReference
 from service.spectral.dev_set import Answers
 from service.spectral.text_scores import words

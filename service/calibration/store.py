@@ -16,11 +16,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.calibration.calibration import Activation, Calibration, CalibrationRecord, Decider, Parameters
+from service.calibration.fingerprint import SERVICE, Fingerprint
 from service.calibration.rows import DevRow, StoredRow, Verdict, draws_from_json
-from service.embedding.lru import LRU
 from service.embedding.outcomes import totals
 from service.errors import Conflict, StoreUnavailable
-from service.llm.port import SERVICE, Fingerprint, Message
+from service.llm.port import Message
+from service.lru import LRU
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
 from service.store.database import Database

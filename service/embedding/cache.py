@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.embedding.lru import LRU
 from service.errors import EmbedderUnavailable, Overloaded
+from service.lru import LRU
 
 Vectors = NDArray[np.float32]
 Compute = Callable[[list[str]], Awaitable[Vectors]]

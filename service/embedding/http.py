@@ -14,8 +14,8 @@ import stamina
 from numpy.typing import NDArray
 
 from service.embedding.cache import VectorCache, Vectors, model_changed, unit_rows
+from service.embedding.port import EMBEDDED, FAILED, Embedded, EmbedderIdentity, EmptyAnswers
 from service.errors import EmbedderUnavailable
-from service.llm.port import EMBEDDED, FAILED, Embedded, EmbedderIdentity, EmptyAnswers
 from service.remote import KEEPALIVE_S, TRY_AGAIN, SharedCheck, retry_after_s, tls
 
 ATTEMPTS = 4

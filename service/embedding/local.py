@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.embedding.cache import VectorCache, Vectors, unit_rows
+from service.embedding.port import FAILED, Embedded, EmbedderIdentity, EmptyAnswers
 from service.errors import EmbedderUnavailable
-from service.llm.port import FAILED, Embedded, EmbedderIdentity, EmptyAnswers
 from service.llm.weights import MINILM, MPNET, TABLE, Packaged, WeightsError, digest, find, hashes, packaged
 
 logger = logging.getLogger(__name__)

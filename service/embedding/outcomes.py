@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.llm.port import EMBEDDED, FAILED, Draw, EmptyAnswers, is_blank
+from service.embedding.port import EMBEDDED, FAILED, EmptyAnswers
+from service.llm.port import Draw, is_blank
 from service.spectral.evidence import checked_log_probabilities
 
 

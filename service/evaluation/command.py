@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from service.calibration.files import EvaluationFile
+from service.embedding.port import EmbedderIdentity
 from service.evaluation.experiments import (
     FileFacts,
     Inputs,
@@ -31,7 +32,6 @@ from service.evaluation.gather import (
     unused_name,
     write_results,
 )
-from service.llm.port import EmbedderIdentity
 from service.llm.weights import sha256_of
 from service.progress import ShownProgress
 from service.report.bench import Bench, Split

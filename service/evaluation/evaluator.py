@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from service.calibration.fingerprint import Fingerprint
 from service.calibration.fitting import Stream, rng
 from service.calibration.material import (
     Material,
@@ -15,11 +16,11 @@ from service.calibration.material import (
     usable_rows,
 )
 from service.calibration.rows import StoredRow
+from service.embedding.port import Embedder
 from service.evaluation.experiments import FileFacts, Inputs, drawn, make_results, not_drawn
 from service.jobs.calibrator import Embedding
 from service.jobs.progress import Progress, in_thread
 from service.jobs.store import RunningJob, SqlJobs
-from service.llm.port import Embedder, Fingerprint
 from service.report.bench import Bench, make_split
 from service.report.model import DataFile, Provenance, Results, provenance
 from service.report.model import DrawnAnswers as AnswersPart

@@ -29,11 +29,12 @@ from service.calibration.material import (
 from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_to_json
 from service.embedding.cache import Vectors
 from service.embedding.outcomes import outcome_vectors, supplied_draws, texts_to_embed
+from service.embedding.port import Embedder, EmbedderIdentity
 from service.errors import BodyTooLarge, Conflict, EigencalError, InvalidDevData
 from service.evaluation.experiments import EntailmentModel, choose, judge, not_drawn
 from service.jobs.drawing import row_request
 from service.jobs.waiting import Patience
-from service.llm.port import Draw, Embedder, EmbedderIdentity, GenerationRequest, LanguageModel, LLMIdentity
+from service.llm.port import Draw, GenerationRequest, LanguageModel, LLMIdentity
 from service.progress import ShownProgress
 from service.report.bench import Bench, Split, make_split
 from service.report.model import Experiment, Results

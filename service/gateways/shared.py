@@ -1,15 +1,11 @@
-"""What the routes of gateways share: the use cases, bodies that others define, what is told of a score."""
+"""What the routes of gateways share: bodies that others define, conversations, headers of a score."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, get_args
+from typing import Any, get_args
 
-from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict
 
 from service.api.deps import Services
-from service.gateways.guardrail import Guardrail
-from service.gateways.verdicts import Verifier
 from service.llm.port import Message
 from service.scoring.score import Score
 
@@ -22,30 +18,18 @@ class GatewayModel(BaseModel):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Gateways:
-    """The use cases of gateways and routers."""
-
-    verifier: Verifier
-    guardrail: Guardrail
-
-
-async def gateways(request: Request) -> Gateways:
-    """Return the use cases of the application that got the request."""
-    found: Gateways = request.app.state.gateways
-    return found
-
-
-GatewaysDep = Annotated[Gateways, Depends(gateways)]
-
-
-def told(app: Services, score: Score, owner: str) -> dict[str, str]:
+def keep_and_head(app: Services, score: Score, owner: str) -> dict[str, str]:
     """Keep a score for `GET /scores/{id}`, and return its headers, with that id."""
     app.kept.keep(score.id, owner, score.json_text(["modes"]))
     return {**score.headers(), "X-Score-ID": score.id}
 
 
-# A gateway's messages as a conversation that can be scored, or why it cannot.
+def why_no_probability(score: Score) -> str:
+    """Return why a score has no P(correct), with what its warnings say of the calibration."""
+    why = score.no_model or "its model gives no finite number"
+    about = [w.message for w in score.warnings if w.code.startswith(("calibration_", "evidence_"))]
+    return " ".join([f"Nothing tells how likely an answer is right: {why}.", *about])
+
 
 ROLES: tuple[str, ...] = get_args(Message.__annotations__["role"])
 

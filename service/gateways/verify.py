@@ -1,5 +1,7 @@
 """POST /verify, as vLLM's semantic router asks whether the answer of a small model will do."""
 
+import math
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -10,12 +12,17 @@ from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
 from service.api.deps import Services, ServicesDep
 from service.api.openapi import json_body, responses
-from service.gateways.shared import GatewayModel, GatewaysDep, told
-from service.gateways.verdicts import Verification, Verifier
+from service.embedding.port import FAILED
+from service.errors import NoProbability
+from service.gateways.shared import GatewayModel, keep_and_head, why_no_probability
+from service.llm.port import Message, is_blank
+from service.scoring.command import ScoreCommand
 from service.scoring.request import Answer, PromptText
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES
+from service.scoring.score import Score
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
+DEADLINE_S = 50.0  # the router gives up after 60 by default, and a score of fewer answers is better than none
 EXAMPLE = {"question": "What is the capital of France?", "answer": "Paris", "threshold": 0.7}
 
 
@@ -60,37 +67,54 @@ class Verified(BaseModel):
     responses=responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES, "no_probability"),
     openapi_extra={**json_body("VerifyRequest", {"question": EXAMPLE}), **BEARER},
 )
-async def post_verify(request: Request, app: ServicesDep, gateways: GatewaysDep) -> Response:
+async def post_verify(request: Request, app: ServicesDep) -> Response:
     """Draw answers to the question and judge the given one by them.
 
     `confidence` is P(correct) by the calibration in force. Where none tells it, 503 `no_probability` says
     why: raw values are no probabilities, and are not passed off as such.
     """
     body = await read_json(request, VerifyRequest)
-    arrived = request.scope.get("eigencal.arrived")
-    found = await while_connected(request, _verified(app, gateways.verifier, body, arrived))
-    if found is None:
+    verified = await while_connected(request, _verified(app, body, request.scope.get("eigencal.arrived")))
+    if verified is None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
-    headers = told(app, found.score, owner_of(request))
-    content = _view(found, body.threshold).model_dump_json()
-    return Response(content, headers=headers, media_type="application/json")
-
-
-async def _verified(
-    app: Services, verifier: Verifier, body: VerifyRequest, arrived: float | None
-) -> Verification:
-    with app.metrics.under_way():
-        found = await verifier.verify(body.question, body.answer, body.context, arrived=arrived)
-    app.metrics.scored(found.score)
-    return found
-
-
-def _view(found: Verification, threshold: float) -> Verified:
-    return Verified(
-        confidence=found.confidence,
-        should_escalate=found.confidence < threshold or found.score.unlike,
-        verified_count=found.num_agreeing,
-        total_samples=found.score.num_samples,
-        samples=found.score.samples or [],
-        threshold=threshold,
+    score, confidence = verified
+    content = Verified(
+        confidence=confidence,
+        should_escalate=confidence < body.threshold or score.unlike,
+        verified_count=score.num_agreeing,
+        total_samples=score.num_samples,
+        samples=score.samples or [],
+        threshold=body.threshold,
     )
+    headers = keep_and_head(app, score, owner_of(request))
+    return Response(content.model_dump_json(), headers=headers, media_type="application/json")
+
+
+async def _verified(app: Services, body: VerifyRequest, arrived: float | None) -> tuple[Score, float]:
+    """Return the score of the answers drawn, and P(correct) of the one given."""
+    if body.context:
+        turns = (Message("system", body.context), Message("user", body.question))
+        generation = app.serving.request(messages=turns)
+    else:
+        generation = app.serving.request(prompt=body.question)
+    # A blank answer is right with probability 0, unless empty answers mean something.
+    is_none = is_blank(body.answer) and app.scorer.empty_answers == FAILED
+    candidate = None if is_none else body.answer
+    command = ScoreCommand(replace(generation, deadline_s=DEADLINE_S), candidate=candidate, arrived=arrived)
+    with app.metrics.under_way():
+        score = await app.scorer.score(command)
+        confidence = 0.0 if is_none else probability_correct(score)
+    app.metrics.scored(score)
+    return score, confidence
+
+
+def probability_correct(score: Score) -> float:
+    """Return P(correct) of a score's candidate, in [0, 1]. Raises NoProbability where nothing tells it."""
+    candidate = score.candidate
+    correct = None if candidate is None else candidate.probability_correct
+    if not score.supported and score.no_model is None:
+        # Decisions never let such a text through. As a failure, a router that fails open would send it on.
+        correct = 0.0
+    if correct is None or not math.isfinite(correct):
+        raise NoProbability(why_no_probability(score))
+    return min(max(correct, 0.0), 1.0)

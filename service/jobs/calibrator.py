@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Calibration, CalibrationSource
+from service.calibration.fingerprint import CALLER, Fingerprint, caller_fingerprint, with_embedder
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
 from service.calibration.labels import label
 from service.calibration.material import (
@@ -25,21 +26,13 @@ from service.calibration.material import (
 )
 from service.calibration.rows import StoredRow
 from service.embedding.outcomes import outcome_vectors, texts_to_embed
+from service.embedding.port import Embedded, Embedder, EmbedderIdentity
 from service.errors import InvalidDevData
 from service.ids import new_id
 from service.jobs.drawing import Drawer, check_same
 from service.jobs.progress import Notes, Progress, in_thread
 from service.jobs.store import ActiveChangedError, RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience
-from service.llm.port import (
-    CALLER,
-    Embedded,
-    Embedder,
-    EmbedderIdentity,
-    Fingerprint,
-    caller_fingerprint,
-    with_embedder,
-)
 from service.report.report import FinishedFit, make_report
 from service.spectral.resampling import OnDone
 

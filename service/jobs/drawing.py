@@ -5,21 +5,15 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from service.calibration.fingerprint import Fingerprint, service_fingerprint
 from service.calibration.rows import DevRow, StoredRow
 from service.embedding.outcomes import usable
+from service.embedding.port import Embedder, EmbedderIdentity
 from service.errors import Conflict, EmbedderUnavailable, LLMError
 from service.jobs.progress import Notes
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, refuses
-from service.llm.port import (
-    Embedder,
-    EmbedderIdentity,
-    Fingerprint,
-    Generation,
-    GenerationRequest,
-    LanguageModel,
-    service_fingerprint,
-)
+from service.llm.port import Generation, GenerationRequest, LanguageModel
 from service.scoring.serving import Serving
 
 logger = logging.getLogger(__name__)

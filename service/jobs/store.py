@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.fingerprint import Fingerprint
 from service.calibration.rows import DevRow, StoredRow, Verdict, draws_to_json
 from service.calibration.store import (
     ActiveCalibrations,
@@ -38,7 +39,7 @@ from service.jobs.model import (
     differing,
     setup_key,
 )
-from service.llm.port import Draw, Fingerprint
+from service.llm.port import Draw
 from service.store.database import Database
 from service.store.tables import dev_rows, evaluations, jobs
 

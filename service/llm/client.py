@@ -19,7 +19,7 @@ import httpx
 import stamina
 
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable
-from service.llm.admission import Slot, Ticket, WaitingLine
+from service.llm.admission import AdmissionQueue, Permit, QueuedRequest
 from service.llm.wire import (
     LIST_BYTES,
     REFUSAL_BYTES,
@@ -154,7 +154,7 @@ class CallResult:
 
 
 class CompletionClient:
-    """One server, at most `max_concurrency` calls at once; the rest wait in order (see `WaitingLine`).
+    """One server, at most `max_concurrency` calls at once; the rest wait in order (see `AdmissionQueue`).
 
     `timeout_s`: the longest that a request waits for its answers: in line, for a connection, for other tries.
     `max_waiting`: calls in line past which a request is refused.
@@ -177,11 +177,11 @@ class CompletionClient:
         self._timeout_s = timeout_s
         self._key = api_key
         self._attempts = max_retries + 1
-        self._line = WaitingLine(max_concurrency, max_waiting)
+        self._queue = AdmissionQueue(max_concurrency, max_waiting)
         make = partial(
             httpx.AsyncClient,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            # The ticket bounds a call as a whole: a model may be silent for long before its first byte.
+            # The request bounds a call as a whole: a model may be silent for long before its first byte.
             timeout=httpx.Timeout(None, connect=connect_timeout_s),
             verify=tls(),  # one for all: it takes 20 ms to make
             transport=transport,
@@ -196,7 +196,7 @@ class CompletionClient:
     @contextmanager
     def admitted(
         self, *, deadline_s: float | None = None, calls: int = 1, live: bool = True
-    ) -> Iterator[Ticket]:
+    ) -> Iterator[QueuedRequest]:
         """Admit a request that takes so many calls at first; its time begins now. Raises Overloaded.
 
         `live`: somebody waits for it; what is not (a job's) is never refused.
@@ -204,11 +204,11 @@ class CompletionClient:
         now = asyncio.get_running_loop().time()
         has_deadline = deadline_s is not None and deadline_s <= self._timeout_s
         ends = now + min(self._timeout_s, math.inf if deadline_s is None else deadline_s)
-        ticket = Ticket(ends, has_deadline, live, calls)
-        with self._line.admitted(ticket):
-            yield ticket
+        queued = QueuedRequest(ends, has_deadline, live, calls)
+        with self._queue.admitted(queued):
+            yield queued
 
-    async def complete(self, path: str, body: dict[str, Any], ticket: Ticket) -> CallResult:
+    async def complete(self, path: str, body: dict[str, Any], queued: QueuedRequest) -> CallResult:
         """Send one call of an admitted request; streamed (and then maybe partial) when the body says so.
 
         Raises as the port's `generate`.
@@ -216,27 +216,32 @@ class CompletionClient:
         collector = StreamCollector()
         asked = asyncio.get_running_loop().time()
         try:
-            slot = await self._line.slot(ticket)
+            permit = await self._queue.permit(queued)
         except TimeoutError:
-            raise ticket.expired() from None
-        completion, failure = await self._completed(path, body, collector, ticket, slot)
+            raise queued.expired() from None
+        completion, failure = await self._completed(path, body, collector, queued, permit)
         if completion is None or not completion.choices:
             raise failure or LLMBadResponse("The LLM server's answer holds no choices.")
-        return CallResult(completion, _missing_reason(failure), slot.begun - asked)
+        return CallResult(completion, _missing_reason(failure), permit.begun - asked)
 
     async def _completed(
-        self, path: str, body: dict[str, Any], collector: StreamCollector, ticket: Ticket, slot: Slot
+        self,
+        path: str,
+        body: dict[str, Any],
+        collector: StreamCollector,
+        queued: QueuedRequest,
+        permit: Permit,
     ) -> tuple[Completion, EigencalError | None]:
         """Return what came, and what kept the rest from coming. The slot is held until all is closed."""
 
         def ended(whole: bool) -> None:
-            slot.release(answered=whole or bool(collector.completion().choices))
+            permit.release(answered=whole or bool(collector.completion().choices))
 
         try:
-            work = self._with_retries(path, body, collector, ticket.ends)
-            return await until(ticket.ends, work, ended), None
+            work = self._with_retries(path, body, collector, queued.ends)
+            return await until(queued.ends, work, ended), None
         except TimeoutError:
-            return collector.completion(), ticket.expired()
+            return collector.completion(), queued.expired()
         except httpx.RequestError as error:
             return collector.completion(), _broken(error)
         except EigencalError as error:

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 import httpx
 
-from service.embedding.lru import LRU
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
-from service.llm.admission import Ticket
+from service.llm.admission import QueuedRequest
 from service.llm.client import CallResult, CompletionClient
 from service.llm.port import Draw, Generation, GenerationRequest, LLMIdentity, Usage
 from service.llm.prompting import PromptShape, api_of
@@ -25,6 +24,7 @@ from service.llm.wire import (
     model_name,
     refused_parameter,
 )
+from service.lru import LRU
 from service.remote import SharedCheck
 
 KEPT_S = 600.0  # then the full form is tried again: servers are updated, and errors pass
@@ -32,7 +32,7 @@ MAX_KEPT = 1024  # habits; callers name models, and there may be any number of t
 CHOICES = "n"
 
 
-class Habits:
+class ServerQuirks:
     """How many choices a call brings, and which parameters are refused, for each model.
 
     One short or refused call may be a hiccup. So something is believed once two calls showed it, the second
@@ -53,14 +53,14 @@ class Habits:
         """Return those of the parameters that the server is known to refuse."""
         return frozenset(name for name in names if self._known(model, name) is not None)
 
-    def saw_choices(self, model: str, *, asked: int, brought: int, began: float) -> None:
+    def record_choices(self, model: str, *, asked: int, brought: int, began: float) -> None:
         """Take note of a whole reply with no choice given up. `began`: when it was asked for, by `clock`."""
         if brought < asked:
             self._saw(model, CHOICES, brought, began)
         elif (seen := self._seen.get((model, CHOICES))) and brought > seen[1]:
             self._seen.pop((model, CHOICES))
 
-    def saw_parameters(
+    def record_parameters(
         self, model: str, *, refused: Collection[str], taken: Collection[str], began: float
     ) -> None:
         """Take note of a call that succeeded: without those refused, and with those taken."""
@@ -87,7 +87,7 @@ class Habits:
 # Any OpenAI-compatible server behind the port LanguageModel: vLLM above all, others where they differ.
 #
 # One call asks for all n answers. What differs is learnt from the server's answers and kept for a while (see
-# `Habits`): how many choices a call brings (some servers ignore n), and which optional parameters it refuses.
+# `ServerQuirks`): how many choices a call brings (some servers ignore n), and which parameters it refuses.
 
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 CHECK_TIMEOUT_S = 5.0
@@ -159,7 +159,7 @@ class HttpLanguageModel:
         self._shape = shape or PromptShape()
         self._model = self._configured_model = model or ""
         self._options = WireOptions(api, logprobs, use_priority)
-        self._habits = Habits()
+        self._habits = ServerQuirks()
         self._drawn_by: LRU[str, tuple[str, tuple[str, ...]]] = LRU(MAX_MODELS)
         no_answer = LLMUnavailable("The LLM server does not answer in time.")
         self._check = SharedCheck(self._ask_health, longest_s=2 * CHECK_TIMEOUT_S, too_late=no_answer)
@@ -194,10 +194,10 @@ class HttpLanguageModel:
         asked = request.num_samples // copies
         live = request.priority == 0
         calls = len(self._sizes(request.model or self._model, asked))
-        with self._client.admitted(deadline_s=request.deadline_s, calls=calls, live=live) as ticket:
-            model = request.model or await self._model_before(ticket)
+        with self._client.admitted(deadline_s=request.deadline_s, calls=calls, live=live) as queued:
+            model = request.model or await self._model_before(queued)
             wanted = replace(request, num_samples=asked, model=model)
-            replies, failure = await self._draw(wanted, ticket)
+            replies, failure = await self._draw(wanted, queued)
         if isinstance(failure, ModelNotFound) and not request.model:
             # The server has changed: a model that was learnt is asked for again.
             self._model = self._configured_model
@@ -233,17 +233,17 @@ class HttpLanguageModel:
             raise LLMUnavailable("The LLM server lists no model.")
         return self._model
 
-    async def _model_before(self, ticket: Ticket) -> str:
+    async def _model_before(self, queued: QueuedRequest) -> str:
         if self._model:
             return self._model
         try:
-            async with asyncio.timeout_at(ticket.ends):
+            async with asyncio.timeout_at(queued.ends):
                 return await self._resolve_model()
         except TimeoutError:
-            raise ticket.expired() from None
+            raise queued.expired() from None
 
     async def _draw(
-        self, request: GenerationRequest, ticket: Ticket
+        self, request: GenerationRequest, queued: QueuedRequest
     ) -> tuple[list[_Reply], EigencalError | None]:
         """Call until all answers are there or something fails; return the replies and the first failure.
 
@@ -256,7 +256,7 @@ class HttpLanguageModel:
         while missing > 0:
             sizes = self._sizes(model, missing, seen)
             done = await asyncio.gather(
-                *(self._call(request, n, calls + i, ticket) for i, n in enumerate(sizes)),
+                *(self._call(request, n, calls + i, queued) for i, n in enumerate(sizes)),
                 return_exceptions=True,  # the answers that came count, whatever befell the other calls
             )
             came = [item for item in done if isinstance(item, _Reply)]
@@ -278,7 +278,7 @@ class HttpLanguageModel:
         size = min(count, self._habits.choices(model) or seen or count)
         return [size] * (count // size) + ([count % size] if count % size else [])
 
-    async def _call(self, request: GenerationRequest, n: int, call: int, ticket: Ticket) -> _Reply:
+    async def _call(self, request: GenerationRequest, n: int, call: int, queued: QueuedRequest) -> _Reply:
         """Call for n choices, without what the server refuses and can be left out.
 
         Log-probabilities that are asked for and not told count as refused: they cost time for nothing.
@@ -299,7 +299,7 @@ class HttpLanguageModel:
                 stream=request.deadline_s is not None,
             )
             try:
-                outcome = await self._client.complete(path, body, ticket)
+                outcome = await self._client.complete(path, body, queued)
                 break
             except EigencalError as error:
                 name = refused_parameter(error, body)
@@ -308,7 +308,7 @@ class HttpLanguageModel:
                 refused.add(name)
         # Only now: an error that merely names a parameter must not cost later requests theirs.
         untold = _untold(outcome, body)
-        self._habits.saw_parameters(
+        self._habits.record_parameters(
             refused_of,
             refused=(refused - {"n"}) | untold,
             taken=(OPTIONAL & body.keys() | {ZERO_LOGPROBS}) - untold,
@@ -317,7 +317,7 @@ class HttpLanguageModel:
         not_sent = tuple(name for name in DECIDES_ANSWERS if name not in body)
         reply = _Reply(outcome, n, outcome.completion.model or model, not_sent)
         if outcome.missing_reason is None and not outcome.completion.given_up:
-            self._habits.saw_choices(model, asked=n, brought=reply.brought, began=began)
+            self._habits.record_choices(model, asked=n, brought=reply.brought, began=began)
         return reply
 
     async def _generation(

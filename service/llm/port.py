@@ -1,4 +1,4 @@
-"""What the domain talks about: prompts, sampling, draws, identities, fingerprints."""
+"""The port to an LLM: prompts, sampling, draws, identities. All adapters pass the same tests."""
 
 import hashlib
 import json
@@ -6,18 +6,6 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
-
-CALLER = "caller"
-SERVICE = "service"
-
-# What an answer without text is: none, one outcome orthogonal to the rest, or the model's vector for "".
-EmptyAnswers = Literal["failed", "outcome", "embedded"]
-FAILED: EmptyAnswers = "failed"
-OUTCOME: EmptyAnswers = "outcome"
-EMBEDDED: EmptyAnswers = "embedded"
 
 # Of a question's text, from its beginning, when it is embedded: more than most embedders read, and less than
 # embedding servers refuse.
@@ -189,110 +177,9 @@ class LLMIdentity:
         return replace(self, model=generation.model or self.model, omitted=generation.omitted)
 
 
-@dataclass(frozen=True, slots=True)
-class EmbedderIdentity:
-    """What decides the vectors: `revision` is a weights hash or hub revision, `precision` e.g. "float32".
-
-    `empty_answers`: what an answer without text is.
-    """
-
-    name: str
-    revision: str
-    dimension: int
-    precision: str
-    empty_answers: EmptyAnswers = FAILED
-
-
 def shape_hash(**parts: Any) -> str:
     """Return a short stable hash of the parts of a prompt shape (16 hex digits)."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """What a calibration is bound to. Two set-ups with equal fingerprints share calibrations.
-
-    For answers supplied by a caller the LLM parts are unknown and empty; `source_label` stands for them.
-    The number of answers is no part: a calibration holds parameters for each number up to its own.
-    `evidence`: whose log-probabilities a calibration by evidence was fitted with: "token_sums" (of the LLM
-    server) or "supplied" (by the caller); "" where it uses none.
-    """
-
-    source: str
-    embedder: str
-    embedder_revision: str
-    embedder_precision: str
-    embedder_dimension: int
-    source_label: str = ""
-    model: str = ""
-    api: str = ""
-    prompt_shape: str = ""
-    answer_regex: str = ""
-    empty_answers: EmptyAnswers = OUTCOME
-    sampling: dict[str, Any] = field(default_factory=dict)
-    evidence: Literal["", "token_sums", "supplied"] = ""
-
-    def parts(self) -> dict[str, Any]:
-        """Return the parts by name, sampling parameters flattened to `sampling.temperature` etc."""
-        flat = asdict(self)
-        sampling = flat.pop("sampling")
-        # No part: else a server that tells log-probabilities no more would lose its plain parameters, too.
-        del flat["evidence"]
-        if self.empty_answers == OUTCOME:
-            # left out, so that calibrations older than this part keep their keys
-            del flat["empty_answers"]
-        return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
-
-    def shown(self) -> dict[str, Any]:
-        """Return the parts, and `evidence` where it was used: what people are told."""
-        return self.parts() | ({"evidence": self.evidence} if self.evidence else {})
-
-    def differs(self, other: "Fingerprint") -> list[str]:
-        """Return the sorted names of the parts in which the two differ; empty when they fit."""
-        mine, theirs = self.parts(), other.parts()
-        return sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
-
-    def drawn_as(self, other: "Fingerprint") -> "Fingerprint":
-        """Return this set-up with what only answers tell taken from the other: model, parameters not sent."""
-        pairs = ((name, value, other.sampling.get(name)) for name, value in self.sampling.items())
-        told = {name: theirs for name, mine, theirs in pairs if mine is None or theirs is None}
-        return replace(self, model=other.model, sampling=self.sampling | told)
-
-    def key(self) -> str:
-        """Return a stable hash (32 hex digits): the database keeps one active calibration per key."""
-        return hashlib.sha256(json.dumps(self.parts(), sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
-    return {
-        "embedder": embedder.name,
-        "embedder_revision": embedder.revision,
-        "embedder_precision": embedder.precision,
-        "embedder_dimension": embedder.dimension,
-        "empty_answers": embedder.empty_answers,
-    }
-
-
-def with_embedder(fingerprint: Fingerprint, embedder: EmbedderIdentity) -> Fingerprint:
-    """Return the fingerprint of the same answers under this embedder."""
-    return replace(fingerprint, **_embedder_parts(embedder))
-
-
-def service_fingerprint(llm: LLMIdentity, sampling: Sampling, embedder: EmbedderIdentity) -> Fingerprint:
-    """Return the fingerprint of answers drawn by this service; the seed is no part of it."""
-    parameters = asdict(sampling)
-    del parameters["seed"]
-    parameters["stop"] = list(sampling.stop)
-    parameters |= dict.fromkeys(llm.omitted)  # None: the server's own value
-    return Fingerprint(SERVICE, sampling=parameters, **llm.parts(), **_embedder_parts(embedder))
-
-
-def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerprint:
-    """Return the fingerprint of answers supplied by a caller under a label."""
-    return Fingerprint(CALLER, source_label=source_label, **_embedder_parts(embedder))
-
-
-# Ports: what the domain asks of the outside world. Real adapters and fakes pass the same tests.
 
 
 class LanguageModel(Protocol):
@@ -315,69 +202,3 @@ class LanguageModel(Protocol):
 
     async def check(self) -> None:
         """Return when the model can serve; raise LLMUnavailable when it cannot."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Embedded:
-    """Unit vectors, shape (n, dimension), one per text, all of the one embedder that `made_by` names."""
-
-    vectors: NDArray[np.float32]
-    made_by: EmbedderIdentity
-
-
-class Embedder(Protocol):
-    """Maps texts to unit vectors."""
-
-    @property
-    def empty_answers(self) -> EmptyAnswers:
-        """Return what an answer without text is."""
-
-    @property
-    def identity(self) -> EmbedderIdentity:
-        """Return what decides the vectors; known once started; another once a server changes its model."""
-
-    async def start(self) -> None:
-        """Load the model."""
-
-    async def stop(self) -> None:
-        """Release everything; idempotent."""
-
-    async def embed(self, texts: Sequence[str]) -> Embedded:
-        """Return the vectors of distinct texts, never those of two embedders.
-
-        The empty text is among them only if `empty_answers` are embedded.
-        Raises EmbedderUnavailable, Overloaded.
-        """
-
-    async def check(self) -> None:
-        """Return when texts can be embedded; raise EmbedderUnavailable when not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """JSON text to be kept under three names, for `ttl_s` seconds from when it is put."""
-
-    kind: str
-    id: str
-    owner: str
-    text: str = field(repr=False)  # it may hold prompts and answers, which no log may
-    ttl_s: float
-
-
-class KeptDocuments(Protocol):
-    """JSON documents kept for a while, for whichever replica is asked for them next.
-
-    `kind` and `id_` name one; `owner` is the mark of the key that it was made under, and no other finds it.
-    How many of a kind are kept is bounded: the oldest go first. All of them raise StoreUnavailable.
-    """
-
-    async def put(
-        self, kind: str, id_: str, owner: str, document: Mapping[str, Any], *, ttl_s: float
-    ) -> None:
-        """Keep a document for `ttl_s` seconds, in place of the one that was kept under these names."""
-
-    async def put_all(self, documents: Sequence[Document]) -> None:
-        """Keep many at once, no two of the same names: all of them, or none when it raises."""
-
-    async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
-        """Return the document; None where there is none, its time is over, or it is another owner's."""

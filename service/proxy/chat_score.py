@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from service.embedding.port import FAILED
 from service.errors import EigencalError, NoUsableAnswers
 from service.ids import new_id
-from service.llm.port import FAILED, Draw, GenerationRequest, is_blank
+from service.llm.port import Draw, GenerationRequest, is_blank
 from service.proxy.prompt import Api, Unscorable, drawn_alike, token_limit, wire_prompt
 from service.scoring.basis import Drawn
 from service.scoring.command import ScoreCommand, Target

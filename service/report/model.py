@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NotRequired, TypedDict
 
-from service.llm.port import EmbedderIdentity
+from service.embedding.port import EmbedderIdentity
 from service.spectral.maps import DEFAULT_EPS
 
 

@@ -1,14 +1,16 @@
-"""POST /score and POST /score/batch."""
+"""POST /score, POST /score/batch, and GET /scores/{id} for whoever comes later."""
 
 import asyncio
 import json
 import random
+import re
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
@@ -16,13 +18,15 @@ from service.api.bodies import CLIENT_CLOSED_REQUEST, parse, read_json, while_co
 from service.api.deps import Services, ServicesDep
 from service.api.errors import error_body, internal_body, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
-from service.errors import EigencalError, InvalidRequest, Overloaded
+from service.errors import EigencalError, InvalidRequest, NotFound, Overloaded
 from service.scoring.request import BatchRequest, ScoreRequest, to_command
 from service.scoring.score import HEADERS, Score
 
 router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
 EXAMPLES = recorded("examples.json")
+SCORED = {name: example["response"] | {"status": "scored"} for name, example in EXAMPLES.items()}
 BATCH_PATIENCE_S = 300.0
+_ID = re.compile(r"scr_[0-9A-Z]{26}\Z")
 LLM_CODES = (
     "llm_error",
     "llm_bad_response",
@@ -161,3 +165,41 @@ async def batch_line(app: Services, index: int, item: object, request_id: str | 
         problem = internal_body(request_id)
         app.errors.note(problem, f"POST /score/batch, item {index}", error)
     return json.dumps({"index": index, "error": problem}).encode() + b"\n"
+
+
+class KeptScore(BaseModel):
+    """A score as it was answered, and how far it is; further fields as of POST /score or of the answer."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str = Field(description="Id of this score.")
+    status: Literal["pending", "scored", "not_scored", "failed"] = Field(
+        description="pending: ask again. scored: with everything that POST /score returned. not_scored, "
+        "failed: `warning` says why."
+    )
+
+
+@router.get(
+    "/scores/{score_id}",
+    summary="A score by its id",
+    responses={
+        200: ok(
+            KeptScore, {"pending": {"id": "scr_01K9ZD3QW40000000000000000", "status": "pending"}} | SCORED
+        ),
+        **responses("not_found", *KEY_CODES, "store_unavailable", "internal"),
+    },
+    response_model=None,
+    openapi_extra=BEARER,
+)
+async def get_score(
+    request: Request, app: ServicesDep, score_id: Annotated[str, Path(description="Id of a score.")]
+) -> dict[str, Any]:
+    """Return what was answered under this id, from any replica, for as long as the settings keep it.
+
+    An hour unless set otherwise, and the latest 10,000. Made under another key, it is not found.
+    """
+    # Refused by its form: a database may choke on characters that no id has.
+    found = await app.kept.find(score_id, owner_of(request)) if _ID.match(score_id) else None
+    if found is None:
+        raise NotFound("No score has this id, it is no longer kept, or it was made under another key.")
+    return {"status": "scored"} | found

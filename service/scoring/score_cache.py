@@ -13,14 +13,14 @@ from typing import Any
 
 from service.errors import StoreUnavailable
 from service.ids import age_s
-from service.llm.port import Document, KeptDocuments
+from service.store.documents import Document, KeptDocuments
 
 log = logging.getLogger(__name__)
 
 KIND = "score"
 # In memory, whatever the number of scores: with the answers asked for, one may be as large as a body.
-MOST_CHARACTERS = 32 << 20
-MOST_OF_ONE = 1 << 20
+MAX_CHARACTERS = 32 << 20
+MAX_SCORE_CHARACTERS = 1 << 20
 BATCH = 200  # of one transaction, which keeps the store's lock for as long as it takes
 FLUSH_S = 5.0  # at the stop
 YOUNG_S = 5.0  # clocks of replicas are not farther apart, or a score may be missed in its first moments
@@ -34,7 +34,7 @@ class _Entry:
     expires: float  # by time.monotonic()
 
 
-class KeptScores:
+class ScoreCache:
     """Keeps each score for `keep_s` seconds, `max_scores` at most; 0 seconds: none.
 
     What is new is gathered for `gather_s` and written to `documents` in one go, behind the responses. While
@@ -88,7 +88,7 @@ class KeptScores:
         if not self._keep_s:
             return
         text = document if isinstance(document, str) else json.dumps(document)
-        if len(text) > MOST_OF_ONE:
+        if len(text) > MAX_SCORE_CHARACTERS:
             self._forget((owner, id_))  # better none than the one before, which is no longer true
             return
         now = time.monotonic()
@@ -120,7 +120,7 @@ class KeptScores:
     def _make_room(self, now: float) -> None:
         while self._known:
             key, oldest = next(iter(self._known.items()))
-            crowded = len(self._known) > self._max_scores or self._characters > MOST_CHARACTERS
+            crowded = len(self._known) > self._max_scores or self._characters > MAX_CHARACTERS
             if not crowded and oldest.expires > now:
                 return
             self._forget(key)

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Calibration, CalibrationSource, NoCalibrations
+from service.calibration.fingerprint import Fingerprint, caller_fingerprint, service_fingerprint
 from service.embedding.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed, usable
+from service.embedding.port import FAILED, Embedded, Embedder, EmbedderIdentity, EmptyAnswers
 from service.errors import (
     DeadlineExceeded,
     EigencalError,
@@ -22,20 +24,7 @@ from service.errors import (
     TooFewSamples,
 )
 from service.ids import new_id
-from service.llm.port import (
-    FAILED,
-    Embedded,
-    Embedder,
-    EmbedderIdentity,
-    EmptyAnswers,
-    Fingerprint,
-    Generation,
-    GenerationRequest,
-    LanguageModel,
-    caller_fingerprint,
-    is_blank,
-    service_fingerprint,
-)
+from service.llm.port import Generation, GenerationRequest, LanguageModel, is_blank
 from service.scoring.basis import Applied, Basis, Drawn, Stopwatch, basis_of, evidence_of
 from service.scoring.command import ScoreCommand
 from service.scoring.judging import (

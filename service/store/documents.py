@@ -5,13 +5,13 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.errors import StoreUnavailable
-from service.llm.port import Document
 from service.store.database import Database
 from service.store.tables import kept
 
@@ -21,8 +21,38 @@ logger = logging.getLogger(__name__)
 _NOW = sa.extract("epoch", sa.func.now())
 
 
+@dataclass(frozen=True, slots=True)
+class Document:
+    """JSON text to be kept under three names, for `ttl_s` seconds from when it is put."""
+
+    kind: str
+    id: str
+    owner: str
+    text: str = field(repr=False)  # it may hold prompts and answers, which no log may
+    ttl_s: float
+
+
+class KeptDocuments(Protocol):
+    """JSON documents kept for a while, for whichever replica is asked for them next.
+
+    `kind` and `id_` name one; `owner` is the mark of the key that it was made under, and no other finds it.
+    How many of a kind are kept is bounded: the oldest go first. All of them raise StoreUnavailable.
+    """
+
+    async def put(
+        self, kind: str, id_: str, owner: str, document: Mapping[str, Any], *, ttl_s: float
+    ) -> None:
+        """Keep a document for `ttl_s` seconds, in place of the one that was kept under these names."""
+
+    async def put_all(self, documents: Sequence[Document]) -> None:
+        """Keep many at once, no two of the same names: all of them, or none when it raises."""
+
+    async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
+        """Return the document; None where there is none, its time is over, or it is another owner's."""
+
+
 class SqlKept:
-    """Implements `service.llm.port.KeptDocuments`.
+    """Implements `KeptDocuments`.
 
     `max_documents`: of each kind. What is over its time is found by nobody, and deleted every `sweep_s`.
     """

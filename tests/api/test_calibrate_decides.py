@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.app import create_app
-from service.llm.port import Embedded
+from service.embedding.port import Embedded
 from service.settings import Settings
 from tests.support.decisions import judged_rows, vectors_of
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from service.api.bodies import parse
 from service.app import create_app
 from service.calibration.calibration import Calibration
+from service.calibration.fingerprint import caller_fingerprint, service_fingerprint
 from service.errors import InvalidRequest
-from service.llm.port import Sampling, caller_fingerprint, service_fingerprint
+from service.llm.port import Sampling
 from service.scoring.command import Target
 from service.scoring.request import ScoreRequest, to_command
 from service.scoring.serving import Serving

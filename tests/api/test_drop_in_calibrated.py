@@ -11,8 +11,9 @@ import pytest
 
 from service.app import serving_of
 from service.calibration.calibration import Calibration
+from service.calibration.fingerprint import service_fingerprint
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Message, service_fingerprint
+from service.llm.port import Message
 from service.proxy import stream as scored_stream
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from service.calibration.calibration import Calibration
-from service.llm.port import Sampling, caller_fingerprint, service_fingerprint
+from service.calibration.fingerprint import caller_fingerprint, service_fingerprint
+from service.llm.port import Sampling
 from service.scoring.serving import Serving
 from tests.api.conftest import Client
 from tests.support.calibrations import Active

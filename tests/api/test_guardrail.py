@@ -307,7 +307,7 @@ async def test_draws_that_fail_fail_no_chat(
 async def test_a_verdict_does_not_wait_for_ever(tmp_path: Path) -> None:
     llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
     async with replica(tmp_path, "one", llm) as http:
-        http._transport.app.state.gateways.guardrail._wait_s = 0.3
+        http._transport.app.state.guardrail._wait_s = 0.3
         await asked(http)
         await pending(llm)
         assert (await judged(http)).headers[REASON] == "The answers were not drawn in time."
@@ -345,7 +345,7 @@ async def test_calls_known_are_bounded_and_idle_ones_expire(
     monkeypatch.setattr(guardrail, "MAX_KNOWN", 3)
     llm = FakeLLM(default=UNANIMOUS)
     async with in_memory(tmp_path, llm) as (http, app):
-        rail = app.state.gateways.guardrail
+        rail = app.state.guardrail
         for i in range(5):
             await asked(http, litellm_call_id=str(i))
         assert [key.call_id for key in rail._calls] == ["2", "3", "4"]

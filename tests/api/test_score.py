@@ -12,8 +12,8 @@ from anyio import fail_after, to_thread
 
 from service.app import create_app
 from service.calibration.calibration import Calibration, NoCalibrations, Parameters
+from service.calibration.fingerprint import caller_fingerprint, service_fingerprint
 from service.errors import EmbedderUnavailable, LLMError, LLMUnavailable, ModelNotFound, Overloaded
-from service.llm.port import caller_fingerprint, service_fingerprint
 from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from service.errors import NoProbability
-from service.gateways.verdicts import verification
+from service.gateways.verify import probability_correct
 from service.llm.port import Message
 from service.scoring.command import ScoreCommand
 from service.scoring.scorer import Scorer
@@ -153,4 +153,4 @@ async def test_a_number_that_is_none_is_refused() -> None:
     assert score.candidate is not None
     broken = score.candidate.model_copy(update={"probability_correct": math.nan})
     with pytest.raises(NoProbability):
-        verification(score.model_copy(update={"candidate": broken}))
+        probability_correct(score.model_copy(update={"candidate": broken}))

@@ -1,16 +1,18 @@
-"""A whole service before a scripted LLM, and the command that asks it."""
+"""The real application before a scripted LLM, and the command that asks it; all in this process."""
 
-import io
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from eigencal.cli.app import run
+from eigencal.cli.app import app
 from tests.support.command import Command, Done
+from tests.support.fakes import FakeEmbedder
+from tests.support.in_thread import serving_app
 from tests.support.openai_server import OpenAIServer, serving_in_thread
-from tests.support.services import Service, cities, llm_and_embedder, service
+from tests.support.services import NUM_SAMPLES, cities, llm_and_embedder
 
 Here = Callable[..., Done]
 ADMIN_KEY, SCORE_KEY = "the-admin-key-of-the-tests", "the-score-key-of-the-tests"
@@ -24,46 +26,39 @@ def llm() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(scope="package")
-def running(llm: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Return a service that takes keys."""
+def running(llm: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the URL of the application, which takes keys."""
+    keys = {"admin_key": ADMIN_KEY, "score_key": SCORE_KEY}
+    server = {"llm_backend": "vllm", "llm_url": llm.url, "num_samples": NUM_SAMPLES}
     folder = tmp_path_factory.mktemp("service")
-    url = f"sqlite+aiosqlite:///{folder / 'eigencal.db'}"
-    with service(url, llm, folder, admin_key=ADMIN_KEY, score_key=SCORE_KEY) as started:
-        started.http.headers["Authorization"] = f"Bearer {ADMIN_KEY}"
-        yield started
+    with serving_app(folder, llm=None, embedder=FakeEmbedder(16), **server, **keys) as url:
+        yield url
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> Command:
-    """Return the command, told nothing."""
-    return Command(tmp_path)
-
-
-@pytest.fixture
-def command(running: Service, tmp_path: Path) -> Command:
-    """Return the command, told service and admin key by its environment."""
-    return Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url), "EIGENCAL_KEY": ADMIN_KEY})
-
-
-@pytest.fixture
-def here(
-    running: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Here:
-    """Return the same in this process, where nothing hangs on its being one of its own."""
+def in_process(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Here:
+    """Return the command in this process, told of a service by its environment."""
     for name in [name for name in os.environ if name.startswith("EIGENCAL_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("EIGENCAL_URL", str(running.http.base_url))
-    monkeypatch.setenv("EIGENCAL_KEY", ADMIN_KEY)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
 
-    def ran(*arguments: object, stdin: str = "", **env: str | None) -> Done:
-        with monkeypatch.context() as changed:
-            changed.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
-            for name, value in env.items():
-                changed.delenv(name) if value is None else changed.setenv(name, value)
-            code = run([str(each) for each in arguments])
-        said = capsys.readouterr()
-        return Done(code, said.out, said.err)
+    def ran(*arguments: object, stdin: str | bytes = "", **env: str | None) -> Done:
+        ended = CliRunner(env={"EIGENCAL_URL": url}).invoke(
+            app, [str(each) for each in arguments], input=stdin, env=env, catch_exceptions=False
+        )
+        return Done(ended.exit_code, ended.stdout, ended.stderr)
 
     return ran
+
+
+@pytest.fixture
+def here(running: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+    """Return the command, told service and admin key by its environment."""
+    monkeypatch.setenv("EIGENCAL_KEY", "")
+    run = in_process(tmp_path, running, monkeypatch)
+    return lambda *arguments, **options: run(*arguments, **{"EIGENCAL_KEY": ADMIN_KEY, **options})
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Return the command as a process of its own, told nothing."""
+    return Command(tmp_path)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from eigencal.cli.bulk.patience import ATTEMPTS, PASSED_OVER
-from eigencal.cli.exit_codes import MEANINGS
+from eigencal.cli.bulk import MAX_ATTEMPTS
+from eigencal.cli.command import MEANINGS
 from eigencal.cli.score import CONCURRENCY, PATIENCE_S
 from tests.cli.conftest import Here
 
@@ -43,7 +43,7 @@ def test_exit_codes_are_those_of_the_table(here: Here) -> None:
 
 def test_options_of_all_commands_are_options_of_each(here: Here) -> None:
     shared = [name.strip("`") for name in rows("| option | |\n")]
-    assert len(shared) == 4
+    assert len(shared) == 3
     for name in rows("| command | does |"):
         text = here(*name.strip("`").split()[1:], "--help").out
         assert [option for option in shared if option not in text] == [], name
@@ -53,8 +53,7 @@ def test_options_of_all_commands_are_options_of_each(here: Here) -> None:
     "said",
     [
         f"{PATIENCE_S:.0f} s in one piece",
-        {5: "tried five times"}[ATTEMPTS],
-        {10: "after ten of them"}[PASSED_OVER],
+        {5: "tried five times"}[MAX_ATTEMPTS],
         {8: "Eight"}[CONCURRENCY],
     ],
 )

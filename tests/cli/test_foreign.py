@@ -9,7 +9,6 @@ from threading import Thread
 import pytest
 
 from tests.cli.conftest import Here
-from tests.support.services import Service
 
 
 class Page(BaseHTTPRequestHandler):
@@ -37,9 +36,9 @@ def foreign() -> Iterator[str]:
 
 
 @pytest.fixture(params=["another server", "/v1"])
-def wrong(request: pytest.FixtureRequest, foreign: str, running: Service) -> str:
+def wrong(request: pytest.FixtureRequest, foreign: str, running: str) -> str:
     """Return a URL that is not the service's."""
-    return foreign if request.param == "another server" else f"{running.http.base_url}/v1"
+    return foreign if request.param == "another server" else f"{running}/v1"
 
 
 @pytest.mark.parametrize("arguments", [["score", "question 1"], ["jobs"], ["report", "cal_1"]])
@@ -60,11 +59,6 @@ def test_a_run_ends_and_a_run_at_the_service_finds_nothing_done(
     assert (done.code, results.read_bytes()) == (3, b""), done.err
     assert "scored: 0, errors: 0, left: 20" in done.err
     assert here(*arguments).code == 0
-
-
-def test_login_remembers_no_such_url(here: Here, wrong: str, tmp_path: Path) -> None:
-    assert here("login", "--url", wrong, stdin="a-key\n").code == 3
-    assert not list(tmp_path.rglob("*.toml"))
 
 
 class Odd(Page):

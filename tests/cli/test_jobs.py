@@ -1,17 +1,13 @@
 """Calibrating and evaluating from the command line: jobs, calibrations, reports."""
 
 import json
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eigencal.cli.calibrations import WHY_NONE, _correctness
 from tests.cli.conftest import Here
-from tests.support.command import Command
-from tests.support.openai_server import OpenAIServer, serving_in_thread
-from tests.support.services import Hold, asked, cities, llm_and_embedder, questions, service
+from tests.support.services import questions
 
 ROWS = 40
 
@@ -125,43 +121,3 @@ def test_bad_rows_are_named(here: Here, tmp_path: Path) -> None:
     assert "and 10 more rows" in done.err
     dev.write_text("prompt;reference\nx;y\n")
     assert "separated by semicolons" in here("calibrate", dev).err
-
-
-def test_ctrl_c_stops_watching_and_not_the_job(tmp_path: Path, dev: Path) -> None:
-    hold = Hold(after=5)
-    with serving_in_thread(OpenAIServer(default=llm_and_embedder(cities, hold=hold))) as server:
-        with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path) as running:
-            command = Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})
-            with command.started("calibrate", dev, "--watch") as watching:
-                assert watching.stderr is not None
-                assert b"sampling" in next(line for line in watching.stderr if b"sampling" in line)
-                watching.send_signal(signal.SIGINT)
-                rest = watching.stderr.read().decode()
-                assert watching.wait(60) == 130
-            job = running.http.get("/jobs").json()[0]["id"]
-            assert f"the job goes on: eigencal jobs {job} --watch" in rest
-            hold.go_on()
-            done = command("jobs", job, "--watch")
-            assert done.code == 0, done.err
-            assert "succeeded" in done.out
-            assert len(asked(server)) == ROWS
-
-
-@pytest.fixture
-def held(tmp_path: Path) -> Iterator[Command]:
-    """Return the command before a service whose LLM never answers."""
-    behaviour = llm_and_embedder(cities, hold=Hold(after=0))
-    with serving_in_thread(OpenAIServer(default=behaviour)) as server:
-        with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path) as running:
-            yield Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})
-
-
-def test_a_job_that_is_cancelled_while_it_is_watched(held: Command, dev: Path) -> None:
-    with held.started("calibrate", dev, "--watch") as watching:
-        assert watching.stderr is not None
-        next(line for line in watching.stderr if b"sampling" in line)
-        job = held("jobs", "--json").json[0]["id"]
-        assert held("jobs", job, "--cancel").code == 0
-        rest = watching.stderr.read().decode()
-        assert watching.wait(60) == 9
-    assert "cancelled" in rest.splitlines()[-1]

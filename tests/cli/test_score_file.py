@@ -1,14 +1,12 @@
 """`eigencal score --file`: what goes in, what comes out, and what is noticed before anything is sent."""
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
 
-from eigencal.cli.score import _Log
+from eigencal.cli.bulk import Results
 from tests.cli.conftest import Here
-from tests.support.command import Command
 from tests.support.openai_server import OpenAIServer
 from tests.support.services import asked
 
@@ -32,7 +30,7 @@ def test_plain_lines(here: Here, tmp_path: Path, results: Path, llm: OpenAIServe
     file = written(tmp_path / "q.txt", b"\xef\xbb\xbfGr\xc3\xb6\xc3\x9fe 1\r\n\r\n  question 2  \nquestion 3")
     done = here("score", "--file", file, "--out", results)
     assert (done.code, done.out) == (0, ""), done.err
-    assert done.err == f"scored: 3, errors: 0, left: 0 in {results}\n"
+    assert done.err.endswith(f"scored: 3, errors: 0, left: 0 in {results}\n")
     assert sorted(asked(llm)[-3:]) == ["Größe 1", "question 2", "question 3"]
     assert sorted(row["line"] for row in read(results)) == [1, 3, 4]
 
@@ -156,14 +154,6 @@ def test_results_go_to_a_file(here: Here, tmp_path: Path) -> None:
     assert here("score", "--file", file, "--out", tmp_path / "no" / "folder.jsonl").code == 2
 
 
-def test_a_log_is_told_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
-    times = iter([0.0, 1.0, 11.0, 11.0, 12.0])
-    tick = _Log(500, 100, lambda: next(times))
-    for _ in range(3):
-        tick()
-    assert capsys.readouterr().err == "102 of 500 are done\n"
-
-
 def test_the_format_may_be_told(here: Here, tmp_path: Path, llm: OpenAIServer) -> None:
     file = written(tmp_path / "q.txt", '{"prompt": "question 1"}\n')
     assert here("score", "--file", file, "--format", "jsonl").code == 0
@@ -219,28 +209,10 @@ def test_a_service_that_stays_away_ends_it(here: Here, tmp_path: Path, results: 
     assert here("score", "--file", file, "--out", results).code == 0
 
 
-def test_two_commands_do_not_write_one_file(
-    command: Command, here: Here, tmp_path: Path, results: Path
-) -> None:
+def test_two_commands_do_not_write_one_file(here: Here, tmp_path: Path, results: Path) -> None:
     file = written(tmp_path / "q.txt", "question 1\n")
-    away = {"EIGENCAL_URL": "http://127.0.0.1:9"}
-    with command.started("score", "--file", file, "--out", results, **away) as first:
-        assert first.stderr is not None
-        assert b"Waiting for it" in first.stderr.readline()
+    with Results(results):
         done = here("score", "--file", file, "--out", results)
     assert done.code == 2
     assert "is being written by another command" in done.err
-
-
-def test_ctrl_c_keeps_what_is_done(command: Command, tmp_path: Path, results: Path) -> None:
-    file = written(tmp_path / "q.txt", "question 1\n")
-    away = {"EIGENCAL_URL": "http://127.0.0.1:9"}
-    with command.started("score", "--file", file, "--out", results, **away) as scoring:
-        assert scoring.stderr is not None
-        assert b"Waiting for it" in scoring.stderr.readline()
-        scoring.send_signal(signal.SIGINT)
-        rest = scoring.stderr.read().decode()
-        assert scoring.wait(60) == 130
-    assert rest.splitlines()[-1] == "eigencal: stopped"
-    assert "left: 1" in rest
-    assert "Traceback" not in rest
+    assert here("score", "--file", file, "--out", results).code == 0

@@ -24,11 +24,11 @@ def test_a_key_opens_and_another_does_not(drive: Driver, tmp_path: Path) -> None
     with serving_app(tmp_path, **parts, score_key="right-score-key", admin_key="right-admin-key") as url:
         with drive(url, key="right-score-key") as client:
             assert client.score("What?").answer
-            with pytest.raises(eigencal.ScopeRequired):
+            with pytest.raises(eigencal.PermissionDeniedError):
                 client.jobs()
-        with drive(url, key="wrong") as client, pytest.raises(eigencal.BadKey):
+        with drive(url, key="wrong") as client, pytest.raises(eigencal.AuthenticationError):
             client.score("What?")
-        with drive(url) as client, pytest.raises(eigencal.MissingKey):
+        with drive(url) as client, pytest.raises(eigencal.AuthenticationError):
             client.score("What?")
 
 
@@ -48,7 +48,10 @@ def test_what_is_sent(drive: Driver) -> None:
 @pytest.mark.parametrize("value", [object(), float("nan")])
 def test_what_is_no_json_is_not_sent(drive: Driver, value: object) -> None:
     script = Script(GOOD)
-    with drive("http://host", answer=script) as client, pytest.raises(eigencal.InvalidSetup, match="JSON"):
+    with (
+        drive("http://host", answer=script) as client,
+        pytest.raises(eigencal.InvalidSetupError, match="JSON"),
+    ):
         client.score("What?", target_error=value)
     assert script.seen == []
 
@@ -66,6 +69,14 @@ def test_ones_own_httpx_client_is_used_and_stays_open() -> None:
             client.score("What?")
         assert not http.is_closed
     assert script.seen[0].headers["x-mine"] == "1"
+
+
+def test_ones_own_httpx_client_follows_no_redirect_with_the_prompt_either() -> None:
+    script = Script(httpx.Response(307, headers={"location": "http://elsewhere/score"}), GOOD)
+    with httpx.Client(transport=httpx.MockTransport(script), follow_redirects=True) as http:
+        with pytest.raises(eigencal.UnexpectedResponseError, match="elsewhere"):
+            Client("http://host", http_client=http).score("What?")
+    assert len(script.seen) == 1
 
 
 async def awaited() -> httpx.Request:

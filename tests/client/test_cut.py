@@ -28,7 +28,7 @@ def taken(items: Any, into: list[Any]) -> None:
 @pytest.mark.parametrize("rest", [b"", CHUNK[:40], b"data: [DO", b": ping\n\n"])
 def test_a_chat_without_its_end_was_cut(drive: Driver, rest: bytes) -> None:
     script, came = Script(ok(CHUNK + rest)), list[Any]()
-    with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.ConnectionLost):
+    with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.APIConnectionError):
         taken(client.stream_chat([]), came)
     assert [piece.content for piece in came] == ["Eight"]
     assert len(script.seen) == 1, "a stream is begun once"
@@ -58,15 +58,15 @@ def test_a_job_whose_events_are_cut_is_followed_on(drive: Driver) -> None:
 
 def test_half_a_line_is_no_sign_of_life(drive: Driver) -> None:
     script = Script(*[ok(b": pi")] * 6, ok(events({"state": "succeeded"})))
-    with drive("http://host", answer=script) as client, pytest.raises(eigencal.ConnectionLost):
+    with drive("http://host", answer=script) as client, pytest.raises(eigencal.APIConnectionError):
         client.wait("job_1", patience_s=0.4)
     assert 2 <= len(script.seen) <= 3
 
 
 @pytest.mark.parametrize(
     ("rest", "kind"),
-    [(b'{"pro', eigencal.ConnectionLost), (b"<html>\n", eigencal.UnexpectedAnswer),
-     (b"[7]\n", eigencal.UnexpectedAnswer)],
+    [(b'{"pro', eigencal.APIConnectionError), (b"<html>\n", eigencal.UnexpectedResponseError),
+     (b"[7]\n", eigencal.UnexpectedResponseError)],
 )  # fmt: skip
 def test_data_that_are_cut_or_none(drive: Driver, rest: bytes, kind: type[Exception]) -> None:
     came: list[Any] = []

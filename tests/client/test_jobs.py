@@ -4,7 +4,7 @@ import asyncio
 import io
 import json
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,9 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 import eigencal
-from eigencal._sending.following import Following, ended_well
+from eigencal.resources.jobs import _Following, check_succeeded
 from tests.client.test_retries import Script, problem
 from tests.support.both_clients import Driver
-from tests.support.openai_server import OpenAIServer, serving_in_thread
-from tests.support.services import Hold, asked, cities, llm_and_embedder, questions, service, until
 
 JOB = {
     "id": "job_1", "kind": "calibrate", "state": "queued", "created_at": "2026-01-01T00:00:00Z", "name": "",
@@ -90,7 +88,7 @@ def test_ones_own_key_is_sent(drive: Driver) -> None:
 @pytest.mark.parametrize("bad", ["nowhere.jsonl", [7]])
 def test_what_cannot_be_read_is_not_sent(drive: Driver, bad: Any) -> None:
     script = Script(ACCEPTED)
-    with drive("http://host", answer=script) as client, pytest.raises(eigencal.InvalidSetup):
+    with drive("http://host", answer=script) as client, pytest.raises(eigencal.InvalidSetupError):
         client.calibrate(bad)
     assert script.seen == []
 
@@ -130,92 +128,48 @@ def test_a_large_file_is_never_held(drive: Driver, tmp_path: Path) -> None:
     assert peak < size / 8
 
 
-# A service that is killed
+# Following
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
+def followed(timeout_s: float | None = None, patience_s: float = 60.0) -> _Following:
+    return _Following.of("job_1", timeout_s, patience_s)
 
 
-def test_a_job_is_waited_for_over_a_kill_9(drive: Driver, store: str, tmp_path: Path) -> None:
-    hold = Hold(after=10)
-    server = OpenAIServer(default=llm_and_embedder(cities, hold=hold))
-    with serving_in_thread(server):
-        with service(store, server, tmp_path) as first:
-            url = str(first.http.base_url).rstrip("/")
-            with drive(url) as client:
-                job = client.calibrate(questions(40), name="mine")
-                events: Iterator[Any] = client.events(job.id, patience_s=200)
-                seen = [next(events)]
-                until(lambda: len(asked(server)) > hold.after)
-                first.process.kill()
-                first.process.wait()
-                hold.go_on()
-                with service(store, server, tmp_path, port=url.rsplit(":", 1)[1]):
-                    seen += events
-                    assert [one.id for one in client.jobs()] == [job.id]
-                    assert job.wait() == seen[-1]
-    assert (seen[-1].state, seen[-1].calibration_id is not None) == ("succeeded", True)
-    assert {one.id for one in seen} == {job.id}
+def test_patience_begins_when_the_service_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    gone, following = eigencal.APIConnectionError("gone", code="connection_failed"), followed()
+    now[0] = 1000.0
+    wait_after = following.policy()["on"]
+    waits = [wait_after(gone) for _ in range(7)]
+    for wait, bound in zip(waits, [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0], strict=True):
+        assert bound / 2 <= wait <= bound
+    now[0] += 59.9
+    assert wait_after(gone) is False
+    asked = eigencal.ServerError("restarting", status=503, retry_after_s=20.0)
+    assert 20.0 <= following.policy()["on"](asked) < 21.0, (
+        "more than a client's own calls wait, within the patience"
+    )
 
 
-def test_a_service_that_dies_after_it_accepted_has_one_job(drive: Driver, store: str, tmp_path: Path) -> None:
-    """The answer to the first upload never comes: it was accepted, and then the connection broke."""
-    server = OpenAIServer(default=llm_and_embedder(cities))
-    with serving_in_thread(server), service(store, server, tmp_path) as only:
-        inner, lost = httpx.Client(), []
-
-        def answer(request: httpx.Request) -> httpx.Response:
-            hop = ("host", "content-length", "transfer-encoding")
-            sent = {name: value for name, value in request.headers.items() if name not in hop}
-            found = inner.request(request.method, request.url, headers=sent, content=request.content)
-            if not lost:
-                lost.append(found.json()["id"])
-                raise httpx.RemoteProtocolError("the service died")
-            return httpx.Response(found.status_code, headers=found.headers, content=found.content)
-
-        with inner, drive(str(only.http.base_url), answer=answer, **QUICK) as client:
-            job = client.calibrate(questions(30))
-            assert [job.id] == lost == [one.id for one in client.jobs()]
-            client.cancel(job.id)
-
-
-# Following, on a clock of its own
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_patience_begins_when_the_service_goes() -> None:
-    clock, gone = Clock(), eigencal.ConnectionFailed("gone")
-    following = Following("job_1", None, 60.0, clock)
-    clock.now = 1000.0
-    waits = [following.wait_after(gone) for _ in range(7)]
-    assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
-    clock.now += 59
-    following.wait_after(gone)
-    following.heard()
-    clock.now += 59
-    assert following.wait_after(gone) == 0.25
-    clock.now += 61
-    with pytest.raises(eigencal.ConnectionFailed):
-        following.wait_after(gone)
-
-
-def test_a_wait_ends_with_its_time_and_what_is_wrong_ends_it_at_once() -> None:
-    clock = Clock()
-    following = Following("job_1", 30.0, 60.0, clock)
+def test_a_wait_ends_with_its_time_and_what_is_wrong_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    following = followed(timeout_s=30.0)
     assert following.silence_s() == 30.0
-    with pytest.raises(eigencal.NotFound):
-        following.wait_after(eigencal.NotFound("no such job", status=404))
-    clock.now = 30.0
-    with pytest.raises(eigencal.TimedOut, match="it goes on"):
-        following.heard()
+    with pytest.raises(eigencal.NotFoundError):
+        following.pause_s(eigencal.NotFoundError("no such job", status=404))
+    now[0] = 30.0
+    for step in (following.silence_s, lambda: following.pause_s(eigencal.APIConnectionError("gone"))):
+        with pytest.raises(eigencal.APITimeoutError, match="it goes on"):
+            step()
+
+
+def test_a_service_that_is_away_for_too_long_ends_the_wait(drive: Driver) -> None:
+    script = Script(httpx.ConnectError("gone"))
+    with drive("http://host", answer=script) as client, pytest.raises(eigencal.APIConnectionError):
+        client.wait("job_1", patience_s=0.5)
+    assert len(script.seen) >= 2
 
 
 def events(*states: dict[str, Any]) -> bytes:
@@ -227,11 +181,12 @@ def test_an_end_without_a_result_raises(drive: Driver) -> None:
     error = {"code": "llm_error", "detail": "the LLM refused"}
     failed = events({"state": "running"}, {"state": "failed", "error": error})
     with drive("http://host", answer=Script(httpx.Response(200, content=failed))) as client:
-        with pytest.raises(eigencal.JobFailed, match="the LLM refused") as caught:
+        with pytest.raises(eigencal.JobEndedError, match="the LLM refused") as caught:
             client.wait("job_1")
     assert (caught.value.code, caught.value.job_id) == ("llm_error", "job_1")
-    with pytest.raises(eigencal.JobCancelled):
-        ended_well(eigencal.Job.model_validate(JOB | {"state": "cancelled"}))
+    with pytest.raises(eigencal.JobEndedError) as cancelled:
+        check_succeeded(eigencal.Job.model_validate(JOB | {"state": "cancelled"}))
+    assert cancelled.value.code == "job_cancelled"
 
 
 def test_events_go_on_where_they_broke_off(drive: Driver) -> None:
@@ -250,5 +205,5 @@ def test_events_go_on_where_they_broke_off(drive: Driver) -> None:
 @pytest.mark.parametrize("body", [b"data: {}\n\n", b"data: <html>\n\n"])
 def test_an_event_that_is_none_is_an_error(drive: Driver, body: bytes) -> None:
     with drive("http://host", answer=Script(httpx.Response(200, content=body))) as client:
-        with pytest.raises(eigencal.UnexpectedAnswer):
+        with pytest.raises(eigencal.UnexpectedResponseError):
             client.wait("job_1")

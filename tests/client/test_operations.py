@@ -1,146 +1,115 @@
-"""Every operation of the contract is reached by a method, on the real application over a real socket."""
+"""Every operation of the contract is reached by a method; tests/e2e has the same on a real service."""
 
 import json
-from collections.abc import Iterator
+import re
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
-import eigencal
+from tests.client.test_jobs import JOB, events
+from tests.client.test_retries import SCORE
 from tests.support.both_clients import Driver
-from tests.support.fakes import FakeEmbedder
-from tests.support.in_thread import serving_app
-from tests.support.openai_server import MODEL, OpenAIServer, answers, serving_in_thread
+from tests.support.scripted_batches import line
 
 CONTRACT = json.loads((Path(__file__).parents[2] / "clients" / "openapi.json").read_text())
 OPERATIONS = {(method.upper(), path) for path, item in CONTRACT["paths"].items() for method in item}
-SAID = ["Paris", "Lyon", "Paris", "Nice"]
-ROWS = [
-    {
-        "prompt": f"question {i}",
-        "reference": ["Paris", "Lyon", "Rome"][i % 3],
-        "samples": ["Rome", "Metz", "Rome", *SAID[: i % 5]],
-    }
-    for i in range(60)
-]
-TURNS = [{"role": "user", "content": "What is the capital of France?"}]
+CALIBRATION = {
+    "id": "ID", "name": "n", "job_id": None, "method": "depolarized", "temperature": 1.0, "eps": 1e-6,
+    "depolarization": 0.1, "num_samples": 5, "rows": 40, "active": True, "applies_now": True,
+    "data_kept": True, "activated_at": None, "created_at": "2026-01-01T00:00:00Z", "evidence": None,
+    "fingerprint": {}, "fingerprint_key": "k", "links": {}, "parameters": [], "projection_ece": None,
+    "promise": None, "correctness_sample_counts": [],
+}  # fmt: skip
+ACTIVATION = {
+    "activated_at": "2026-01-01T00:00:00Z", "by": "no key", "calibration_id": "ID", "fingerprint_key": "k",
+    "reason": "", "replaced": None,
+}  # fmt: skip
+KEY = {
+    "id": "ID", "name": "n", "scope": "score", "prefix": "ek_1", "created_at": "2026-01-01T00:00:00Z",
+    "expires_at": None, "revoked_at": None, "state": "valid",
+}  # fmt: skip
+DONE = JOB | {"id": "ID", "state": "succeeded"}
+VERIFIED = {
+    "confidence": 0.5, "samples": ["a"], "should_escalate": False, "threshold": 0.5, "total_samples": 1,
+    "verified_count": 1,
+}  # fmt: skip
+CHAT = {"choices": [{"message": {"content": "Paris"}}], "uncertainty": {"id": "ID", "status": "pending"}}
+HEALTH = {"status": "ok", "version": "1"}
+ANSWERS: dict[tuple[str, str], Any] = {
+    ("GET", "/"): {"links": {}, "name": "Eigencal", "version": "1"},
+    ("POST", "/beta/litellm_basic_guardrail_api"): {"action": "NONE"},
+    ("POST", "/calibrate"): JOB,
+    ("GET", "/calibrations"): [CALIBRATION],
+    ("GET", "/calibrations/activations"): [ACTIVATION],
+    ("GET", "/calibrations/active"): [CALIBRATION],
+    ("GET", "/calibrations/ID"): CALIBRATION,
+    ("POST", "/calibrations/ID/activate"): CALIBRATION,
+    ("DELETE", "/calibrations/ID/data"): b"",
+    ("GET", "/calibrations/ID/data"): b'{"prompt": "a"}\n',
+    ("GET", "/calibrations/ID/report"): {"risk": 0.5},
+    ("PATCH", "/calibrations/ID/rows"): JOB,
+    ("POST", "/evaluate"): JOB,
+    ("GET", "/evaluations/ID/report"): {"verdict": []},
+    ("GET", "/health"): HEALTH,
+    ("GET", "/healthz"): HEALTH,
+    ("GET", "/jobs"): [JOB],
+    ("DELETE", "/jobs/ID"): JOB,
+    ("GET", "/jobs/ID"): JOB,
+    ("GET", "/jobs/ID/events"): events({"id": "ID", "state": "succeeded"}),
+    ("POST", "/jobs/ID/retry"): JOB,
+    ("GET", "/keys"): [KEY],
+    ("POST", "/keys"): KEY | {"key": "ek_1secret", "warnings": []},
+    ("DELETE", "/keys/ID"): b"",
+    ("GET", "/metrics"): b"eigencal_up 1\n",
+    ("GET", "/readyz"): {"parts": {"llm": "ok"}, "status": "ready"},
+    ("POST", "/score"): SCORE,
+    ("POST", "/score/batch"): line(0),
+    ("GET", "/scores/ID"): SCORE | {"status": "scored"},
+    ("POST", "/v1/chat/completions"): CHAT,
+    ("POST", "/v1/completions"): {"choices": [{"text": "Paris"}]},
+    ("GET", "/v1/models"): {"data": [{"id": "m"}]},
+    ("POST", "/verify"): VERIFIED,
+}
 
 
-@pytest.fixture
-def real(tmp_path: Path) -> Iterator[str]:
-    """The real application with a database, before a scripted LLM server."""
-    server = OpenAIServer(default=answers("Paris", "Paris", "Lyon"))
-    settings = {"llm_backend": "vllm", "llm_model": MODEL, "num_samples": 5}
-    with serving_in_thread(server):
-        with serving_app(
-            tmp_path, llm=None, embedder=FakeEmbedder(16), llm_url=server.url, **settings
-        ) as url:
-            yield url
+def test_every_operation_is_reached_by_a_method(drive: Driver, tmp_path: Path) -> None:
+    reached = list[tuple[str, str]]()
 
+    def answer(request: httpx.Request) -> httpx.Response:
+        reached.append((request.method, request.url.path))
+        body = ANSWERS[reached[-1]]
+        return httpx.Response(200, **({"content": body} if isinstance(body, bytes) else {"json": body}))
 
-def reached(calls: list[httpx.Request]) -> set[tuple[str, str]]:
-    """Return the operations of the contract that requests went to."""
-    found = set()
-    for request in calls:
-        parts = request.url.path.split("/")
-        for method, path in sorted(OPERATIONS):
-            theirs = path.split("/")
-            same = len(theirs) == len(parts) and all(
-                a == b or a.startswith("{") for a, b in zip(theirs, parts, strict=True)
-            )
-            exact = path == request.url.path or request.url.path not in {one for _, one in OPERATIONS}
-            if method == request.method and same and exact:
-                found.add((method, path))
-    return found
-
-
-def walk(client: Any, folder: Path) -> None:
-    """Call everything, and look at what comes of it."""
-    assert client.root().name == "Eigencal"
-    assert client.health() == client.live()
-    assert client.ready().parts["llm"] == "ok"
-    assert "eigencal" in client.metrics()
-    score = client.score(TURNS[0]["content"], num_samples=3)
-    assert client.get_score(score.id).lambda_max == score.lambda_max
-    assert [item.ok for item in client.score_batch(["a"])] == [True]
-    jobs(client, folder)
-    drop_in(client)
-
-
-def jobs(client: Any, folder: Path) -> None:
-    job = client.calibrate(ROWS, name="walk", activate="never")
-    done = job.wait()
-    assert (done.state, done.succeeded, done.name) == ("succeeded", True, "walk")
-    assert [one.id for one in client.jobs(limit=1)] == [client.job(job.id).id]
-    assert [one.state for one in client.events(job.id)] == ["succeeded"]
-    found = client.calibration(done.calibration_id)
-    assert not found.active and client.activate(found.id).active
-    assert client.active_calibrations()[0].id == client.calibrations()[-1].id == found.id
-    [activation, *_] = client.activations()
-    assert (activation.calibration_id, activation.by) == (found.id, "no key")
-    again = client.correct_rows(found.id, [{"line": 1, "correct": False}], activate="never")
-    assert again.wait().succeeded
-    assert client.report(found.id)["calibration"]["id"] == found.id
-    page = client.report(found.id, path=folder / "report.html")
-    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
-    assert [row["prompt"] for row in client.data(found.id)] == [row["prompt"] for row in ROWS]
-    assert client.delete_data(found.id) is None
-    with pytest.raises(eigencal.NotFound):
-        list(client.data(found.id))
-    with pytest.raises(eigencal.Conflict):
-        client.retry(job.id)
-    with pytest.raises(eigencal.Conflict):
-        client.cancel(job.id)
-    study = client.evaluate(ROWS[:30], ROWS[30:], name="study")
-    assert study.kind == "evaluate" and study.wait().succeeded
-    assert client.evaluation_report(study.id).fields
-    assert client.evaluation_report(study.id, path=folder / "study.html").stat().st_size > 1000
-
-
-def drop_in(client: Any) -> None:
-    assert [model.id for model in client.models()] == [MODEL]
-    answer = client.chat(TURNS, model=MODEL, eigencal={"num_samples": 3})
-    assert (answer.content, answer.uncertainty.status) == ("Paris", "scored")
-    assert answer.uncertainty.candidate is not None
-    assert client.chat(TURNS, model=MODEL, mode="off").uncertainty is None
-    pieces = list(client.stream_chat(TURNS, model=MODEL))
-    assert "".join(piece.content for piece in pieces) == "Paris"
-    assert [piece.uncertainty.status for piece in pieces if piece.uncertainty] == ["scored"]
-    text = client.complete("The capital of France is", model=MODEL)
-    assert (text.choices[0].text, text.uncertainty.status) == ("Paris", "scored")
-    with pytest.raises(eigencal.NoProbability):
-        client.verify("Which?", "Paris", threshold=0.5)
-    verdict = client.guardrail("request", structured_messages=TURNS, litellm_call_id="one")
-    assert verdict.action == "NONE"
-
-
-def keys(client: Any) -> None:
-    made = client.create_key("walk", "score")
-    listed = client.keys()
-    assert [(key.id, key.state) for key in listed] == [(made.id, "valid")]
-    assert client.revoke_key(made.id) is None
-    listed = client.keys()
-    assert [key.state for key in listed] == ["revoked"]
-
-
-def test_every_operation_is_reached_by_a_method(drive: Driver, real: str, tmp_path: Path) -> None:
-    calls: list[httpx.Request] = []
-
-    def note(request: httpx.Request) -> None:
-        calls.append(request)
-
-    async def note_awaited(request: httpx.Request) -> None:
-        calls.append(request)
-
-    with drive(real) as client:
-        awaited = isinstance(getattr(client, "_http", None), httpx.AsyncClient)
-        hook = note_awaited if awaited else note
-        client._http.event_hooks = {"request": [hook], "response": []}
-        walk(client, tmp_path)
-        keys(client)  # the last: the first key of a scope closes it
-    assert OPERATIONS - reached(calls) == set()
+    with drive("http://host", answer=answer) as client:
+        assert client.root().name == "Eigencal"
+        assert client.health() == client.live()
+        assert client.ready().parts == {"llm": "ok"}
+        assert "eigencal" in client.metrics()
+        assert client.score("What?").answer == client.get_score("ID").answer == "Eight"
+        assert [item.ok for item in client.score_batch(["a"])] == [True]
+        assert client.calibrate([{"prompt": "a"}]).id == client.evaluate([], []).id == "job_1"
+        assert [one.finished for one in client.events("ID")] == [True]
+        assert client.wait("ID").succeeded
+        assert [one.id for one in client.jobs(limit=1)] == [client.job("ID").id] == [client.cancel("ID").id]
+        assert client.retry("ID").id == "job_1"
+        assert client.calibration("ID") == client.activate("ID") == client.calibrations()[0]
+        assert client.active_calibrations()[0].active and client.activations()[0].by == "no key"
+        assert client.correct_rows("ID", [{"line": 1, "correct": False}]).state == "queued"
+        assert client.report("ID")["risk"] == 0.5
+        page = client.report("ID", path=tmp_path / "page.html")
+        assert json.loads(page.read_text()) == {"risk": 0.5}
+        assert client.evaluation_report("ID").fields == {"verdict": []}
+        assert [row["prompt"] for row in client.data("ID")] == ["a"]
+        assert client.delete_data("ID") is None and client.revoke_key("ID") is None
+        assert client.chat([], model="m").uncertainty.status == "pending"
+        assert client.complete("a", model="m").choices[0].text == "Paris"
+        assert client.models()[0].id == "m"
+        assert not client.verify("Which?", "Paris", threshold=0.5).should_escalate
+        assert client.guardrail("request", texts=[]).action == "NONE"
+        assert client.create_key("n").key == "ek_1secret" and client.keys()[0].name == "n"
+    generic = {(method, path.replace("ID", "{id}")) for method, path in reached}
+    assert generic == {(method, re.sub(r"\{\w+\}", "{id}", path)) for method, path in OPERATIONS}
 
 
 def test_keys(drive: Driver) -> None:

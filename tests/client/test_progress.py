@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from eigencal._progress import Shown, line, told
+from eigencal._progress import ProgressLine, as_callback
 
 
 class Terminal(io.StringIO):
@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
 
 def test_a_log_gets_the_beginning_and_the_end_of_each_stage() -> None:
     out = io.StringIO()
-    shown = Shown(out)
+    shown = ProgressLine(out)
     for done in range(1000):
         shown(done, 1000, "sampling")
     shown(1000, 1000, "sampling")
@@ -25,22 +25,16 @@ def test_a_log_gets_the_beginning_and_the_end_of_each_stage() -> None:
     assert len(lines) < 10
 
 
-def test_a_terminal_gets_a_bar_that_is_written_over() -> None:
+def test_a_terminal_gets_a_line_that_is_written_over() -> None:
     out = Terminal()
-    shown = Shown(out)
+    shown = ProgressLine(out)
     shown(1, 2, "scored")
     shown(2, 2, "scored")
-    half, whole = "#" * 15 + "." * 15, "#" * 30
-    assert out.getvalue() == f"\r\x1b[Kscored: [{half}] 1 of 2\r\x1b[Kscored: [{whole}] 2 of 2\n"
-
-
-def test_what_has_no_end_yet_is_counted() -> None:
-    assert line(7, None, "scored", bar=True) == "scored: 7"
-    assert line(0, 0, "queued", bar=False) == "queued: 0 of 0"
+    assert out.getvalue() == "\r\x1b[Kscored: 1 of 2\r\x1b[Kscored: 2 of 2\n"
 
 
 def test_nothing_is_shown_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    told(False)(1, 1, "scored")
+    as_callback(False)(1, 1, "scored")
     assert capsys.readouterr().err == ""
-    told(True)(1, 1, "scored")
-    assert capsys.readouterr().err == "scored: 1 of 1\n"
+    as_callback(True)(7, None, "scored")
+    assert capsys.readouterr().err == "scored: 7\n"

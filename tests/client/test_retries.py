@@ -1,15 +1,16 @@
 """What is repeated, how often and how late; and what never is."""
 
 import json
-from collections.abc import Callable, Iterable
+import logging
+import math
+import time
 from typing import Any
 
 import httpx
 import pytest
 
 import eigencal
-from eigencal._calls.repeat import Repeat
-from eigencal._sending.attempts import DEADLINE_GRACE_S, Attempts
+from eigencal._base_client import DEADLINE_GRACE_S, Call, TimeLimit, parse_nothing, retry_policy
 from tests.support.both_clients import Driver
 from tests.support.scripted_batches import SCORE
 
@@ -37,17 +38,12 @@ class Script:
 
 
 PASSING: list[Any] = [
-    httpx.ConnectError("no"), httpx.ConnectTimeout("no"), httpx.ReadError("broke off"),
-    httpx.RemoteProtocolError("gone"), problem(429, "rate_limited", retryable=False),
-    problem(503, "overloaded"),
-    problem(503, "llm_unavailable"), problem(502, "llm_bad_response"), problem(504, "deadline_exceeded"),
+    httpx.ConnectError("no"), httpx.ReadError("broke off"), problem(429, "rate_limited", retryable=False),
+    problem(503, "overloaded"), problem(502, "llm_bad_response"),
 ]  # fmt: skip
 LASTING: list[Any] = [
-    httpx.ReadTimeout("slow"), httpx.WriteTimeout("slow"), problem(500, "internal"),
-    problem(422, "invalid_request"),
-    problem(503, "no_probability", retryable=False), problem(502, "llm_error", retryable=False),
-    problem(502, "no_usable_answers", retryable=False),
-    problem(401, "bad_key"), problem(409, "conflict"),
+    httpx.ReadTimeout("slow"), problem(500, "internal"), problem(422, "invalid_request"),
+    problem(503, "no_probability", retryable=False), problem(401, "bad_key"),
 ]  # fmt: skip
 
 
@@ -72,29 +68,37 @@ def test_what_does_not_pass_is_not_repeated(drive: Driver, step: Any) -> None:
     assert len(script.seen) == 1
 
 
-UNCERTAIN: list[Any] = [httpx.ReadError("no"), problem(502, "llm_error"), problem(503, "store_unavailable")]
+UNCERTAIN: list[Any] = [httpx.ReadError("no"), problem(503, "store_unavailable")]
 
 
-@pytest.mark.parametrize(("step", "times"), [(httpx.ConnectError("no"), 4), *((one, 1) for one in UNCERTAIN)])
-@pytest.mark.parametrize("name", ["chat", "create_key", "retry"])
+NOT_BEGUN: list[Any] = [httpx.ConnectError("no"), problem(503, "overloaded")]
+
+
+@pytest.mark.parametrize(
+    ("step", "times"), [*((one, 4) for one in NOT_BEGUN), *((one, 1) for one in UNCERTAIN)]
+)
+@pytest.mark.parametrize("name", ["chat", "create_key", "retry", "guardrail", "correct_rows"])
 def test_what_may_have_been_done_is_not_done_twice(drive: Driver, step: Any, times: int, name: str) -> None:
     script = Script(step)
     with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.EigencalError):
-        getattr(client, name)([] if name == "chat" else "x")
+        getattr(client, name)(*{"chat": [[]], "correct_rows": ["x", []]}.get(name, ["x"]))
     assert len(script.seen) == times
 
 
-def test_it_ends_after_so_many(drive: Driver) -> None:
+@pytest.mark.parametrize(("retries", "times"), [(3, 4), (0, 1)])
+def test_it_ends_after_so_many(drive: Driver, retries: int, times: int) -> None:
     script = Script(problem(503, "overloaded"))
-    with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.Overloaded):
-        client.score("What?")
-    assert len(script.seen) == 4
+    with drive("http://host", answer=script, longest_wait_s=0.01, retries=retries) as client:
+        with pytest.raises(eigencal.ServerError):
+            client.score("What?")
+    assert len(script.seen) == times
 
 
 def test_a_service_that_wants_to_be_left_alone_for_long_is(drive: Driver) -> None:
     script = Script(problem(503, "overloaded", **{"retry-after": "60"}), GOOD)
-    with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.Overloaded) as caught:
-        client.score("What?")
+    with drive("http://host", answer=script, **QUICK) as client:
+        with pytest.raises(eigencal.ServerError) as caught:
+            client.score("What?")
     assert (len(script.seen), caught.value.retry_after_s) == (1, 60.0)
 
 
@@ -106,31 +110,25 @@ def test_a_repeat_is_sent_with_what_is_left_of_the_deadline(drive: Driver) -> No
     assert second <= first - 40 and 3000 < second < 5000
 
 
-# The arithmetic, on a clock of its own
+def test_a_repeat_writes_nothing_where_nobody_has_set_up_logging() -> None:
+    assert logging.getLogger("stamina").handlers, "without any, Python writes warnings to stderr"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
+# The arithmetic of waiting
 
-    def __call__(self) -> float:
-        return self.now
+LOST = eigencal.APIConnectionError("gone")
 
 
-def attempts(clock: Callable[[], float], **options: Any) -> Attempts:
-    fields = {"repeat": Repeat.SAFE, "retries": 9, "longest_wait_s": 8.0, "timeout_s": 1000.0} | options
-    return Attempts.of(clock=clock, **fields)
-
-
-def waits(made: Attempts, errors: Iterable[eigencal.EigencalError]) -> list[float]:
-    return [made.wait_after(error) for error in errors]
-
-
-LOST = eigencal.ConnectionLost("gone")
+def waits(
+    error: eigencal.EigencalError, *, times: int = 1, last_start: float = math.inf
+) -> list[bool | float]:
+    bounds = {"attempts": 9, "longest_wait_s": 8.0, "longest_retry_after_s": 8.0}
+    on = retry_policy(lambda error: True, last_start, **bounds)["on"]
+    return [on(error) for _ in range(times)]
 
 
 def test_waits_grow_to_the_longest_and_differ() -> None:
-    many = [waits(attempts(Clock()), [LOST] * 8) for _ in range(50)]
+    many = [waits(LOST, times=8) for _ in range(50)]
     for tenth in zip(*many, strict=True):
         assert len(set(tenth)) > 1
     for number, most in enumerate([0.5, 1, 2, 4, 8, 8, 8, 8]):
@@ -138,36 +136,29 @@ def test_waits_grow_to_the_longest_and_differ() -> None:
 
 
 def test_what_the_service_asks_for_is_the_least() -> None:
-    asked = eigencal.Overloaded("full", status=503, retry_after_s=3.0, retryable=True)
-    found = [attempts(Clock()).wait_after(asked) for _ in range(50)]
+    asked = eigencal.ServerError("full", status=503, retry_after_s=3.0, retryable=True)
+    found = [waits(asked)[0] for _ in range(50)]
     assert min(found) >= 3.0 and max(found) < 3.5
 
 
-@pytest.mark.parametrize("bound", [{"timeout_s": 2.0}, {"deadline_ms": 2000}])
-def test_no_repeat_begins_after_the_end(bound: dict[str, Any]) -> None:
-    clock = Clock()
-    made = attempts(clock, **bound)
-    assert made.wait_after(LOST) <= 0.5
-    clock.now += 1.8
-    with pytest.raises(eigencal.ConnectionLost):
-        made.wait_after(LOST)
+def test_no_repeat_begins_after_the_end() -> None:
+    assert waits(LOST, last_start=time.monotonic() + 2.0)[0] is not False
+    assert waits(LOST, last_start=time.monotonic() + 0.2) == [False]
 
 
 def test_time_that_is_left() -> None:
-    clock = Clock()
-    plain, bounded = attempts(clock, timeout_s=30.0), attempts(clock, deadline_ms=4000)
-    clock.now += 1.0
-    assert (plain.left_s(), plain.deadline_left_ms()) == (29.0, None)
-    assert (bounded.left_s(), bounded.deadline_left_ms()) == (3.0 + DEADLINE_GRACE_S, 3000)
-    clock.now += 100.0
-    assert plain.left_s() > 0 and bounded.deadline_left_ms() == 1, "0 would mean no limit"
+    plain, bounded = TimeLimit.of(30.0), TimeLimit.of(30.0, 4000)
+    assert plain.within_deadline({"prompt": "x"}) == {"prompt": "x"}
+    assert bounded.within_deadline({})["deadline_ms"] <= 4000
+    assert 29 < plain.left_s() <= 30.0 < TimeLimit.of(math.inf).left_s() < math.inf
+    assert 13 < bounded.left_s() <= 4.0 + DEADLINE_GRACE_S
+    assert bounded.last_start < bounded.ends_at
+    over = TimeLimit.of(0.0, 0)
+    assert over.is_over and over.left_s() > 0 and over.within_deadline({})["deadline_ms"] == 1, (
+        "0 is no limit"
+    )
 
 
-def test_something_that_came_begins_the_count_anew() -> None:
-    made = attempts(Clock(), retries=2)
-    for _ in range(5):
-        waits(made, [LOST, LOST])
-        made.went_on()
-    waits(made, [LOST, LOST])
-    with pytest.raises(eigencal.ConnectionLost):
-        made.wait_after(LOST)
+def test_a_time_limit_is_no_reason_to_ask_again() -> None:
+    call: Call[None] = Call("GET", "/", parse_nothing)
+    assert call.may_repeat(LOST) and not call.may_repeat(eigencal.APITimeoutError("late"))

@@ -25,7 +25,7 @@ def public_names() -> list[str]:
 
 def calls() -> list[str]:
     """Return the public methods of the client that waits: those of all classes that it is made of."""
-    trees = [ast.parse(path.read_text("utf-8")) for path in (PACKAGE / "_sync").glob("*.py")]
+    trees = [ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")]
     classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     parts, waiting = [], ["Client"]
     while waiting:

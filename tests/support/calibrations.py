@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from service.calibration.calibration import Calibration, NoCalibrations, Parameters
+from service.calibration.fingerprint import Fingerprint
 from service.calibration.rows import DevRow
 from service.ids import new_id
-from service.llm.port import Fingerprint, Message
+from service.llm.port import Message
 
 NASTY = 'quote " newline \n nul \x00 emoji \U0001f600 \\ end'
 _seconds = count()

@@ -91,8 +91,3 @@ class Command:
             ours.pop(name, None)
         home = {"HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / "config")}
         return {**ours, **home, "PYTHONPATH": str(SOURCES), "PYTHONUTF8": "0", **self.env, **env}
-
-    @property
-    def profiles(self) -> Path:
-        """The folder of its profiles."""
-        return self.home / "config" / "eigencal"

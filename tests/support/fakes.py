@@ -7,19 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from service.embedding.port import FAILED, Embedded, EmbedderIdentity, EmptyAnswers
 from service.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
-from service.llm.port import (
-    FAILED,
-    Draw,
-    Embedded,
-    EmbedderIdentity,
-    EmptyAnswers,
-    Generation,
-    GenerationRequest,
-    LLMIdentity,
-    Usage,
-    shape_hash,
-)
+from service.llm.port import Draw, Generation, GenerationRequest, LLMIdentity, Usage, shape_hash
 
 DEFAULT_ANSWERS = ("Paris", "Paris", "Lyon", "paris", "Marseille")
 

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from service.app import Intervals, Replica, build_replica
 from service.calibration.rows import DevRow
+from service.embedding.port import Embedded, Embedder
 from service.jobs.model import Setup
 from service.jobs.waiting import Patience
 from service.jobs.workflows import JobEngine
-from service.llm.port import Draw, Embedded, Embedder, Generation, GenerationRequest, LanguageModel, Sampling
+from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
 from service.scoring.serving import LiveLoad, Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from service.errors import StoreUnavailable
-from service.llm.port import Document
+from service.store.documents import Document
 
 Names = tuple[str, str, str]
 

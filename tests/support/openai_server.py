@@ -9,7 +9,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,8 +47,9 @@ class Exchange:
         await self.writer.drain()
 
     async def until_disconnect(self) -> None:
-        while await self.reader.read(1024):
-            pass
+        with suppress(ConnectionError):  # whoever resets the connection has gone, too
+            while await self.reader.read(1024):
+                pass
         self.server.disconnects += 1
         self.server.disconnected.set()
 
@@ -294,6 +295,14 @@ def serving_in_thread(server: OpenAIServer) -> Iterator[OpenAIServer]:
         async with server:
             up.set()
             await stop.wait()
+        await asyncio.sleep(
+            0
+        )  # a connection that came just now has its task begun, and is ended like the others
+        late = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        await asyncio.sleep(0)
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
     thread.start()

@@ -18,7 +18,7 @@ from service.calibration.files import UploadLimits
 from service.jobs import evaluations
 from service.jobs import routes as jobs
 from service.llm.port import Sampling
-from service.scoring.score_cache import KeptScores
+from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -44,7 +44,7 @@ class World:
             Serving(10, Sampling(), Sampling()),
             self.jobs,
             self.calibrations,
-            KeptScores(MemoryKept(), keep_s=0, max_scores=1),
+            ScoreCache(MemoryKept(), keep_s=0, max_scores=1),
             limits=UploadLimits(**limits),
             pages=Pages(
                 report=lambda report: f"<html>{report['risk']}</html>",

@@ -1,13 +1,14 @@
 """A calibration's pipeline without an engine: one row after the other, errors as they come."""
 
 from service.calibration.store import SqlCalibrations
+from service.embedding.port import Embedder
 from service.jobs.calibrator import Calibrator, Embedding
 from service.jobs.drawing import Drawer
 from service.jobs.progress import Notes
 from service.jobs.store import SqlJobs
 from service.jobs.waiting import Patience
 from service.jobs.workflows import Finisher
-from service.llm.port import Embedder, LanguageModel, Sampling
+from service.llm.port import LanguageModel, Sampling
 from service.scoring.serving import Serving
 
 QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))

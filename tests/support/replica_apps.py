@@ -10,9 +10,10 @@ import httpx
 
 from service.app import Intervals, build_replica, create_app, own_keys, serving_of
 from service.calibration.calibration import Calibration
+from service.calibration.fingerprint import service_fingerprint
 from service.jobs.model import Setup
 from service.jobs.waiting import Patience
-from service.llm.port import LanguageModel, Message, service_fingerprint
+from service.llm.port import LanguageModel, Message
 from service.scoring.serving import LiveLoad, Serving
 from service.scoring.telemetry import ScoreEvents
 from service.settings import Settings

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.fingerprint import Fingerprint, service_fingerprint
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import Material
 from service.calibration.rows import DevRow, StoredRow
-from service.llm.port import Draw, EmbedderIdentity, Fingerprint, LLMIdentity, Sampling, service_fingerprint
+from service.embedding.port import EmbedderIdentity
+from service.llm.port import Draw, LLMIdentity, Sampling
 from service.report.model import Report
 from service.report.report import FinishedFit, make_report
 from service.spectral.dev_set import Answers

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from service.calibration.calibration import Calibration
+from service.calibration.fingerprint import caller_fingerprint
 from service.calibration.fitting import fit_deciders
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import StoredRow
 from service.embedding.outcomes import outcome_vectors, texts_to_embed
-from service.llm.port import caller_fingerprint
 from service.scoring.command import ScoreCommand, Target
 from service.scoring.score import Score
 from service.scoring.scorer import Scorer

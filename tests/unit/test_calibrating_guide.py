@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from service.calibration.files import UploadLimits, read_file
+from service.calibration.fingerprint import service_fingerprint
 from service.calibration.rows import FEW_ROWS, KNOWN_FIELDS, MIN_USABLE_ROWS, DevRow
+from service.embedding.port import EmbedderIdentity
 from service.jobs.schemas import OptionsIn
-from service.llm.port import EmbedderIdentity, LLMIdentity, Sampling, service_fingerprint
+from service.llm.port import LLMIdentity, Sampling
 from service.report.report import about_data, about_fit, about_gain, about_verdicts, few_of_a_kind
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")

@@ -25,7 +25,7 @@ def test_the_documented_table_is_the_real_one() -> None:
 def test_every_setting_named_anywhere_exists() -> None:
     known = {f"EIGENCAL_{name.upper()}" for name in Settings.model_fields}
     # Read by tests only, and by the clients.
-    known |= {"EIGENCAL_TEST_WEIGHTS_DIR", "EIGENCAL_URL", "EIGENCAL_KEY", "EIGENCAL_PROFILE"}
+    known |= {"EIGENCAL_TEST_WEIGHTS_DIR", "EIGENCAL_URL", "EIGENCAL_KEY"}
     paths = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), ROOT / "docker-compose.yml"]
     named = {
         path: set(re.findall(r"EIGENCAL_[A-Z_]*[A-Z]\b(?!_)", path.read_text()))

@@ -21,7 +21,6 @@ from service.cli import cli
 from service.embedding import http as http_embedder
 from service.embedding import local
 from service.gateways.guardrail import Guardrail
-from service.gateways.verdicts import Verifier
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
 from service.jobs.store import SqlJobs
@@ -32,7 +31,7 @@ from service.llm import openai_server as llm_http
 from service.proxy.routes import Chat
 from service.proxy.upstream import HttpUpstream
 from service.scoring import telemetry
-from service.scoring.score_cache import KeptScores
+from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.serving import Serving
 from service.scoring.telemetry import NoEvents
@@ -121,9 +120,8 @@ BUILT = [
     Database,
     SqlJobs,
     SqlKept,
-    KeptScores,
+    ScoreCache,
     Scorer,
-    Verifier,
     Guardrail,
     Drawer,
     DurableJobs,

@@ -11,8 +11,8 @@ import pytest
 
 from service import app as start_log
 from service.app import StartLog, create_app, shown_url
+from service.embedding.port import EmbedderIdentity
 from service.errors import EmbedderUnavailable
-from service.llm.port import EmbedderIdentity
 from service.settings import Settings
 from service.store.database import shown, store_url
 from tests.support.calibrations import calibration

@@ -14,7 +14,7 @@ import pytest
 
 from service.embedding.http import HttpEmbedder
 from service.embedding.local import SentenceTransformerEmbedder
-from service.llm.port import Embedded, Embedder
+from service.embedding.port import Embedded, Embedder
 from service.llm.weights import MINILM, find
 from tests.support.fakes import FakeEmbedder
 

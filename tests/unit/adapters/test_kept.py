@@ -11,9 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from service.errors import StoreUnavailable
-from service.llm.port import Document, KeptDocuments
 from service.store.database import Database
-from service.store.documents import SqlKept
+from service.store.documents import Document, KeptDocuments, SqlKept
 from service.store.tables import kept
 from tests.support.calibrations import NASTY
 from tests.support.kept import MemoryKept

@@ -16,7 +16,7 @@ from service.errors import (
     LLMUnavailable,
     ModelNotFound,
 )
-from service.llm.openai_server import KEPT_S, MAX_KEPT, Habits, HttpLanguageModel
+from service.llm.openai_server import KEPT_S, MAX_KEPT, HttpLanguageModel, ServerQuirks
 from service.llm.port import Generation, GenerationRequest, Message, Sampling
 from service.llm.prompting import PromptShape
 from tests.support.openai_server import (
@@ -340,7 +340,7 @@ def test_a_model_that_was_learnt_is_asked_for_again_when_it_is_gone() -> None:
 # What was seen once is no habit
 
 
-def habits_of(llm: HttpLanguageModel) -> Habits:
+def habits_of(llm: HttpLanguageModel) -> ServerQuirks:
     return llm._habits
 
 
@@ -424,10 +424,10 @@ def test_habits_are_forgotten_after_a_while() -> None:
 
 
 def test_what_the_callers_name_is_forgotten_in_the_end() -> None:
-    habits = Habits()
+    habits = ServerQuirks()
     for i in range(3 * MAX_KEPT):
         for _ in range(2):
-            habits.saw_choices(f"m{i}", asked=4, brought=1, began=habits.clock())
+            habits.record_choices(f"m{i}", asked=4, brought=1, began=habits.clock())
     assert habits.choices("m0") is None
     assert habits.choices(f"m{3 * MAX_KEPT - 1}") == 1
 

@@ -19,8 +19,8 @@ from service.embedding.local import (
     SentenceTransformerEmbedder,
     chunks,
 )
+from service.embedding.port import EmbedderIdentity
 from service.errors import EmbedderUnavailable, Overloaded
-from service.llm.port import EmbedderIdentity
 from service.llm.weights import MINILM, MPNET, WeightsError, find
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -17,11 +17,12 @@ from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import UploadLimits, read_file
 from service.calibration.rows import DevRow, write_rows
 from service.calibration.store import ActiveCalibrations, SqlCalibrations, make_current
+from service.embedding.port import EMBEDDED
 from service.errors import Conflict, InvalidDevData, StoreUnavailable
 from service.jobs.model import JobError, Setup
 from service.jobs.store import ActiveChangedError, JobEndedError, SqlJobs
 from service.jobs.workflows import jobs_url
-from service.llm.port import EMBEDDED, Draw
+from service.llm.port import Draw
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
 from service.store.database import Database, store_url, sync_url

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from service.embedding.cache import VectorCache, unit_rows
-from service.embedding.lru import LRU
 from service.errors import EmbedderUnavailable, Overloaded
+from service.lru import LRU
 
 
 class Model:

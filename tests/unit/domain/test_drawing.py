@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from service.calibration.calibration import CalibrateOptions
+from service.calibration.fingerprint import Fingerprint, service_fingerprint
 from service.calibration.rows import DevRow
 from service.calibration.store import ActiveCalibrations
 from service.errors import (
@@ -29,14 +30,7 @@ from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import JobSteps, run_job
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import (
-    Fingerprint,
-    GenerationRequest,
-    LLMIdentity,
-    Message,
-    Sampling,
-    service_fingerprint,
-)
+from service.llm.port import GenerationRequest, LLMIdentity, Message, Sampling
 from service.scoring.serving import LiveLoad, Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import Behaviour, OpenAIServer, answers

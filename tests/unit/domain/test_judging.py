@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.calibration.calibration import Calibration, Decider, JudgedTexts, NoCalibrations, Parameters
-from service.llm.port import GenerationRequest, Sampling, caller_fingerprint
+from service.calibration.fingerprint import caller_fingerprint
+from service.llm.port import GenerationRequest, Sampling
 from service.scoring.command import ScoreCommand, Target
 from service.scoring.judging import lowest_named, promise
 from service.scoring.score import Score

@@ -11,9 +11,9 @@ import pytest
 
 from service.errors import StoreUnavailable
 from service.ids import age_s, new_id
-from service.llm.port import Document
 from service.scoring import score_cache as kept
-from service.scoring.score_cache import KIND, KeptScores
+from service.scoring.score_cache import KIND, ScoreCache
+from service.store.documents import Document
 from tests.support.kept import MemoryKept
 
 pytestmark = pytest.mark.anyio
@@ -24,13 +24,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def fresh(documents: MemoryKept, **settings: Any) -> KeptScores:
+def fresh(documents: MemoryKept, **settings: Any) -> ScoreCache:
     asked = {"keep_s": 60.0, "max_scores": 100, "gather_s": 0.01, "retry_s": 0.01}
-    return KeptScores(documents, **asked | settings)
+    return ScoreCache(documents, **asked | settings)
 
 
 @asynccontextmanager
-async def started(documents: MemoryKept, **settings: Any) -> AsyncIterator[KeptScores]:
+async def started(documents: MemoryKept, **settings: Any) -> AsyncIterator[ScoreCache]:
     made = fresh(documents, **settings)
     await made.start()
     try:
@@ -172,8 +172,8 @@ async def test_memory_is_bounded_by_number() -> None:
 
 
 async def test_memory_is_bounded_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_CHARACTERS", 1000)
-    monkeypatch.setattr(kept, "MOST_OF_ONE", 300)
+    monkeypatch.setattr(kept, "MAX_CHARACTERS", 1000)
+    monkeypatch.setattr(kept, "MAX_SCORE_CHARACTERS", 300)
     scores = fresh(MemoryKept())
     for i in range(25):
         scores.keep(f"s{i}", "me", json.dumps({"n": "x" * 91}))

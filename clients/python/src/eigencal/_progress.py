@@ -6,52 +6,36 @@ from collections.abc import Callable
 from typing import IO, TypeAlias
 
 ProgressCallback: TypeAlias = Callable[[int, int | None, str], object]
-"""Is told units done, units in all (None: not known) and what is done."""
+"""Is called with units done, units in all (None: not known) and what is done."""
 Progress: TypeAlias = bool | ProgressCallback
-"""True: shown on stderr; False: not at all; or who is told."""
-EVERY_S = {True: 0.1, False: 5.0}  # a terminal shows every change, a log keeps every line
-WIDTH = 30
+"""True: shown on stderr; False: not at all; or a callback."""
 
 
-class Shown:
+class ProgressLine:
     """Shows progress on a stream; `out` None: stderr."""
 
     def __init__(self, out: IO[str] | None = None) -> None:
         self._out = out or sys.stderr
-        self._terminal = self._out.isatty()
-        self._told_at, self._told = -1e9, ("", -1)
+        self._is_terminal = self._out.isatty()
+        self._interval_s = 0.1 if self._is_terminal else 5.0  # a log keeps every line
+        self._shown_at, self._shown = -1e9, ("", -1)
 
     def __call__(self, done: int, total: int | None, what: str) -> None:
         """Show where it stands, if that is new and not too soon."""
         now = time.monotonic()
-        over = total is not None and done >= total
-        new_stage = what != self._told[0]
-        if (what, done) == self._told or not (
-            over or new_stage or now - self._told_at >= EVERY_S[self._terminal]
-        ):
+        is_last = total is not None and done >= total
+        is_due = is_last or what != self._shown[0] or now - self._shown_at >= self._interval_s
+        if (what, done) == self._shown or not is_due:
             return
-        self._told_at, self._told = now, (what, done)
+        self._shown_at, self._shown = now, (what, done)
+        line = f"{what}: {done}" if total is None else f"{what}: {done} of {total}"
         # A line that is complete stays; what is written next goes below it.
-        end = "\n" if over or not self._terminal else ""
-        start = "\r\x1b[K" if self._terminal else ""
-        print(f"{start}{line(done, total, what, bar=self._terminal)}", end=end, file=self._out, flush=True)
+        start, end = ("\r\x1b[K", "\n" if is_last else "") if self._is_terminal else ("", "\n")
+        print(f"{start}{line}", end=end, file=self._out, flush=True)
 
 
-def line(done: int, total: int | None, what: str, *, bar: bool) -> str:
-    """Return the line that tells progress."""
-    if total is None:
-        return f"{what}: {done}"
-    filled = round(WIDTH * done / total) if total else WIDTH
-    drawn = f" [{'#' * filled}{'.' * (WIDTH - filled)}]" if bar else ""
-    return f"{what}:{drawn} {done} of {total}"
-
-
-def told(progress: Progress) -> ProgressCallback:
-    """Return who is told of progress."""
+def as_callback(progress: Progress) -> ProgressCallback:
+    """Return the callback that is told of progress."""
     if callable(progress):
         return progress
-    return Shown() if progress else _nobody
-
-
-def _nobody(done: int, total: int | None, what: str) -> None:
-    pass
+    return ProgressLine() if progress else lambda done, total, what: None

@@ -1,7 +1,5 @@
 """`python -m eigencal.cli` is the command `eigencal`, where its folder is not on the path."""
 
-import sys
-
 from eigencal.cli import main
 
-sys.exit(main())
+main()

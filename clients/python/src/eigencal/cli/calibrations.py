@@ -6,22 +6,14 @@ import tempfile
 import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from eigencal import (
-    CalibrateOptions,
-    Calibration,
-    Client,
-    Correction,
-    CorrectOptions,
-    InvalidSetup,
-    Report,
-)
+from eigencal import Calibration, Client, Correction, InvalidSetupError, Report
 from eigencal.cli.command import Invocation
-from eigencal.cli.jobs import given, started
-from eigencal.cli.output import shown, table
+from eigencal.cli.jobs import Name, NumSamples, Watch, show_job
+from eigencal.cli.output import format_cell, table
 
 FIGURES = (
     ("risk (nats)", "risk"),
@@ -34,6 +26,7 @@ WHY_NONE = {
     "no_better_than_base_rate": "nothing tells right from wrong better than their share of right answers",
 }
 HEAD = ("id", "name", "active", "applies now", "method", "T", "g", "answers", "rows", "P(correct)", "created")
+Activate = Annotated[Literal["if_better", "always", "never"] | None, typer.Option(help="When to serve it.")]
 HISTORY = ("activated", "calibration", "replaced", "by", "why", "set-up")
 
 
@@ -41,55 +34,57 @@ def calibrate(
     invocation: Invocation,
     file: Annotated[Path, typer.Argument(help="Labelled questions: JSONL, JSONL.gz or CSV.")],
     *,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")] = False,
-    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
+    watch: Watch = False,
+    name: Name = None,
     method: Annotated[
-        str | None, typer.Option(help="auto, depolarized, temperature, evidence or both.")
+        Literal["auto", "depolarized", "temperature", "evidence", "both"] | None,
+        typer.Option(help="The map to serve."),
     ] = None,
-    num_samples: Annotated[int | None, typer.Option(help="Answers to draw per question.")] = None,
-    activate: Annotated[str | None, typer.Option(help="if_better, always or never.")] = None,
+    num_samples: NumSamples = None,
+    activate: Activate = None,
     drawn_by: Annotated[
-        str | None, typer.Option(help="Who drew the samples of the rows: caller or service.")
+        Literal["caller", "service"] | None, typer.Option(help="Who drew the samples of the rows.")
     ] = None,
     source_label: Annotated[str | None, typer.Option(help="Names the set-up that drew them.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of folds, subsets and bootstrap.")] = None,
 ) -> None:
     """Fit a calibration on labelled questions of your own; the service serves it if it is better."""
-    options = given(
-        name=name,
-        method=method,
-        num_samples=num_samples,
-        activate=activate,
-        drawn_by=drawn_by,
-        source_label=source_label,
-        seed=seed,
-    )
     with invocation.client() as client:
-        job = client.calibrate(file, **cast(CalibrateOptions, options))
-        started(invocation, client, job, watch=watch)
+        job = client.calibrate(
+            file,
+            name=name,
+            method=method,
+            num_samples=num_samples,
+            activate=activate,
+            drawn_by=drawn_by,
+            source_label=source_label,
+            seed=seed,
+        )
+        show_job(invocation, client, job, watch=watch)
 
 
 def calibrations(
     invocation: Invocation,
     *,
-    active: Annotated[bool, typer.Option("--active", help="Only those in force.")] = False,
+    active: Annotated[bool, typer.Option("--active", help="Only the active ones.")] = False,
 ) -> None:
     """List the calibrations, latest first."""
     with invocation.client() as client:
-        found = client.active_calibrations() if active else client.calibrations()
+        listed = client.active_calibrations() if active else client.calibrations()
     none = "no calibration is active" if active else "there is no calibration: eigencal calibrate fits one"
-    invocation.out.show(found, table(HEAD, map(_row, found)) if found else [none])
+    invocation.out.show(listed, table(HEAD, map(_row, listed)) if listed else [none])
 
 
 def history(invocation: Invocation) -> None:
-    """List the activations, newest first: what was in force when."""
+    """List the activations, newest first: what was active when."""
     with invocation.client() as client:
-        found = client.activations()
+        activations = client.activations()
     rows = (
         (one.activated_at, one.calibration_id, one.replaced, one.by, one.reason, one.fingerprint_key[:8])
-        for one in found
+        for one in activations
     )
-    invocation.out.show(found, table(HISTORY, rows) if found else ["no calibration was ever activated"])
+    none = "no calibration was ever activated"
+    invocation.out.show(activations, table(HISTORY, rows) if activations else [none])
 
 
 def correct(
@@ -99,15 +94,14 @@ def correct(
         Path, typer.Argument(help='Corrections, one a line: {"line": 12, "correct": false}, or by "id".')
     ],
     *,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")] = False,
-    activate: Annotated[str | None, typer.Option(help="if_better, always or never.")] = None,
-    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
+    watch: Watch = False,
+    activate: Activate = None,
+    name: Name = None,
 ) -> None:
     """Calibrate again on the same rows and answers, with corrected verdicts."""
-    options = given(activate=activate, name=name)
     with invocation.client() as client:
-        job = client.correct_rows(calibration_id, _corrections(file), **cast(CorrectOptions, options))
-        started(invocation, client, job, watch=watch)
+        job = client.correct_rows(calibration_id, _corrections(file), activate=activate, name=name)
+        show_job(invocation, client, job, watch=watch)
 
 
 def _corrections(file: Path) -> list[Correction]:
@@ -115,10 +109,10 @@ def _corrections(file: Path) -> list[Correction]:
     try:
         lines = file.read_bytes().decode("utf-8-sig").split("\n")
     except OSError as error:
-        raise InvalidSetup(f"{file} cannot be read: {error.strerror or error}") from None
+        raise InvalidSetupError(f"{file} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise InvalidSetup(f"{file} is not UTF-8.") from None
-    found = []
+        raise InvalidSetupError(f"{file} is not UTF-8.") from None
+    corrections = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -127,11 +121,11 @@ def _corrections(file: Path) -> list[Correction]:
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise InvalidSetup(f"{file}: line {number} is no JSON object.")
-        found.append(cast(Correction, {k: row[k] for k in ("line", "id", "correct") if k in row}))
-    if not found:
-        raise InvalidSetup(f"{file}: there is nothing in it.")
-    return found
+            raise InvalidSetupError(f"{file}: line {number} is no JSON object.")
+        corrections.append(cast(Correction, {k: row[k] for k in ("line", "id", "correct") if k in row}))
+    if not corrections:
+        raise InvalidSetupError(f"{file}: there is nothing in it.")
+    return corrections
 
 
 def activate(
@@ -140,8 +134,8 @@ def activate(
 ) -> None:
     """Serve with this calibration from now on; also the way back to an older one."""
     with invocation.client() as client:
-        found = client.activate(calibration_id)
-    invocation.out.show(found, [f"{found.id} is active"])
+        activated = client.activate(calibration_id)
+    invocation.out.show(activated, [f"{activated.id} is active"])
 
 
 def report(
@@ -154,20 +148,22 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
     """Show the report of a calibration or of an evaluation: a page to read, or its numbers."""
+    is_evaluation = report_id.startswith("job_")
     with invocation.client() as client:
         if out is None and not open_:
-            found = cast(Report, _report(client, report_id, None))
-            invocation.out.show(found, _summary(client, found))
+            report = client.evaluation_report(report_id) if is_evaluation else client.report(report_id)
+            invocation.out.show(report, _summary(client, report))
             return
-        page = cast(Path, _report(client, report_id, out or _temporary(report_id))).resolve()
+        path = out or _temporary(report_id)
+        saved = (
+            client.evaluation_report(report_id, path=path)
+            if is_evaluation
+            else client.report(report_id, path=path)
+        )
+    page = saved.resolve()
     if open_ and not webbrowser.open(page.as_uri()):
         invocation.out.note("eigencal: no browser could be started")
     invocation.out.show({"page": str(page)}, [str(page)])
-
-
-def _report(client: Client, report_id: str, path: Path | None) -> Report | Path:
-    asked = client.evaluation_report if report_id.startswith("job_") else client.report
-    return asked(report_id) if path is None else asked(report_id, path=path)
 
 
 def _temporary(report_id: str) -> Path:
@@ -178,19 +174,21 @@ def _temporary(report_id: str) -> Path:
     return Path(path)
 
 
-def _summary(client: Client, found: Report) -> Iterator[str]:
-    """Yield what a report comes to, in lines; those of earlier releases may lack some."""
-    fields = found.fields
+def _summary(client: Client, report: Report) -> Iterator[str]:
+    """Yield what a report comes to, in lines."""
+    fields = report.fields
     if fitted := fields.get("calibration"):
-        values = f"T = {shown(fitted.get('temperature'))}, g = {shown(fitted.get('depolarization'))}"
+        values = (
+            f"T = {format_cell(fitted.get('temperature'))}, g = {format_cell(fitted.get('depolarization'))}"
+        )
         yield f"{fitted.get('id')} {fitted.get('name') or ''}: {fitted.get('method')}, {values}"
     if rows := fields.get("data"):
-        yield f"{shown(rows.get('usable'))} of {shown(rows.get('rows'))} rows were usable"
+        yield f"{format_cell(rows.get('usable'))} of {format_cell(rows.get('rows'))} rows were usable"
     if decided := fields.get("decision"):
-        yield f"when it was fitted: {shown(decided.get('reason'))}"
+        yield f"when it was fitted: {format_cell(decided.get('reason'))}"
     if fitted:
         # The report stays as it was written, whatever was activated since.
-        yield f"active now: {shown(client.calibration(fitted['id']).active)}"
+        yield f"active now: {format_cell(client.calibration(fitted['id']).active)}"
         yield from _gain(fields, str(fitted.get("method")))
         yield from _correctness(fields)
     yield from fields.get("verdict", [])
@@ -217,32 +215,32 @@ def _correctness(fields: dict[str, Any]) -> Iterator[str]:
     sizes = (fields.get("correctness") or {}).get("by_num_samples")
     if not sizes:
         return
-    whole = sizes[-1]
-    if why := whole.get("why_none"):
+    largest = sizes[-1]
+    if why := largest.get("why_none"):
         verdicts = (
-            f"{whole.get('fitted_right')} right, {whole.get('fitted_wrong')} wrong in the half that fits"
+            f"{largest.get('fitted_right')} right, {largest.get('fitted_wrong')} wrong in the half that fits"
         )
         yield f"P(correct): none, {WHY_NONE.get(why, why)} ({verdicts})"
     else:
-        loss, base = shown(whole.get("log_loss")), shown(whole.get("base_log_loss"))
+        loss, base = format_cell(largest.get("log_loss")), format_cell(largest.get("base_log_loss"))
         yield f"P(correct): yes, held-out log loss {loss} against {base} by the share of right answers alone"
-    reached = [one["text"] for one in whole.get("promises", []) if one.get("threshold") is not None]
+    reached = [one["text"] for one in largest.get("promises", []) if one.get("threshold") is not None]
     if reached:
         yield from reached
-        yield shown(fields["correctness"].get("meaning"))
+        yield format_cell(fields["correctness"].get("meaning"))
 
 
-def _row(found: Calibration) -> tuple[Any, ...]:
+def _row(one: Calibration) -> tuple[Any, ...]:
     return (
-        found.id,
-        found.name,
-        found.active,
-        found.applies_now,
-        found.method,
-        found.temperature,
-        found.depolarization,
-        found.num_samples,
-        found.rows,
-        bool(found.correctness_sample_counts),
-        found.created_at,
+        one.id,
+        one.name,
+        one.active,
+        one.applies_now,
+        one.method,
+        one.temperature,
+        one.depolarization,
+        one.num_samples,
+        one.rows,
+        bool(one.correctness_sample_counts),
+        one.created_at,
     )

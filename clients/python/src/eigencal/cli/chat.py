@@ -4,35 +4,32 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, cast
+from typing import Annotated, Literal
 
 import typer
-from rich.text import Text
 
 from eigencal import ChatOptions, Client, EigencalError, KeptScore
-from eigencal.cli.command import Invocation, tell
-from eigencal.cli.exit_codes import code_of
-from eigencal.cli.jobs import efforts, given
-from eigencal.cli.output import Output, colours, harmless, plain, shown
+from eigencal.cli.command import Invocation, code_of, show_error
+from eigencal.cli.output import Output, format_cell, harmless
 
 LEAVE = ("/quit", "/exit")
 NEW = "/new"
-PENDING_EVERY_S, PENDING_ASKED = 0.25, 120
-HINT = "/quit or Ctrl-D leaves, /new forgets what was said"
+POLL_S, MAX_POLLS = 0.25, 120  # of a score that is pending
+HINT = "/quit or Ctrl-D leaves, /new forgets the conversation"
 
 
 @dataclass
-class Turns:
-    """What was said so far, and how the next answer is asked for."""
+class Conversation:
+    """The turns so far, and how the next answer is asked for."""
 
     client: Client
     model: str
-    options: dict[str, Any]
+    options: ChatOptions
     system: str | None
-    said: list[dict[str, str]] = field(default_factory=list)
+    turns: list[dict[str, str]] = field(default_factory=list)
 
     def ask(self, text: str, write: Callable[[str], object]) -> tuple[str, KeptScore | None]:
-        """Return the answer and its score; `write` is told the text as it comes.
+        """Return the answer and its score; `write` is called with the text as it comes.
 
         A turn that is broken off, by an error or by Ctrl-C, is not remembered.
         """
@@ -40,8 +37,8 @@ class Turns:
         start = [{"role": "system", "content": self.system}] if self.system else []
         answer, score = "", None
         pieces = self.client.stream_chat(
-            [*start, *self.said, turn],
-            eigencal=cast(ChatOptions, self.options) or None,
+            [*start, *self.turns, turn],
+            eigencal=self.options or None,
             model=self.model,
         )
         for piece in pieces:
@@ -49,15 +46,15 @@ class Turns:
             write(piece.content)
             score = piece.uncertainty or score
         score = self._settled(score)
-        self.said += [turn, {"role": "assistant", "content": answer}]
+        self.turns += [turn, {"role": "assistant", "content": answer}]
         return answer, score
 
     def _settled(self, score: KeptScore | None) -> KeptScore | None:
         """Return a score that is still made once it is there; as it is, if that takes too long."""
-        for _ in range(PENDING_ASKED):
+        for _ in range(MAX_POLLS):
             if score is None or score.status != "pending":
                 break
-            time.sleep(PENDING_EVERY_S)
+            time.sleep(POLL_S)
             score = self.client.get_score(score.id)
         return score
 
@@ -68,8 +65,7 @@ def chat(
     model: Annotated[str | None, typer.Option(help="Model; left out: the first that is served.")] = None,
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
     effort: Annotated[
-        str | None,
-        typer.Option(help="How many answers to judge by: low, medium or high.", autocompletion=efforts),
+        Literal["low", "medium", "high"] | None, typer.Option(help="How many answers to judge by.")
     ] = None,
     target_error: Annotated[
         float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")
@@ -77,51 +73,55 @@ def chat(
 ) -> int | None:
     """Chat with the LLM; every answer says how uncertain it is.
 
-    /quit or Ctrl-D leaves, Ctrl-C stops an answer, /new forgets what was said.
+    /quit or Ctrl-D leaves, Ctrl-C stops an answer, /new forgets the conversation.
     """
-    options = given(effort=effort, target_error=target_error)
+    options = ChatOptions()
+    if effort is not None:
+        options["effort"] = effort
+    if target_error is not None:
+        options["target_error"] = target_error
     with invocation.client() as client:
-        named = model or client.models()[0].id
-        return _Loop(invocation.out, Turns(client, named, options, system)).run()
+        conversation = Conversation(client, model or client.models()[0].id, options, system)
+        return _Loop(invocation.out, conversation).run()
 
 
 class _Loop:
     """Reads turns until there are no more."""
 
-    def __init__(self, out: Output, turns: Turns) -> None:
-        self._out, self._turns = out, turns
-        self._terminal = sys.stdin.isatty() and not out.json
+    def __init__(self, out: Output, conversation: Conversation) -> None:
+        self._out, self._conversation = out, conversation
+        self._is_terminal = sys.stdin.isatty() and not out.json
         self._stopped = False  # Ctrl-C at an empty prompt, once
         self._failed: int | None = None
-        self._told: set[str] = set()  # warnings: each once, not below every answer
+        self._warned: set[str] = set()  # warnings: each once, not below every answer
 
     def run(self) -> int | None:
         """Return the exit code: that of the last turn, where it failed and nobody could see it."""
-        if self._terminal:
-            self._out.note(f"{self._turns.model} ({HINT})")
+        if self._is_terminal:
+            self._out.note(f"{self._conversation.model} ({HINT})")
         for text in self._read():
             if text in LEAVE:
                 break
             if text == NEW:
-                self._turns.said.clear()
+                self._conversation.turns.clear()
             elif text:
                 self._turn(text)
-        return None if self._terminal else self._failed
+        return None if self._is_terminal else self._failed
 
     def _read(self) -> Iterator[str]:
         while True:
             try:
-                line = input("> ") if self._terminal else sys.stdin.readline()
+                line = input("> ") if self._is_terminal else sys.stdin.readline()
             except EOFError:
                 self._out.note("")
                 return
             except KeyboardInterrupt:
-                if self._stopped or not self._terminal:
+                if self._stopped or not self._is_terminal:
                     raise
                 self._stopped = True
                 self._out.note(f"({HINT}; Ctrl-C again leaves, too)")
                 continue
-            if not line and not self._terminal:
+            if not line and not self._is_terminal:
                 return
             self._stopped = False
             yield line.strip()
@@ -129,14 +129,14 @@ class _Loop:
     def _turn(self, text: str) -> None:
         self._failed = None
         try:
-            answer, score = self._turns.ask(text, self._write)
+            answer, score = self._conversation.ask(text, self._write)
         except KeyboardInterrupt:
-            if not self._terminal:
+            if not self._is_terminal:
                 raise
             self._out.note("(stopped; this turn is forgotten)")
         except EigencalError as error:
             self._failed = code_of(error)
-            tell(self._out, error)
+            show_error(self._out, error)
         else:
             self._show(answer, score)
 
@@ -146,18 +146,17 @@ class _Loop:
 
     def _show(self, answer: str, score: KeptScore | None) -> None:
         if self._out.json:
-            told = None if score is None else plain(score)
-            self._out.line_of_json({"answer": answer, "uncertainty": told})
+            self._out.line_of_json({"answer": answer, "uncertainty": score})
             return
         print()
-        colours(sys.stdout).print(Text(f"[{told_of(score)}]", style="dim"))
-        for warning in score.warnings if score is not None else ():
-            if warning.code not in self._told:
-                self._told.add(warning.code)
+        typer.secho(f"[{format_uncertainty(score)}]", dim=True)
+        for warning in (score.warnings or ()) if score is not None else ():
+            if warning.code not in self._warned:
+                self._warned.add(warning.code)
                 self._out.note(f"note: {warning.message}")
 
 
-def told_of(score: KeptScore | None) -> str:
+def format_uncertainty(score: KeptScore | None) -> str:
     """Return how uncertain an answer is, on one line."""
     if score is None:
         return "not scored: the service is set to pass answers on"
@@ -166,10 +165,12 @@ def told_of(score: KeptScore | None) -> str:
         return f"{score.status}{why}"
     parts = []
     if score.probability_correct is not None:
-        parts.append(f"P(right) {shown(score.probability_correct)}")
+        parts.append(f"P(right) {format_cell(score.probability_correct)}")
     if score.candidate is not None:
-        parts.append(f"share of the meaning {shown(score.candidate.probability)}")
-    parts.append(f"of the draws: lambda_max {shown(score.lambda_max)}, entropy {shown(score.entropy)} nats")
+        parts.append(f"share of the meaning {format_cell(score.candidate.probability)}")
+    parts.append(
+        f"of the draws: lambda_max {format_cell(score.lambda_max)}, entropy {format_cell(score.entropy)} nats"
+    )
     parts.append("calibrated" if score.calibrated else "raw")
-    told = ", ".join(parts)
-    return harmless(told if score.decision is None else f"{told}. {score.decision.reason}")
+    line = ", ".join(parts)
+    return harmless(line if score.decision is None else f"{line}. {score.decision.reason}")

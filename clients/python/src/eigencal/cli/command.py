@@ -1,4 +1,4 @@
-"""What all commands have in common: their options, and what becomes of errors."""
+"""What all commands have in common: their options, their exit codes, and what becomes of errors."""
 
 import functools
 import inspect
@@ -7,77 +7,117 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Annotated, Any
 
 import typer
 
 from eigencal import (
-    ApiError,
-    AsyncClient,
-    BadKey,
+    APIConnectionError,
+    APIStatusError,
+    AuthenticationError,
     Client,
-    ConnectionFailed,
     EigencalError,
-    JobEnded,
-    MissingKey,
-    UnexpectedAnswer,
+    InvalidSetupError,
+    JobEndedError,
+    NotFoundError,
+    PermissionDeniedError,
+    RateLimitError,
+    ServerError,
+    UnexpectedResponseError,
 )
-from eigencal.cli.exit_codes import ExitCode, code_of
 from eigencal.cli.output import Output, as_json, harmless, one_line
-from eigencal.cli.target import Target, target
 
-MOST_SHOWN = 20  # of the things that are wrong with one request
-HINTS: dict[type[EigencalError], str] = {
-    ConnectionFailed: "is it running? --url or EIGENCAL_URL names another",
-    UnexpectedAnswer: "--url or EIGENCAL_URL names the service",
+MAX_SHOWN = 20  # of the things that are wrong with one request
+
+
+class ExitCode(IntEnum):
+    """What became of a command."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NO_ANSWER = 3
+    KEY = 4
+    NOT_FOUND = 5
+    REFUSED = 6
+    TROUBLE = 7
+    SOME_FAILED = 8
+    JOB_ENDED = 9
+    INTERRUPTED = 130
+    PIPE_CLOSED = 141
+
+
+MEANINGS = {
+    ExitCode.DONE: "done",
+    ExitCode.FAILED: "failed in a way that no other code names (a fault of the command, a full disk)",
+    ExitCode.USAGE: "wrong arguments, or a file or folder that cannot be used; nothing was sent",
+    ExitCode.NO_ANSWER: "the service does not answer, or what answers is not the service",
+    ExitCode.KEY: "the service wants a key, or another one (401, 403)",
+    ExitCode.NOT_FOUND: "there is no such calibration, job, key or model (404)",
+    ExitCode.REFUSED: "the service refused the request: its data or options are at fault (other 4xx)",
+    ExitCode.TROUBLE: "the service, its LLM or its embedder has trouble: try again later (429, 5xx)",
+    ExitCode.SOME_FAILED: "score --file: every question has its line, and some lines are errors",
+    ExitCode.JOB_ENDED: "the job that was waited for failed or was cancelled",
+    ExitCode.INTERRUPTED: "stopped by Ctrl-C",
+    ExitCode.PIPE_CLOSED: "whoever read the output has gone, as `head` does",
+}
+# The first that fits counts: the narrow classes stand before those they belong to.
+_BY_ERROR: tuple[tuple[type[EigencalError], ExitCode], ...] = (
+    (InvalidSetupError, ExitCode.USAGE),
+    (APIConnectionError, ExitCode.NO_ANSWER),
+    (UnexpectedResponseError, ExitCode.NO_ANSWER),
+    (JobEndedError, ExitCode.JOB_ENDED),
+    (AuthenticationError, ExitCode.KEY),
+    (PermissionDeniedError, ExitCode.KEY),
+    (NotFoundError, ExitCode.NOT_FOUND),
+    (RateLimitError, ExitCode.TROUBLE),
+    (ServerError, ExitCode.TROUBLE),
+    (APIStatusError, ExitCode.REFUSED),
+)
+_HINTS = {
+    "connection_failed": " (is it running? --url or EIGENCAL_URL names another)",
+    "unexpected_response": " (--url or EIGENCAL_URL names the service)",
 }
 # The service speaks of headers, which nobody types here.
-OWN_WORDS: dict[type[EigencalError], str] = {
-    MissingKey: "the service wants a key: eigencal login remembers one, EIGENCAL_KEY gives one",
-    BadKey: "this key opens nothing there: eigencal login remembers another, EIGENCAL_KEY gives one",
+_DETAILS = {
+    "missing_key": "the service wants a key: EIGENCAL_KEY gives one",
+    "bad_key": "this key opens nothing there: EIGENCAL_KEY gives another",
 }
+
+
+def code_of(error: EigencalError) -> ExitCode:
+    """Return the exit code of a command that ended with this error."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One run of the command: where it writes, and which service it asks."""
+    """One run of the command: where it writes, and which service it asks (None: that of EIGENCAL_URL)."""
 
     out: Output
     url: str | None
-    profile: str | None
 
-    @property
-    def target(self) -> Target:
-        """The service to ask. Raises InvalidSetup."""
-        return target(self.url, self.profile)
-
-    def client(self, **setup: Any) -> Client:
+    def client(self) -> Client:
         """Return a client of that service."""
-        to = self.target
-        return Client(to.url, key=to.key or "", **setup)
-
-    def async_client(self, **setup: Any) -> AsyncClient:
-        """Return a client of that service that is awaited."""
-        to = self.target
-        return AsyncClient(to.url, key=to.key or "", **setup)
+        return Client(self.url)
 
 
-# A type is told to typer apart from what it holds, for a decorator adds these to every command.
-_SHARED: dict[str, Any] = {
-    "url": Annotated[
-        str | None, typer.Option("--url", help="Where the service is.  [EIGENCAL_URL, or the profile]")
-    ],
-    "profile": Annotated[
-        str | None,
-        typer.Option("--profile", help="Profile to use: a name, or a file.  [EIGENCAL_PROFILE, or default]"),
-    ],
-    "json": Annotated[bool, typer.Option("--json", help="Write JSON, and nothing else, on stdout.")],
-    "verbose": Annotated[
-        bool, typer.Option("--verbose", "-v", help="Of an error: everything that is known.")
-    ],
+# A type is told to typer apart from its default, for a decorator adds these to every command.
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "url": (
+        Annotated[str | None, typer.Option("--url", help="Where the service is.  [EIGENCAL_URL]")],
+        None,
+    ),
+    "json": (
+        Annotated[bool, typer.Option("--json", help="Write JSON, and nothing else, on stdout.")],
+        False,
+    ),
+    "verbose": (
+        Annotated[bool, typer.Option("--verbose", "-v", help="Of an error: everything that is known.")],
+        False,
+    ),
 }
-OF_ALL = {"--url", "--profile", "--json", "--verbose", "-v"}
-_DEFAULTS = {"url": None, "profile": None, "json": False, "verbose": False}
 
 
 def command(app: typer.Typer, name: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
@@ -98,22 +138,22 @@ def _adding(
 ) -> Callable[[Callable[..., object]], Callable[..., object]]:
     def add(function: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(function)
-        def run(context: typer.Context, **given: Any) -> None:
+        def run(context: typer.Context, **options: Any) -> None:
             if context.invoked_subcommand is not None:
                 return
-            out = Output(given.pop("json"), given.pop("verbose"))
-            invocation = Invocation(out, given.pop("url"), given.pop("profile"))
-            raise typer.Exit(guarded(out, lambda: function(invocation, **given)))
+            out = Output(options.pop("json"), options.pop("verbose"))
+            invocation = Invocation(out, options.pop("url"))
+            raise typer.Exit(guarded(out, lambda: function(invocation, **options)))
 
         own = inspect.signature(function, eval_str=True)
-        shared = [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[key], annotation=kind)
-            for key, kind in _SHARED.items()
+        parameters = [
+            inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
+            *list(own.parameters.values())[1:],
+            *(
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+                for name, (kind, default) in _SHARED.items()
+            ),
         ]
-        context = inspect.Parameter(
-            "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
-        )
-        parameters = [context, *list(own.parameters.values())[1:], *shared]
         vars(run)["__signature__"] = own.replace(parameters=parameters)
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         register(run)
@@ -123,76 +163,62 @@ def _adding(
 
 
 def guarded(out: Output, work: Callable[[], object]) -> int:
-    """Do the work of a command and return its exit code; an error is told in one line."""
+    """Do the work of a command and return its exit code; an error is shown in one line."""
     try:
         code = work()
         sys.stdout.flush()
-    except typer.Exit as ended:
-        code = ended.exit_code
     except (KeyboardInterrupt, typer.Abort):  # the second: at a question
         out.note("eigencal: stopped")
-        code = ExitCode.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        code = pipe_closed()
+        # Whatever is left in the buffer would be told as an error at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.PIPE_CLOSED
     except EigencalError as error:
-        tell(out, error)
-        code = code_of(error)
+        show_error(out, error)
+        return code_of(error)
     except OSError as error:
         out.note(f"eigencal: {error.filename or 'the output'}: {error.strerror or error}")
-        _trace(out)
-        code = ExitCode.FAILED
+        _show_traceback(out)
+        return ExitCode.FAILED
     except Exception as error:
         out.note(f"eigencal: a fault of the command: {type(error).__name__}: {error} (--verbose says where)")
-        _trace(out)
-        code = ExitCode.FAILED
+        _show_traceback(out)
+        return ExitCode.FAILED
     return code if isinstance(code, int) else ExitCode.DONE
 
 
-def tell(out: Output, error: EigencalError) -> None:
-    """Say in one line what went wrong; with `--verbose`, everything that is known about it."""
-    wrong = getattr(error, "errors", ())
-    rows = [each for each in wrong if each.get("line") is not None]
-    if rows:
-        _tell_rows(out, error, rows)
-        return
-    first = f": {_place(wrong[0])}" if wrong and str(wrong[0].get("msg", "")) not in error.detail else ""
-    more = f" (and {len(wrong) - 1} more: --verbose)" if len(wrong) > 1 and not out.verbose else ""
-    named = f" (request {error.request_id})" if error.request_id else ""
-    hint = next((f" ({said})" for kind, said in HINTS.items() if isinstance(error, kind)), "")
-    detail = OWN_WORDS.get(type(error), error.detail)
-    out.note(f"eigencal: {_code(error)}{detail}{first}{more}{hint}{named}")
-    if not out.verbose:
-        return
-    for each in wrong[1:MOST_SHOWN]:
+def show_error(out: Output, error: EigencalError) -> None:
+    """Say in one line what went wrong; with `--verbose`, everything that is known about it.
+
+    Bad rows of dev data have a line each.
+    """
+    code = f"{error.code}: " if isinstance(error, APIStatusError | JobEndedError) else ""
+    request = f" (request {error.request_id})" if error.request_id else ""
+    detail = _DETAILS.get(error.code, error.detail) + _HINTS.get(error.code, "")
+    rows = [each for each in error.errors if each.get("line") is not None]
+    others = [each for each in error.errors if str(each.get("msg", "")) not in error.detail]
+    if others and not rows:
+        more = f" (and {len(others) - 1} more: --verbose)" if len(others) > 1 and not out.verbose else ""
+        detail += f": {_place(others[0])}{more}"
+    out.note(f"eigencal: {code}{detail}{request}")
+    for each in rows or (others[1:MAX_SHOWN] if out.verbose else ()):
         out.note(f"  {_place(each)}")
-    if isinstance(error, ApiError) and error.problem:
+    total, listed = (
+        error.problem.get("total_bad", 0),
+        len({str([row["line"], _loc(row)[:1]]) for row in rows}),
+    )
+    if isinstance(total, int) and rows and total > listed:
+        out.note(f"  and {total - listed} more rows")
+    if out.verbose and error.problem:
         out.note(f"  {as_json({'status': error.status, **error.problem})}")
-    _trace(out)
-
-
-def _tell_rows(out: Output, error: EigencalError, rows: list[dict[str, Any]]) -> None:
-    """Say what is wrong with dev data: the first bad rows, each on a line of its own."""
-    named = f" (request {error.request_id})" if error.request_id else ""
-    out.note(f"eigencal: {_code(error)}{error.detail}{named}")
-    for each in rows:
-        out.note(f"  {_place(each)}")
-    total = error.problem.get("total_bad", 0) if isinstance(error, ApiError) else 0
-    lines = len({str([each["line"], _loc(each)[:1]]) for each in rows})
-    if isinstance(total, int) and total > lines:
-        out.note(f"  and {total - lines} more rows")
-    if out.verbose and isinstance(error, ApiError) and error.problem:
-        out.note(f"  {as_json({'status': error.status, **error.problem})}")
-        _trace(out)
-
-
-def _code(error: EigencalError) -> str:
-    return f"{error.code}: " if isinstance(error, ApiError | JobEnded) else ""
+    _show_traceback(out)
 
 
 def _place(wrong: dict[str, Any]) -> str:
     """Return one thing that is wrong with a request, or with a row of dev data."""
     if wrong.get("line") is not None:
-        file, *_ = [*_loc(wrong), "file"]
+        file = next(iter(_loc(wrong)), "file")
         named = "" if file == "file" else f"{file}, "  # an evaluation has two files
         field = f", {wrong['field']}" if wrong.get("field") else ""
         return one_line(f"{named}line {wrong['line']}{field}: {wrong.get('msg', '')}")
@@ -202,16 +228,10 @@ def _place(wrong: dict[str, Any]) -> str:
 
 def _loc(wrong: dict[str, Any]) -> list[str]:
     # Of a server that is not ours it may be anything.
-    found = wrong.get("loc")
-    return list(map(str, found)) if isinstance(found, list) else []
+    loc = wrong.get("loc")
+    return list(map(str, loc)) if isinstance(loc, list) else []
 
 
-def _trace(out: Output) -> None:
+def _show_traceback(out: Output) -> None:
     if out.verbose:
         print(harmless(traceback.format_exc()), file=sys.stderr, end="")
-
-
-def pipe_closed() -> int:
-    """Write nowhere from now on: whatever is left in the buffer would be told as an error at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.PIPE_CLOSED

@@ -3,32 +3,25 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from eigencal import Client, EvaluateOptions, InvalidSetup, Job
+from eigencal import Client, InvalidSetupError, Job
 from eigencal.cli.command import Invocation
 from eigencal.cli.output import table
 
 HEAD = ("id", "kind", "name", "state", "stage", "done", "of", "created", "calibration")
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """Return the options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def efforts(begun: str) -> list[str]:
-    """Return the efforts that begin so, for a shell to complete."""
-    return [each for each in ("low", "medium", "high") if each.startswith(begun)]
+Watch = Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")]
+Name = Annotated[str | None, typer.Option(help="A name for people.")]
+NumSamples = Annotated[int | None, typer.Option(help="Answers to draw per question.")]
 
 
 def jobs(
     invocation: Invocation,
     job_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="One job; left out: all.")] = None,
     *,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")] = False,
+    watch: Watch = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the job and forget its rows.")] = False,
     retry: Annotated[
         bool, typer.Option("--retry", help="Go on with a job that has failed, or ask again for rows refused.")
@@ -37,16 +30,16 @@ def jobs(
 ) -> None:
     """List the jobs, latest first; or show, follow, cancel or go on with one."""
     if job_id is None and (watch or cancel or retry):
-        raise InvalidSetup("--watch, --cancel and --retry need the ID of a job.")
+        raise InvalidSetupError("--watch, --cancel and --retry need the ID of a job.")
     if cancel and (retry or watch):
-        raise InvalidSetup("--cancel goes with neither --retry nor --watch.")
+        raise InvalidSetupError("--cancel goes with neither --retry nor --watch.")
     with invocation.client() as client:
         if job_id is None:
-            found = client.jobs(limit)
-            invocation.out.show(found, table(HEAD, map(_row, found)) if found else ["there is no job"])
+            listed = client.jobs(limit)
+            invocation.out.show(listed, table(HEAD, map(_row, listed)) if listed else ["there is no job"])
             return
-        asked = client.cancel if cancel else client.retry if retry else client.job
-        started(invocation, client, asked(job_id), watch=watch)
+        ask = client.cancel if cancel else client.retry if retry else client.job
+        show_job(invocation, client, ask(job_id), watch=watch)
 
 
 def evaluate(
@@ -54,23 +47,22 @@ def evaluate(
     dev: Annotated[Path, typer.Argument(help="Labelled questions to fit on.")],
     test: Annotated[Path, typer.Argument(help="Labelled questions to judge on.")],
     *,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")] = False,
-    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
-    num_samples: Annotated[int | None, typer.Option(help="Answers to draw per question.")] = None,
+    watch: Watch = False,
+    name: Name = None,
+    num_samples: NumSamples = None,
     seed: Annotated[int | None, typer.Option(help="Seed of folds, draws and bootstrap.")] = None,
 ) -> None:
     """See whether calibrating helps: fit on one file, judge on the other.
 
     `eigencal report ID`, with the id of the job, has the figures.
     """
-    options = given(name=name, num_samples=num_samples, seed=seed)
     with invocation.client() as client:
-        job = client.evaluate(dev, test, **cast(EvaluateOptions, options))
-        started(invocation, client, job, watch=watch)
+        job = client.evaluate(dev, test, name=name, num_samples=num_samples, seed=seed)
+        show_job(invocation, client, job, watch=watch)
 
 
-def started(invocation: Invocation, client: Client, job: Job, *, watch: bool) -> None:
-    """Show a job; with `watch`, once it has ended well. Raises JobFailed or JobCancelled where it did not."""
+def show_job(invocation: Invocation, client: Client, job: Job, *, watch: bool) -> None:
+    """Show a job; with `watch`, once it has ended well. Raises JobEndedError where it did not."""
     if watch:
         try:
             job = client.wait(job.id, progress=True)

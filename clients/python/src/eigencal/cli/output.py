@@ -1,14 +1,10 @@
 """What a command writes: JSON or text on stdout, everything else on stderr."""
 
-import errno
-import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
-
-from rich.console import Console
+from typing import Any
 
 from eigencal import Result
 
@@ -21,22 +17,8 @@ _CONTROL_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
 INDENT = "    "  # of the further lines of one text
 
 
-class _Closed(io.TextIOBase):
-    """Stdout where it was closed before the command began: what would be written is not lost in silence."""
-
-    def write(self, text: str) -> int:
-        """Raise OSError."""
-        raise OSError(errno.EBADF, "stdout is closed")
-
-
 def prepare() -> None:
-    """Make stdout and stderr write any text: what an encoding does not know becomes a question mark.
-
-    Streams that were closed before the command began are None; each gets something in its place.
-    """
-    sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    sys.stdout = sys.stdout or _Closed()
-    sys.stderr = sys.stderr or io.StringIO()
+    """Make stdout and stderr write any text: what an encoding does not know becomes a question mark."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -73,11 +55,6 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def colours(stream: IO[str]) -> Console:
-    """Return a console that paints on a terminal alone, and never against NO_COLOR."""
-    return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Output:
     """Where a command writes; with `json`, stdout holds JSON alone."""
@@ -107,12 +84,12 @@ class Output:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """Return rows under their heads, in columns as wide as they must be; nothing is cut."""
-    cells = [list(head), *([one_line(shown(cell)) for cell in row] for row in rows)]
+    cells = [list(head), *([one_line(format_cell(cell)) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
 
 
-def shown(value: object) -> str:
+def format_cell(value: object) -> str:
     """Return a cell: `-` for what there is not, three digits of a number, times to the second."""
     if value is None or value == "":
         return "-"

@@ -1,31 +1,20 @@
 """`eigencal score`: one question, or a file of them."""
 
 import asyncio
-import contextlib
-import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, cast, get_args
+from typing import Annotated, Any, Literal, cast
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from eigencal import InvalidSetup, Score
-from eigencal.cli.bulk.patience import Patience
-from eigencal.cli.bulk.questions import BadLine, Format, Question, Questions
-from eigencal.cli.bulk.results import Results
-from eigencal.cli.bulk.run import answer_all
-from eigencal.cli.command import Invocation
-from eigencal.cli.exit_codes import ExitCode
-from eigencal.cli.jobs import efforts
-from eigencal.cli.output import colours
+from eigencal import AsyncClient, InvalidSetupError, Score
+from eigencal._progress import ProgressLine
+from eigencal.cli.bulk import Format, Patience, Question, Results, answer_all, read_questions
+from eigencal.cli.command import ExitCode, Invocation
 
 PATIENCE_S = 600.0
 CONCURRENCY = 8
-LOG_EVERY_S = 10.0
 
 
 def score(
@@ -41,11 +30,10 @@ def score(
         typer.Option("--out", "-o", help="Where their results go; run again, the command goes on there."),
     ] = None,
     format_: Annotated[
-        str, typer.Option("--format", help="How the file is written: auto (by its name), lines or jsonl.")
+        Format, typer.Option("--format", help="How the file is written; auto: as its name says.")
     ] = "auto",
     effort: Annotated[
-        str | None,
-        typer.Option(help="How many answers to draw: low, medium or high.", autocompletion=efforts),
+        Literal["low", "medium", "high"] | None, typer.Option(help="How many answers to draw.")
     ] = None,
     num_samples: Annotated[int | None, typer.Option(help="How many answers to draw, by number.")] = None,
     candidate: Annotated[str | None, typer.Option(help="A text of yours to judge by the answers.")] = None,
@@ -79,74 +67,64 @@ def score(
     }
     given = {name: value for name, value in options.items() if value is not None}
     if (prompt is None) == (file is None):
-        raise InvalidSetup("Give a question, or --file with questions: one of the two.")
+        raise InvalidSetupError("Give a question, or --file with questions: one of the two.")
     if file is None:
         if out is not None or retry_errors:
-            raise InvalidSetup("--out and --retry-errors go with --file.")
+            raise InvalidSetupError("--out and --retry-errors go with --file.")
         _one(invocation, cast(str, prompt), given)
         return None
-    if format_ not in get_args(Format):
-        raise InvalidSetup(f"--format is {', '.join(get_args(Format))}; not {format_}.")
-    with _opened(file) as questions:
-        many = Questions(questions, file, given, cast(Format, format_))
-        return _many(invocation, many, out, concurrency, patience, retry_errors=retry_errors)
+    questions = _read(file, given, format_)
+    if out is not None and out.exists() and file != "-" and out.samefile(file):
+        raise InvalidSetupError(f"{out} holds the questions: give another --out. Nothing was changed.")
+    return _many(invocation, questions, out, concurrency, patience, retry_errors=retry_errors)
 
 
 def _one(invocation: Invocation, prompt: str, options: dict[str, Any]) -> None:
     text = sys.stdin.read().strip() if prompt == "-" else prompt
     with invocation.client() as client:
-        found = client.score(text, **options)
-    invocation.out.show(found, _lines(found))
+        score = client.score(text, **options)
+    invocation.out.show(score, _lines(score))
 
 
-def _lines(found: Score) -> Iterator[str]:
+def _lines(score: Score) -> Iterator[str]:
     """Yield what a person reads of a score."""
-    yield found.answer
+    yield score.answer
     yield ""
-    if found.probability_correct is not None:
-        yield f"P(answer is right)          {found.probability_correct:.3f}"
-    if found.candidate is not None:
-        right = found.candidate.probability_correct
-        told = "" if right is None else f"   P(right) {right:.3f}"
-        yield f"candidate: probability      {found.candidate.probability:.3f}{told}"
-    if found.decision is not None:
-        yield f"decision                    {found.decision.action}"
-        yield found.decision.reason
-    by = f"calibration {found.calibration.id}" if found.calibration else "raw: no calibration"
-    yield f"confidence (lambda_max)     {found.lambda_max:.3f}   {by}"
-    yield f"uncertainty (entropy, nats) {found.entropy:.3f}   {found.entropy_normalized:.0%} of the largest"
-    yield f"answers                     {found.num_samples}, {found.num_distinct} distinct, by {found.model}"
-    for warning in found.warnings:
+    if score.probability_correct is not None:
+        yield f"P(answer is right)          {score.probability_correct:.3f}"
+    if score.candidate is not None:
+        right = score.candidate.probability_correct
+        right_shown = "" if right is None else f"   P(right) {right:.3f}"
+        yield f"candidate: probability      {score.candidate.probability:.3f}{right_shown}"
+    if score.decision is not None:
+        yield f"decision                    {score.decision.action}"
+        yield score.decision.reason
+    by = f"calibration {score.calibration.id}" if score.calibration else "raw: no calibration"
+    yield f"confidence (lambda_max)     {score.lambda_max:.3f}   {by}"
+    yield f"uncertainty (entropy, nats) {score.entropy:.3f}   {score.entropy_normalized:.0%} of the largest"
+    yield f"answers                     {score.num_samples}, {score.num_distinct} distinct, by {score.model}"
+    for warning in score.warnings:
         yield f"note: {warning.message}"
 
 
-@contextlib.contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
-    """Open the questions. They are gone through more than once, so what comes by a pipe is kept."""
-    with contextlib.ExitStack() as stack:
-        try:
-            opened = sys.stdin.buffer if file == "-" else stack.enter_context(Path(file).open("rb"))
-        except OSError as error:
-            raise InvalidSetup(f"{file} cannot be read: {error.strerror}") from None
-        if not opened.seekable():
-            kept = stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(opened, kept)
-            opened = cast(BinaryIO, kept)
-        yield cast(BinaryIO, opened)
+def _read(file: str, options: dict[str, Any], form: Format) -> list[Question]:
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidSetupError(f"{file} cannot be read: {error.strerror}") from None
+    return read_questions(text.split(b"\n"), file, options, form)
 
 
 def _many(
     invocation: Invocation,
-    questions: Questions,
+    questions: list[Question],
     out: Path | None,
     concurrency: int,
     patience_s: float,
     *,
     retry_errors: bool,
 ) -> int:
-    if out is not None and questions.are_in(out):
-        raise InvalidSetup(f"{out} holds the questions: give another --out. Nothing was changed.")
-    total = questions.check()
+    total = len(questions)
     with Results(out) as results:
         results.check(questions)
         if retry_errors:
@@ -155,22 +133,15 @@ def _many(
             invocation.out.note(f"{len(results.done)} of {total} are done already")
         left = (question for question in questions if question.line not in results.done)
         try:
-            with _progress(total, len(results.done)) as tick:
-                asyncio.run(_answer(invocation, left, results, concurrency, patience_s, tick))
-        except BadLine as error:
-            invocation.out.note(f"eigencal: {error}")
-            return ExitCode.FAILED
+            asyncio.run(_answer(invocation, left, results, concurrency, patience_s, total))
         finally:
             where = f" in {out}" if out else ""
-            missing = max(0, total - len(results.done))  # a file may grow meanwhile
+            missing = total - len(results.done)
             again = "; run the same command again to go on" if missing and out else ""
             scored = len(results.done) - results.num_failed
             invocation.out.note(
                 f"scored: {scored}, errors: {results.num_failed}, left: {missing}{where}{again}"
             )
-        if missing:
-            invocation.out.note(f"eigencal: {missing} of {total} questions were gone when it was their turn")
-            return ExitCode.FAILED
         return ExitCode.SOME_FAILED if results.num_failed else ExitCode.DONE
 
 
@@ -180,42 +151,12 @@ async def _answer(
     results: Results,
     concurrency: int,
     patience_s: float,
-    tick: Callable[[], object],
+    total: int,
 ) -> None:
-    # No repeats of the client's own: patience is one for all questions.
-    async with invocation.async_client(retries=0) as client:
-        patience = Patience(patience_s, invocation.out.note)
-        await answer_all(client, questions, results, patience=patience, concurrency=concurrency, done=tick)
+    progress, patience = ProgressLine(), Patience(patience_s, invocation.out.note)
 
+    def tick() -> None:
+        progress(len(results.done), total, "scored")
 
-@contextlib.contextmanager
-def _progress(total: int, done: int) -> Iterator[Callable[[], object]]:
-    """Show on stderr how far the questions are; yield what counts one more."""
-    if not sys.stderr.isatty():
-        yield _Log(total, done)
-        return
-    columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    shown = Progress(
-        *columns,
-        console=colours(sys.stderr),
-        transient=True,
-        redirect_stdout=False,  # results may go there
-    )
-    with shown:
-        task = shown.add_task("scoring", total=total, completed=done)
-        yield lambda: shown.advance(task)
-
-
-class _Log:
-    """Tells a log now and then how far the questions are."""
-
-    def __init__(self, total: int, done: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total, self._done, self._clock = total, done, clock
-        self._told_at = clock()
-
-    def __call__(self) -> None:
-        """Count one more."""
-        self._done += 1
-        if self._clock() - self._told_at >= LOG_EVERY_S:
-            self._told_at = self._clock()
-            print(f"{self._done} of {self._total} are done", file=sys.stderr, flush=True)
+    async with AsyncClient(invocation.url, retries=0) as client:
+        await answer_all(client, questions, results, patience=patience, concurrency=concurrency, tick=tick)

@@ -1,1 +1,0 @@
-"""The client that is awaited."""

@@ -1,0 +1,325 @@
+"""The errors that a caller of the service may see, and how an answer becomes one.
+
+EigencalError
+├── InvalidSetupError           the client is set up wrongly (URL, key), or was given what it cannot send
+├── APIConnectionError          the service did not answer, or its answer broke off
+│   └── APITimeoutError         not in the time given
+├── UnexpectedResponseError     what answered does not speak this contract (a page, another service)
+├── JobEndedError               a job that was waited for failed or was cancelled
+└── APIStatusError              the service, or a server before it, answered with an error
+    ├── BadRequestError             400
+    ├── AuthenticationError         401
+    ├── PermissionDeniedError       403
+    ├── NotFoundError               404
+    ├── ConflictError               409
+    ├── UnprocessableEntityError    422
+    ├── RateLimitError              429
+    └── ServerError                 5xx
+
+`code` tells errors of one class apart; the service's codes are stable.
+"""
+
+import json
+import math
+import ssl
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+MAX_QUOTED_CHARS = 200  # of a body that is no problem
+MAX_RETRY_AFTER_S = 3600.0  # whatever a server asks for
+# What a server before the service may answer in words of its own: it wants a key, is asked too much or too
+# often, or cannot reach the service. Whatever else comes without a code is of something else.
+_PROXY_STATUSES = {401, 403, 407, 408, 411, 413, 414, 429, 431, 451, 502, 503, 504, *range(520, 531)}
+_NOT_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}  # OpenSSL's
+_LEAVE_OUT_V1 = "If the URL given ends in /v1, leave out /v1: that is for OpenAI's clients."
+
+
+class EigencalError(Exception):
+    """Base of every error of this client; `str(error)` is one line for a person, without keys and prompts.
+
+    Attributes:
+        code: What went wrong, for a program: stable.
+        detail: What went wrong, for a person.
+        status: HTTP status; None where no answer came.
+        request_id: Id of the request, by which the service's log knows it; None where none is known.
+        retryable: Whether the same call may succeed later.
+        retry_after_s: Seconds after which to try again, where the service said so.
+        problem: The whole body of the error (RFC 9457); empty where it was none.
+    """
+
+    code = "error"
+    retryable = False
+
+    # Every attribute but the detail may be left out: so an error is pickled and copied as any other.
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str | None = None,
+        status: int | None = None,
+        retryable: bool | None = None,
+        request_id: str | None = None,
+        retry_after_s: float | None = None,
+        problem: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.code = code or type(self).code
+        self.status = status
+        self.retryable = type(self).retryable if retryable is None else retryable
+        self.request_id = request_id
+        self.retry_after_s = retry_after_s
+        self.problem = dict(problem or {})
+
+    @property
+    def errors(self) -> tuple[dict[str, Any], ...]:
+        """Each thing wrong with the request: `{"loc": [...], "msg": ...}`, of dev data with the line."""
+        # A proxy's JSON may have anything under this name.
+        listed = self.problem.get("errors")
+        return tuple(one for one in listed if isinstance(one, dict)) if isinstance(listed, list) else ()
+
+
+class InvalidSetupError(EigencalError):
+    """The client is set up wrongly, or was given what it cannot send: no URL, no prompt, no file."""
+
+    code = "invalid_setup"
+
+
+class APIConnectionError(EigencalError):
+    """The service did not answer.
+
+    `code` is `connection_failed` where nobody listens: nothing was sent. It is `connection_lost` where the
+    connection broke off: whether the service acted on the call is not known.
+    """
+
+    code = "connection_lost"
+    retryable = True
+
+
+class APITimeoutError(APIConnectionError):
+    """No answer came in the time given. The service may still be at work on it."""
+
+    code = "timed_out"
+
+
+class UnexpectedResponseError(EigencalError):
+    """What answered does not speak this contract: a page, another service, another major version.
+
+    Also an error without a code of the service, but for those that a server before it may answer (401, 403,
+    413, 429, 502, 503, 504 ..): these are an APIStatusError.
+    """
+
+    code = "unexpected_response"
+
+
+class JobEndedError(EigencalError):
+    """A job that was waited for ended without a result.
+
+    `code` is `job_cancelled`, or the job's own where it failed; `Client.retry` goes on with a failed one.
+
+    Attributes:
+        job_id: Id of the job.
+    """
+
+    code = "job_failed"
+
+    def __init__(self, detail: str, *, job_id: str = "", code: str | None = None) -> None:
+        super().__init__(detail, code=code)
+        self.job_id = job_id
+
+
+class APIStatusError(EigencalError):
+    """The service, or a server before it, answered with an error."""
+
+    code = "http_error"
+
+    def __str__(self) -> str:
+        request = f" (request {self.request_id})" if self.request_id else ""
+        return f"{self.code}: {self.detail}{request}"
+
+
+class BadRequestError(APIStatusError):
+    """The request cannot be read (400)."""
+
+
+class AuthenticationError(APIStatusError):
+    """The route needs a key, or another one (401): give `key`, or set EIGENCAL_KEY."""
+
+
+class PermissionDeniedError(APIStatusError):
+    """The caller is known, or no key is set, but may not do this (403)."""
+
+
+class NotFoundError(APIStatusError):
+    """There is no such thing (404)."""
+
+
+class ConflictError(APIStatusError):
+    """The request contradicts how things are (409), as a job that has ended."""
+
+
+class UnprocessableEntityError(APIStatusError):
+    """The request does not fit the contract (422); `errors` lists what is wrong."""
+
+
+class RateLimitError(APIStatusError):
+    """Too many requests (429)."""
+
+
+class ServerError(APIStatusError):
+    """The service, or something that it needs, is at fault or has no room (5xx).
+
+    `code` says what: `overloaded`, `llm_unavailable`, `deadline_exceeded`, `no_probability` ...
+    """
+
+
+_BY_STATUS = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    422: UnprocessableEntityError,
+    429: RateLimitError,
+}
+
+
+def error_of_problem(
+    status: int,
+    problem: Mapping[str, Any],
+    *,
+    detail: str = "The error has no detail.",
+    request_id: str | None = None,
+    retry_after_s: float | None = None,
+) -> APIStatusError:
+    """Return the error that a problem tells.
+
+    Args:
+        status: The HTTP status.
+        problem: Its members; a proxy's JSON may have anything in them.
+        detail: Used where the problem has none, as are the following.
+        request_id: Id of the request.
+        retry_after_s: Seconds after which to try again.
+    """
+    kind = _BY_STATUS.get(status, ServerError if status >= 500 else APIStatusError)
+    retryable = problem.get("retryable")
+    return kind(
+        _text(problem, "detail") or detail,
+        status=status,
+        code=_text(problem, "code"),
+        # Proxies do not say; these two mean "later" whoever sends them.
+        retryable=retryable if isinstance(retryable, bool) else status in (429, 503),
+        request_id=_text(problem, "request_id") or request_id,
+        retry_after_s=retry_after_s,
+        problem=problem,
+    )
+
+
+def _text(problem: Mapping[str, Any], name: str) -> str | None:
+    value = problem.get(name)
+    return value if isinstance(value, str) else None
+
+
+def error_of_response(response: httpx.Response, content: bytes) -> EigencalError:
+    """Return the error that a response tells whose body is `content`."""
+    problem = _problem(content)
+    request_id = response.headers.get("x-request-id")
+    if _is_foreign(response, problem):
+        behind_v1 = response.status_code == 404 and "/v1/" in response.request.url.path
+        hint = f". {_LEAVE_OUT_V1}" if behind_v1 else ""
+        return UnexpectedResponseError(
+            f"This is not an Eigencal service: {_quoted(response, content)}{hint}",
+            status=response.status_code,
+            request_id=request_id,
+        )
+    return error_of_problem(
+        response.status_code,
+        problem,
+        detail=_quoted(response, content, ", not with an error of Eigencal"),
+        request_id=request_id,
+        retry_after_s=parse_retry_after_s(response.headers),
+    )
+
+
+def _problem(content: bytes) -> dict[str, Any]:
+    """Return the members of a problem, also of one in OpenAI's shape; empty for any other body."""
+    try:
+        problem = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(problem, dict):
+        return {}
+    inner = problem.get("error")
+    if isinstance(inner, dict):  # the drop-in's routes
+        return {"detail": inner.get("message"), "code": inner.get("code"), "error": inner}
+    return problem
+
+
+def _is_foreign(response: httpx.Response, problem: Mapping[str, Any]) -> bool:
+    """Tell whether this is no answer of the service, nor of a server before it."""
+    code = problem.get("code")
+    if response.status_code in _PROXY_STATUSES:
+        return False
+    if not isinstance(code, str):
+        return True
+    # Errors in OpenAI's shape come from the drop-in alone, which has nothing to be found but its paths.
+    is_drop_in = response.request.url.path.endswith(("/models", "/completions"))
+    return "error" in problem and (not is_drop_in or code == "not_found")
+
+
+def _quoted(response: httpx.Response, content: bytes, judged: str = "") -> str:
+    """Return a line about a body that is no problem, such as a proxy's page."""
+    kind = response.headers.get("content-type", "no media type")
+    quoted = " ".join(content.decode("utf-8", "replace").split())[:MAX_QUOTED_CHARS]
+    where = f"{response.request.method} {response.request.url.copy_with(query=None, userinfo=b'')}"
+    return f"{where} was answered {response.status_code} with {kind}{judged}" + (quoted and f": {quoted}")
+
+
+def parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header, given in seconds or as a date; None: there is none."""
+    value = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = _seconds_until(value)
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S) if math.isfinite(seconds) else None
+
+
+def _seconds_until(date: str) -> float:
+    try:
+        then = parsedate_to_datetime(date)
+        then = then if then.tzinfo else then.replace(tzinfo=UTC)
+        return (then - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def error_of_transport(failure: Exception, request: httpx.Request) -> EigencalError:
+    """Return the error for a request that was not answered, or not legibly."""
+    where = f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace').rpartition('@')[2]}"
+    why = str(failure) or type(failure).__name__  # many have no text
+    if isinstance(failure, httpx.DecodingError):
+        return UnexpectedResponseError(f"The answer of {where} cannot be read: {why}")
+    if (refused := _tls_error(failure)) is not None:
+        return UnexpectedResponseError(f"{where} {refused}")
+    if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError):
+        return APIConnectionError(f"Nothing answers at {where}: {why}", code="connection_failed")
+    if isinstance(failure, httpx.TimeoutException):
+        return APITimeoutError(f"{where} did not answer in time to {request.method} {request.url.path}.")
+    return APIConnectionError(f"The connection to {where} broke off: {why}")
+
+
+def _tls_error(failure: BaseException) -> str | None:
+    """Return what is wrong with the TLS of what listens there; None: something else is wrong."""
+    cause: BaseException | None = failure
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"shows a certificate that is not trusted: {cause.verify_message}"
+    if cause is None or cause.reason not in _NOT_TLS:
+        return None
+    return "is not spoken to by https: its URL begins with http://"

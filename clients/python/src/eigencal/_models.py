@@ -1,0 +1,540 @@
+# Made from clients/openapi.json by `make openapi-models`; changed there alone.
+# ruff: noqa
+
+from datetime import datetime
+from typing import Any, Literal
+
+from eigencal._result import Result
+
+
+class Activation(Result):
+    """That a calibration came into force."""
+
+    activated_at: datetime
+    """When it came into force."""
+    by: str
+    """Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where none was needed; empty for those of before 0.3.0."""
+    calibration_id: str
+    """Id of the calibration."""
+    fingerprint_key: str
+    """The set-up: one calibration is in force for each."""
+    reason: str
+    """Why; empty for those of before 0.3.0."""
+    replaced: str | None
+    """The calibration that was in force until then."""
+
+
+class CalibrationUsed(Result):
+    """The calibration that the score used, with the parameters for its number of answers."""
+
+    created_at: datetime
+    """When it was fitted."""
+    depolarization: float
+    """Depolarisation g applied, 0 for `temperature`; with `evidence`, that of this very score."""
+    evidence_intercept: float | None = None
+    """With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."""
+    evidence_slope: float | None = None
+    """With `evidence`: b."""
+    id: str
+    """Id of the calibration."""
+    method: Literal["depolarized", "temperature", "evidence"] | str
+    """The map applied."""
+    temperature: float
+    """Matrix temperature T applied."""
+
+
+class Candidate(Result):
+    """What the answers say of the text given as `candidate`."""
+
+    mode: int | None
+    """The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into `modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: it says what none of them said."""
+    probability: float
+    """Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the LLM means. Raw where `calibrated` is false."""
+    probability_correct: float | None
+    """Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right."""
+
+
+class Decision(Result):
+    """Whether to let a text through, so that few of those let through are wrong."""
+
+    action: Literal["answer", "abstain"] | str
+    """Let it through, or do not."""
+    confidence: float
+    """How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep the error at or below `target_error`. It says nothing of this one text, and less of a target that was chosen since it is barely reachable."""
+    coverage: float
+    """Share of the calibration's questions that is let through, 0..1; 0 where none is."""
+    reason: str
+    """Why, and what to do with the text, for a person."""
+    target_error: float
+    """Share of wrong ones allowed among those let through."""
+    threshold: float | None
+    """The least P(correct) that is let through; null where the target cannot be promised."""
+
+
+class Evidence(Result):
+    """What the log-probabilities of the answers say."""
+
+    mean_logprob: float
+    """Mean log-probability of the whole answers, nats. Higher = more certain."""
+    missing_mass: float
+    """Mass that the LLM gives to none of the answers, 0..1. Higher = less certain."""
+
+
+class EvidenceParameters(Result):
+    """The evidence map served with this number of answers: g = sigmoid(a + b logit u), u the missing mass."""
+
+    evidence_intercept: float
+    """Intercept a."""
+    evidence_slope: float
+    """Slope b, 0 or more; 0: the evidence says nothing."""
+    num_samples: int
+    """Number of answers."""
+    temperature: float
+    """Matrix temperature T."""
+
+
+class GuardrailVerdict(Result):
+    """What the gateway is to do."""
+
+    action: Literal["NONE", "BLOCKED"] | str
+    """Go on, or do not."""
+    blocked_reason: str | None = None
+    """Of BLOCKED: why, for a person."""
+
+
+class Health(Result):
+    """The process is up."""
+
+    status: str
+    """ok: the process answers."""
+    version: str
+    """Version of the service."""
+
+
+class JobError(Result):
+    """Why a job failed."""
+
+    code: str
+    """A code of the error table."""
+    detail: str
+    """The same for a person."""
+
+
+class Job(Result):
+    """A job."""
+
+    activated: bool | None
+    """Whether that one became the active one of its set-up; null before, and of an evaluation."""
+    calibration_id: str | None
+    """The calibration that it made."""
+    created_at: datetime
+    """When it was posted."""
+    decision: str | None
+    """The same as a sentence that says why."""
+    done: int
+    """Units of the stage that are done."""
+    error: JobError | None
+    """Why it failed."""
+    eta_s: float | None
+    """Seconds that the stage will still take; null: not known."""
+    finished_at: datetime | None
+    """When it ended."""
+    id: str
+    """Id of the job."""
+    kind: Literal["calibrate", "evaluate"] | str
+    """What it does."""
+    links: dict[str, str]
+    """Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`."""
+    name: str
+    """The name given to it."""
+    note: str
+    """What an open job waits for, if it does."""
+    refused_rows: int
+    """Rows that the LLM server refused while it answered others, once the job has ended; retry it to ask for them again."""
+    stage: Literal["sampling", "embedding", "fitting", "reporting"] | None
+    """What a running job is at."""
+    started_at: datetime | None
+    """When it first ran."""
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"] | str
+    """Where it stands; the last three are final, but that a failed job can be retried."""
+    total: int
+    """Units of the stage in all."""
+
+
+class Key(Result):
+    """A key, but for the key itself."""
+
+    created_at: datetime
+    """When it was made."""
+    expires_at: datetime | None
+    """When it ends; null: when it is revoked."""
+    id: str
+    """Id of the key."""
+    name: str
+    """The name given to it."""
+    prefix: str
+    """Its first characters, by which to know it."""
+    revoked_at: datetime | None
+    """When it was revoked."""
+    scope: Literal["score", "admin"] | str
+    """What it opens."""
+    state: Literal["valid", "expired", "revoked"] | str
+    """Whether it opens anything: only a valid one does."""
+
+
+class KeyWarning(Result):
+    """What to know about having made a key."""
+
+    code: str
+    """scope_closed: it is the first key, and callers without one are now refused."""
+    message: str
+    """The same in words."""
+
+
+class Mode(Result):
+    """One latent meaning among the answers: an eigenvector of the density matrix."""
+
+    answer: str
+    """The sample most aligned with it."""
+    probability: float
+    """Its served eigenvalue, 0..1."""
+    share: float
+    """Share of the samples that lie closest to it, 0..1."""
+
+
+class NewKey(Result):
+    """A key that was made now: the only answer that holds the key itself."""
+
+    created_at: datetime
+    """When it was made."""
+    expires_at: datetime | None
+    """When it ends; null: when it is revoked."""
+    id: str
+    """Id of the key."""
+    key: str
+    """The key. It is shown this once and stored nowhere."""
+    name: str
+    """The name given to it."""
+    prefix: str
+    """Its first characters, by which to know it."""
+    revoked_at: datetime | None
+    """When it was revoked."""
+    scope: Literal["score", "admin"] | str
+    """What it opens."""
+    state: Literal["valid", "expired", "revoked"] | str
+    """Whether it opens anything: only a valid one does."""
+    warnings: tuple[KeyWarning, ...]
+    """What to know about having made it."""
+
+
+class Parameters(Result):
+    """The parameters served with this number of answers."""
+
+    depolarization: float
+    """Depolarisation g, 0 for `temperature`."""
+    num_samples: int
+    """Number of answers."""
+    temperature: float
+    """Matrix temperature T."""
+
+
+class ProblemItem(Result):
+    """One thing that is wrong with the request."""
+
+    loc: tuple[str | int, ...]
+    """Where: body, query or path, then the field."""
+    msg: str
+    """What is wrong there."""
+
+
+class Problem(Result):
+    """An error (RFC 9457)."""
+
+    code: str
+    """What went wrong, for a program: stable."""
+    detail: str
+    """What went wrong, for a person."""
+    errors: tuple[ProblemItem, ...] | None = None
+    """For invalid requests: each thing wrong."""
+    request_id: str | None = None
+    """The request's id, also in X-Request-ID."""
+    retryable: bool
+    """Whether the same request may succeed later."""
+    status: int
+    """The HTTP status."""
+    title: str
+    """The HTTP status in words."""
+    type: str
+    """Names the kind of error; the same for every error of one code."""
+
+
+class Promise(Result):
+    """An error among the answers let through that is kept with this confidence."""
+
+    confidence: float
+    """Confidence with which it is kept."""
+    coverage: float
+    """Share of the questions that it lets through."""
+    target_error: float
+    """Share of wrong ones among the answers let through, at most."""
+    threshold: float
+    """The least P(correct) that is let through."""
+
+
+class Calibration(Result):
+    """A calibration: immutable but for `active`, `activated_at` and `data_kept`."""
+
+    activated_at: datetime | None
+    """Since when."""
+    active: bool
+    """Whether requests of its fingerprint are served with it."""
+    applies_now: bool
+    """Whether it fits the set-up as it is now: the LLM, its sampling and the embedder; of a caller's own answers, the embedder."""
+    correctness_sample_counts: tuple[int, ...]
+    """Numbers of answers for which it has P(correct) and thresholds; empty where the verdicts on its rows allow none. Its report says why."""
+    created_at: datetime
+    """When it was fitted."""
+    data_kept: bool
+    """Whether those rows are still there."""
+    depolarization: float
+    """Depolarisation g there, 0 for `temperature`."""
+    eps: float
+    """Null eigenvalue with which `temperature` was fitted."""
+    evidence: tuple[EvidenceParameters, ...] | None
+    """For `evidence`, of every number of answers from 1 on; null for the others."""
+    fingerprint: dict[str, Any]
+    """What it is bound to, part by part."""
+    fingerprint_key: str
+    """Short hash of the fingerprint; one is active per key."""
+    id: str
+    """Id of the calibration."""
+    job_id: str | None
+    """The job that made it."""
+    links: dict[str, str]
+    """Paths: `self`, `report`, `activate`; `data` while its rows are kept."""
+    method: Literal["depolarized", "temperature", "evidence"] | str
+    """Its map."""
+    name: str
+    """The name given to it."""
+    num_samples: int
+    """The full number of answers: those drawn per prompt."""
+    parameters: tuple[Parameters, ...]
+    """For every number of answers from 2 on; for `evidence`, those of answers without log-probabilities."""
+    projection_ece: float | None
+    """Gap between lambda_max and what is found, on held-out rows; null where it was fitted by an earlier release."""
+    promise: Promise | None
+    """What a decision with all its answers promises: at the configured target error, or where that cannot be promised or none is set, at the lowest that can be; null where none can."""
+    rows: int
+    """Rows it was fitted on."""
+    temperature: float
+    """Matrix temperature T at the full number of answers; for `evidence`, without log-probabilities."""
+
+
+class Ready(Result):
+    """Every part works."""
+
+    parts: dict[str, str]
+    """By part: store, embedder, llm."""
+    status: str
+    """ready: prompts can be scored."""
+
+
+class Root(Result):
+    """Where everything is."""
+
+    links: dict[str, str]
+    """Paths by what is there."""
+    name: str
+    """What this is."""
+    version: str
+    """Version of the service."""
+
+
+class ScoreWarning(Result):
+    """Something the caller should know."""
+
+    code: str
+    """calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch or out_of_distribution."""
+    differs: tuple[str, ...] | None = None
+    """For a mismatch: the parts that differ."""
+    message: str
+    """The same for a person."""
+
+
+class Spectrum(Result):
+    """The whole spectrum."""
+
+    eigenvalues: tuple[float, ...]
+    """Served eigenvalues, descending."""
+    null_count: int
+    """Number of remaining directions."""
+    null_value: float
+    """Served eigenvalue of each remaining direction."""
+    uncalibrated: tuple[float, ...]
+    """Eigenvalues as they came, descending, sum 1."""
+
+
+class SpectrumValues(Result):
+    """The two numbers of a spectrum."""
+
+    entropy: float
+    """Von Neumann entropy in nats. Higher = less certain."""
+    lambda_max: float
+    """Largest eigenvalue, 0..1. Higher = more certain."""
+
+
+class Timings(Result):
+    """Milliseconds by stage."""
+
+    embed: float
+    """Embedding the distinct answers."""
+    generate: float | None = None
+    """Drawing the answers; null for supplied samples."""
+    queue: float
+    """Waiting: for parsing and for a slot at the LLM."""
+    spectrum: float
+    """Spectrum, calibration and modes."""
+    total: float
+    """All of it."""
+
+
+class Usage(Result):
+    """Tokens, as the LLM server counts them."""
+
+    completion_tokens: int
+    """Tokens of all answers."""
+    prompt_tokens: int
+    """Tokens of the prompt."""
+
+
+class KeptScore(Result):
+    """A score as it was answered, and how far it is; further fields as of POST /score or of the answer."""
+
+    id: str
+    """Id of this score."""
+    status: Literal["pending", "scored", "not_scored", "failed"] | str
+    """pending: ask again. scored: with everything that POST /score returned. not_scored, failed: `warning` says why."""
+    warning: ScoreWarning | None = None
+    """Of not_scored and failed: why there is no score."""
+    withheld: str | None = None
+    """The model's own answer, where a decision to abstain has replaced it."""
+    answer: str | None = None
+    """The sample most aligned with the dominant eigenvector."""
+    calibrated: bool | None = None
+    """Whether a calibration that fits was applied."""
+    calibration: CalibrationUsed | None = None
+    """The calibration used; null: none."""
+    candidate: Candidate | None = None
+    """The `candidate` judged; null without one."""
+    decision: Decision | None = None
+    """What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain."""
+    embedder: str | None = None
+    """Embedder of the answers."""
+    entropy: float | None = None
+    """Von Neumann entropy served, nats. Higher = less certain."""
+    entropy_normalized: float | None = None
+    """Entropy over the largest that the spectrum allows, 0..1."""
+    evidence: Evidence | None = None
+    """What the log-probabilities say; null unless every answer has one."""
+    lambda_max: float | None = None
+    """Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right."""
+    model: str | None = None
+    """Model that answered; null for supplied samples."""
+    modes: tuple[Mode, ...] | None = None
+    """The leading meanings, at most five."""
+    num_distinct: int | None = None
+    """Distinct ones among them."""
+    num_empty: int | None = None
+    """Answers without text: left out as failed, unless the settings say what they mean."""
+    num_samples: int | None = None
+    """Answers scored."""
+    num_truncated: int | None = None
+    """Answers cut by max_tokens; they count."""
+    ood_p_value: float | None = None
+    """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts."""
+    probability_correct: float | None = None
+    """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
+    samples: tuple[str, ...] | None = None
+    """The answers, in the order drawn."""
+    spectrum: Spectrum | None = None
+    """The whole spectrum."""
+    timings_ms: Timings | None = None
+    """Where the time went."""
+    uncalibrated: SpectrumValues | None = None
+    """The same two numbers without calibration."""
+    usage: Usage | None = None
+    """Tokens used; null for supplied samples."""
+    warnings: tuple[ScoreWarning, ...] | None = None
+    """What to know about this score."""
+
+
+class Score(Result):
+    """A scored prompt."""
+
+    answer: str
+    """The sample most aligned with the dominant eigenvector."""
+    calibrated: bool
+    """Whether a calibration that fits was applied."""
+    calibration: CalibrationUsed | None
+    """The calibration used; null: none."""
+    candidate: Candidate | None
+    """The `candidate` judged; null without one."""
+    decision: Decision | None
+    """What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain."""
+    embedder: str
+    """Embedder of the answers."""
+    entropy: float
+    """Von Neumann entropy served, nats. Higher = less certain."""
+    entropy_normalized: float
+    """Entropy over the largest that the spectrum allows, 0..1."""
+    evidence: Evidence | None
+    """What the log-probabilities say; null unless every answer has one."""
+    id: str
+    """Id of this score."""
+    lambda_max: float
+    """Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right."""
+    model: str | None
+    """Model that answered; null for supplied samples."""
+    modes: tuple[Mode, ...] | None = None
+    """The leading meanings, at most five."""
+    num_distinct: int
+    """Distinct ones among them."""
+    num_empty: int
+    """Answers without text: left out as failed, unless the settings say what they mean."""
+    num_samples: int
+    """Answers scored."""
+    num_truncated: int
+    """Answers cut by max_tokens; they count."""
+    ood_p_value: float | None
+    """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts."""
+    probability_correct: float | None
+    """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
+    samples: tuple[str, ...] | None = None
+    """The answers, in the order drawn."""
+    spectrum: Spectrum | None = None
+    """The whole spectrum."""
+    timings_ms: Timings
+    """Where the time went."""
+    uncalibrated: SpectrumValues
+    """The same two numbers without calibration."""
+    usage: Usage | None
+    """Tokens used; null for supplied samples."""
+    warnings: tuple[ScoreWarning, ...]
+    """What to know about this score."""
+
+
+class Verified(Result):
+    """Whether the answer will do."""
+
+    confidence: float
+    """Probability that the answer is right, 0..1, by the calibration; 0 for one that says what none of those drawn said."""
+    samples: tuple[str, ...]
+    """The answers, in the order drawn."""
+    should_escalate: bool
+    """Whether the confidence is below the threshold, or the question unlike those of the calibration (unless `EIGENCAL_OOD_ABSTAIN` is off)."""
+    threshold: float
+    """The threshold that was sent."""
+    total_samples: int
+    """How many answers were drawn."""
+    verified_count: int
+    """How many of the answers drawn lie on the mode of the answer: closest to the eigenvector of their density matrix that the answer belongs to, so that they mean the same. 0 where it belongs to none."""

@@ -1,0 +1,116 @@
+# Made from clients/openapi.json by `make openapi-models`; changed there alone.
+# ruff: noqa
+
+from collections.abc import Sequence
+from typing import Literal, NotRequired, TypedDict
+
+
+class CalibrateOptions(TypedDict):
+    """Dev data as a file, options as form fields."""
+
+    activate: NotRequired[Literal["if_better", "always", "never"] | None]
+    """When to serve it: `if_better` than the active one on the same rows."""
+    drawn_by: NotRequired[Literal["caller", "service"] | None]
+    """Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did."""
+    method: NotRequired[Literal["depolarized", "temperature", "evidence", "both", "auto"] | None]
+    """Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them where every answer has a log-probability; `both`: the better of the other two."""
+    name: NotRequired[str | None]
+    """A name for people."""
+    num_samples: NotRequired[int | None]
+    """Answers per prompt; left out: as many as a score draws."""
+    seed: NotRequired[int | None]
+    """Seed of folds, subsets and bootstrap."""
+    source_label: NotRequired[str | None]
+    """Names the caller's own set-up; scores of that label fit."""
+
+
+class ChatMessage(TypedDict):
+    """One turn of a conversation."""
+
+    content: str
+    """What is said."""
+    role: Literal["system", "user", "assistant"]
+    """Who speaks."""
+
+
+class CorrectOptions(TypedDict):
+    """Corrected verdicts, and options of the calibration that is fitted with them."""
+
+    activate: NotRequired[Literal["if_better", "always", "never"] | None]
+    """When to serve it. Left out: at once where the calibration corrected is the active one, else never."""
+    method: NotRequired[Literal["depolarized", "temperature", "evidence", "both", "auto"] | None]
+    """Map to serve; left out: as for the calibration corrected."""
+    name: NotRequired[str | None]
+    """A name for people; left out: the same."""
+
+
+class Correction(TypedDict):
+    """A row by its `line` or its `id`, and whether the answer that was judged is right."""
+
+    correct: bool
+    """Whether the answer that was judged is right."""
+    id: NotRequired[str]
+    """Or its id."""
+    line: NotRequired[int]
+    """Line of the row in the file."""
+
+
+class EvaluateOptions(TypedDict):
+    """Two sets of rows as files, options as form fields."""
+
+    name: NotRequired[str | None]
+    """A name for people."""
+    num_samples: NotRequired[int | None]
+    """Answers per prompt; left out: as many as a score draws."""
+    seed: NotRequired[int | None]
+    """Seed of folds, draws and bootstrap."""
+
+
+class SamplingOptions(TypedDict):
+    """How the LLM draws answers; what is left out comes from the settings."""
+
+    max_tokens: NotRequired[int | None]
+    """Most tokens of an answer."""
+    seed: NotRequired[int | None]
+    """Seed passed to the LLM; left out: none. Some servers cannot take one."""
+    stop: NotRequired[Sequence[str] | None]
+    """Strings that end an answer."""
+    temperature: NotRequired[float | None]
+    """Sampling temperature; 0 makes all answers equal."""
+    top_k: NotRequired[int | None]
+    """Most likely tokens kept; 0: all."""
+    top_p: NotRequired[float | None]
+    """Nucleus sampling: probability mass kept."""
+
+
+class ScoreOptions(TypedDict):
+    """What to score: `prompt` or `messages`, or `samples` already drawn (then `prompt` is optional)."""
+
+    calibration: NotRequired[str | None]
+    """`active`, `none` (raw values), or the id of a calibration."""
+    candidate: NotRequired[str | None]
+    """A text to judge by the answers, such as the one about to be sent. It never counts as one of them. A blank one is refused, unless the settings say what empty answers mean."""
+    confidence: NotRequired[float | None]
+    """Confidence with which the target is kept; left out: that of the settings (0.9)."""
+    deadline_ms: NotRequired[int | None]
+    """Time for the answers to come; what has come by then is scored (two at least, one by evidence)."""
+    effort: NotRequired[Literal["low", "medium", "high"] | None]
+    """How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them, unless the settings of the service say otherwise. More cost more tokens."""
+    logprobs: NotRequired[Sequence[float] | None]
+    """The natural-log probability of each whole sample, the token that ended it included: as many as `samples`. Where a sample is only a part of what was drawn, leave this out. (Rows of `POST /calibrate` may call it `logprob`, too; here it has this one name.)"""
+    messages: NotRequired[Sequence[ChatMessage] | None]
+    """A conversation, sent to the LLM as it is. The last turn is not the assistant's."""
+    model: NotRequired[str | None]
+    """Model to ask the LLM server for."""
+    num_samples: NotRequired[int | None]
+    """Answers to draw. One is enough where a calibration by evidence fits, else two."""
+    samples: NotRequired[Sequence[str] | None]
+    """Answers already drawn; the LLM is not called. Empty ones are left out, unless the settings say what they mean. One is enough with its log-probability where a calibration by evidence fits, else two."""
+    sampling: NotRequired[SamplingOptions | None]
+    """How to draw them."""
+    source_label: NotRequired[str | None]
+    """Who drew `samples`: a calibration fits only its own label."""
+    target_error: NotRequired[float | None]
+    """Share of wrong ones allowed among the answers let through, for `decision`. Left out: that of the settings, else 0.2 where a calibration can decide."""
+    return_: NotRequired[Sequence[Literal["samples", "modes", "spectrum"]] | None]
+    """Further parts of the answer: what to return."""

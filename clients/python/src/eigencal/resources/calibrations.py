@@ -1,0 +1,242 @@
+"""Calibrations, their data and reports."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing
+from pathlib import Path
+from typing import Any, overload
+
+from eigencal._base_client import (
+    JSON,
+    AsyncAPIClient,
+    Call,
+    SyncAPIClient,
+    format_path,
+    json_parser,
+    parse_nothing,
+    parse_text,
+)
+from eigencal._exceptions import InvalidSetupError, UnexpectedResponseError
+from eigencal._models import Activation, Calibration
+from eigencal._results import Report
+
+_parse_one = json_parser(Calibration)
+_parse_all = json_parser(tuple[Calibration, ...])
+_parse_activations = json_parser(tuple[Activation, ...])
+_parse_report = json_parser(Report)
+
+_ALL: Call[tuple[Calibration, ...]] = Call("GET", "/calibrations", _parse_all)
+_ACTIVE: Call[tuple[Calibration, ...]] = Call("GET", "/calibrations/active", _parse_all)
+_ACTIVATIONS: Call[tuple[Activation, ...]] = Call("GET", "/calibrations/activations", _parse_activations)
+_CALIBRATION, _EVALUATION = "/calibrations/{id}/report", "/evaluations/{id}/report"
+
+
+def _calibration_call(calibration_id: str) -> Call[Calibration]:
+    return Call("GET", format_path("/calibrations/{id}", id=calibration_id), _parse_one)
+
+
+def _activate_call(calibration_id: str) -> Call[Calibration]:
+    return Call("POST", format_path("/calibrations/{id}/activate", id=calibration_id), _parse_one)
+
+
+def _data_call(method: str, calibration_id: str) -> Call[None]:
+    return Call(method, format_path("/calibrations/{id}/data", id=calibration_id), parse_nothing)
+
+
+# The same path answers with either; a browser's default would be the page.
+def _report_call(template: str, report_id: str) -> Call[Report]:
+    return Call("GET", format_path(template, id=report_id), _parse_report, headers={"Accept": JSON})
+
+
+def _page_call(template: str, report_id: str) -> Call[str]:
+    return Call("GET", format_path(template, id=report_id), parse_text, headers={"Accept": "text/html"})
+
+
+def _saved(page: str, path: str | os.PathLike[str]) -> Path:
+    """Write a page, all of which has come, and return its path."""
+    target = Path(path)
+    try:
+        file = target.open("w", encoding="utf-8")
+    except OSError as error:
+        raise InvalidSetupError(f"{target} cannot be written: {error.strerror or error}") from None
+    with file:
+        file.write(page)
+    return target
+
+
+def _parse_row(line: bytes) -> dict[str, Any]:
+    """Return the row that a line of the data tells. Raises UnexpectedResponseError."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise UnexpectedResponseError("A row of the data of a calibration is not as the contract has it.")
+    return row
+
+
+class Calibrations(SyncAPIClient):
+    """Calls about calibrations and reports; they need the admin key, if one is set."""
+
+    def calibrations(self, *, timeout_s: float | None = None) -> tuple[Calibration, ...]:
+        """Return all calibrations, latest first."""
+        return self._send(_ALL, timeout_s)
+
+    def active_calibrations(self, *, timeout_s: float | None = None) -> tuple[Calibration, ...]:
+        """Return the active calibrations: one for each set-up that has one."""
+        return self._send(_ACTIVE, timeout_s)
+
+    def activations(self, *, timeout_s: float | None = None) -> tuple[Activation, ...]:
+        """Return every activation of a calibration, newest first: what was active when, by whom, why."""
+        return self._send(_ACTIVATIONS, timeout_s)
+
+    def calibration(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
+        """Return a calibration. Raises NotFoundError."""
+        return self._send(_calibration_call(calibration_id), timeout_s)
+
+    def activate(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
+        """Serve requests of its set-up with this calibration from now on. Raises NotFoundError."""
+        return self._send(_activate_call(calibration_id), timeout_s)
+
+    @overload
+    def report(self, calibration_id: str, *, path: None = None, timeout_s: float | None = None) -> Report: ...
+    @overload
+    def report(
+        self, calibration_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
+    ) -> Path: ...
+    def report(
+        self,
+        calibration_id: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Report | Path:
+        """Return the report of a calibration; or write it as a page.
+
+        Args:
+            calibration_id: Id of the calibration.
+            path: Where to write the page (HTML, plots included); left out: nothing is written.
+            timeout_s: Seconds that the call may take in all; None: those of the client.
+
+        Returns:
+            The report; or the path of the page that was written.
+
+        Raises:
+            NotFoundError: There is no such calibration.
+        """
+        if path is None:
+            return self._send(_report_call(_CALIBRATION, calibration_id), timeout_s)
+        return _saved(self._send(_page_call(_CALIBRATION, calibration_id), timeout_s), path)
+
+    @overload
+    def evaluation_report(
+        self, job_id: str, *, path: None = None, timeout_s: float | None = None
+    ) -> Report: ...
+    @overload
+    def evaluation_report(
+        self, job_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
+    ) -> Path: ...
+    def evaluation_report(
+        self, job_id: str, *, path: str | os.PathLike[str] | None = None, timeout_s: float | None = None
+    ) -> Report | Path:
+        """Return what an evaluation found; or write it as a page. Arguments and errors as for `report`."""
+        if path is None:
+            return self._send(_report_call(_EVALUATION, job_id), timeout_s)
+        return _saved(self._send(_page_call(_EVALUATION, job_id), timeout_s), path)
+
+    def data(self, calibration_id: str, *, timeout_s: float | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the rows that a calibration was fitted on, with the answers drawn, as `calibrate` takes them.
+
+        Args:
+            calibration_id: Id of the calibration.
+            timeout_s: Seconds without a row after which to give up; None: those of the client.
+
+        Raises:
+            NotFoundError: There is no such calibration, or its rows were deleted.
+            APIConnectionError: The rows broke off; those that came are complete.
+            UnexpectedResponseError: A line is no row.
+        """
+        call, silence_s = _data_call("GET", calibration_id), self._limit_s(timeout_s)
+        with closing(self._lines(call, silence_s)) as lines:
+            for line in lines:
+                if line:
+                    yield _parse_row(line)
+
+    def delete_data(self, calibration_id: str, *, timeout_s: float | None = None) -> None:
+        """Delete the rows of a calibration for good; calibration and report stay. Raises NotFoundError."""
+        self._send(_data_call("DELETE", calibration_id), timeout_s)
+
+
+class AsyncCalibrations(AsyncAPIClient):
+    """Calls about calibrations and reports; they need the admin key, if one is set."""
+
+    async def calibrations(self, *, timeout_s: float | None = None) -> tuple[Calibration, ...]:
+        """Do as `Client.calibrations` does, awaited."""
+        return await self._send(_ALL, timeout_s)
+
+    async def active_calibrations(self, *, timeout_s: float | None = None) -> tuple[Calibration, ...]:
+        """Do as `Client.active_calibrations` does, awaited."""
+        return await self._send(_ACTIVE, timeout_s)
+
+    async def activations(self, *, timeout_s: float | None = None) -> tuple[Activation, ...]:
+        """Do as `Client.activations` does, awaited."""
+        return await self._send(_ACTIVATIONS, timeout_s)
+
+    async def calibration(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
+        """Do as `Client.calibration` does, awaited."""
+        return await self._send(_calibration_call(calibration_id), timeout_s)
+
+    async def activate(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
+        """Do as `Client.activate` does, awaited."""
+        return await self._send(_activate_call(calibration_id), timeout_s)
+
+    @overload
+    async def report(
+        self, calibration_id: str, *, path: None = None, timeout_s: float | None = None
+    ) -> Report: ...
+    @overload
+    async def report(
+        self, calibration_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
+    ) -> Path: ...
+    async def report(
+        self,
+        calibration_id: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Report | Path:
+        """Do as `Client.report` does, awaited."""
+        if path is None:
+            return await self._send(_report_call(_CALIBRATION, calibration_id), timeout_s)
+        return _saved(await self._send(_page_call(_CALIBRATION, calibration_id), timeout_s), path)
+
+    @overload
+    async def evaluation_report(
+        self, job_id: str, *, path: None = None, timeout_s: float | None = None
+    ) -> Report: ...
+    @overload
+    async def evaluation_report(
+        self, job_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
+    ) -> Path: ...
+    async def evaluation_report(
+        self, job_id: str, *, path: str | os.PathLike[str] | None = None, timeout_s: float | None = None
+    ) -> Report | Path:
+        """Do as `Client.evaluation_report` does, awaited."""
+        if path is None:
+            return await self._send(_report_call(_EVALUATION, job_id), timeout_s)
+        return _saved(await self._send(_page_call(_EVALUATION, job_id), timeout_s), path)
+
+    async def data(
+        self, calibration_id: str, *, timeout_s: float | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Do as `Client.data` does, awaited."""
+        call, silence_s = _data_call("GET", calibration_id), self._limit_s(timeout_s)
+        async with aclosing(self._lines(call, silence_s)) as lines:
+            async for line in lines:
+                if line:
+                    yield _parse_row(line)
+
+    async def delete_data(self, calibration_id: str, *, timeout_s: float | None = None) -> None:
+        """Do as `Client.delete_data` does, awaited."""
+        await self._send(_data_call("DELETE", calibration_id), timeout_s)

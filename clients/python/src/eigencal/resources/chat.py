@@ -1,0 +1,332 @@
+"""The drop-in and what gateways ask."""
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from typing import Any, Literal, TypedDict
+
+from pydantic import ValidationError
+
+from eigencal._base_client import (
+    AsyncAPIClient,
+    Call,
+    SyncAPIClient,
+    header,
+    json_parser,
+    without_none,
+)
+from eigencal._exceptions import APIConnectionError, UnexpectedResponseError, error_of_problem
+from eigencal._models import GuardrailVerdict, Verified
+from eigencal._result import Result
+from eigencal._results import ChatChunk, ChatCompletion, Model, TextCompletion
+
+BROKEN_OFF = 502  # the status that an error inside a stream would have had
+ChatMode = Literal["on", "async", "off"]
+
+
+class ChatOptions(TypedDict, total=False):
+    """How to score the answer of a chat: the field `eigencal` of the drop-in."""
+
+    effort: Literal["low", "medium", "high"]
+    """How many answers to draw beside it."""
+    num_samples: int
+    """In place of `effort`: how many, 2..256."""
+    target_error: float
+    """Share of wrong ones allowed among the answers let through, 0..1: asks for a `decision`."""
+    confidence: float
+    """Confidence with which the target is kept, 0..1."""
+    calibration: str
+    """`active`, `none`, or the id of a calibration."""
+    abstain: bool
+    """Whether a decision to abstain replaces the answer; not of a stream. Where the service abstains by its
+    settings it does so in any case."""
+
+
+class _Models(Result):
+    data: tuple[Model, ...] = ()
+
+
+_parse_chat = json_parser(ChatCompletion)
+_parse_text = json_parser(TextCompletion)
+_parse_models = json_parser(_Models)
+_parse_verified = json_parser(Verified)
+_parse_verdict = json_parser(GuardrailVerdict)
+
+_MODELS: Call[tuple[Model, ...]] = Call("GET", "/v1/models", lambda content: _parse_models(content).data)
+
+
+def _chat_call(
+    messages: Sequence[Mapping[str, Any]],
+    eigencal: ChatOptions | None,
+    mode: str | None,
+    fields: Mapping[str, Any],
+) -> Call[ChatCompletion]:
+    body = {"messages": list(messages), **fields, "eigencal": eigencal}
+    return _drop_in_call("/v1/chat/completions", _parse_chat, body, mode)
+
+
+def _complete_call(
+    prompt: str, eigencal: ChatOptions | None, mode: str | None, fields: Mapping[str, Any]
+) -> Call[TextCompletion]:
+    return _drop_in_call(
+        "/v1/completions", _parse_text, {"prompt": prompt, **fields, "eigencal": eigencal}, mode
+    )
+
+
+def _drop_in_call(path: str, parse: Any, body: Mapping[str, Any], mode: str | None) -> Call[Any]:
+    headers = {} if mode is None else header("X-Eigencal", mode)
+    # The LLM server's own call: what it may have begun is not begun twice.
+    return Call("POST", path, parse, without_none(body), headers=headers, is_idempotent=False)
+
+
+def _verify_call(question: str, answer: str, threshold: float, context: str | None) -> Call[Verified]:
+    body = {"question": question, "answer": answer, "threshold": threshold, "context": context}
+    return Call("POST", "/verify", _parse_verified, without_none(body))
+
+
+def _guardrail_call(input_type: str, fields: Mapping[str, Any]) -> Call[GuardrailVerdict]:
+    body = {"input_type": input_type, **without_none(fields)}
+    return Call("POST", "/beta/litellm_basic_guardrail_api", _parse_verdict, body, is_idempotent=False)
+
+
+def _is_end(line: bytes) -> bool:
+    """Tell whether a line ends the stream: an answer without it was cut."""
+    return line.startswith(b"data:") and line.removeprefix(b"data:").strip() == b"[DONE]"
+
+
+def _parse_chunk(line: bytes) -> ChatChunk | None:
+    """Return the piece that a line of the stream tells; None for signs of life and its end.
+
+    Raises an APIStatusError for an error inside the stream.
+    """
+    if not line.startswith(b"data:") or _is_end(line):
+        return None
+    data = line.removeprefix(b"data:")
+    try:
+        chunk = ChatChunk.model_validate_json(data)
+    except ValidationError:
+        raise UnexpectedResponseError(
+            "A piece of the streamed answer is not as OpenAI's API has it."
+        ) from None
+    if chunk.model_extra and "error" in chunk.model_extra:
+        inner = json.loads(data)["error"]
+        error = inner if isinstance(inner, dict) else {"message": str(inner)}
+        detail = str(error.get("message") or "The answer broke off.")
+        raise error_of_problem(BROKEN_OFF, {"detail": detail, "code": error.get("code"), "error": error})
+    return chunk
+
+
+_CUT = "The streamed answer was cut: it ended without `[DONE]`."
+
+
+class Chat(SyncAPIClient):
+    """Calls of the drop-in and of gateways."""
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        eigencal: ChatOptions | None = None,
+        mode: ChatMode | None = None,
+        timeout_s: float | None = None,
+        **fields: Any,
+    ) -> ChatCompletion:
+        """Ask the LLM through the drop-in: its answer, and how uncertain it is.
+
+        Args:
+            messages: The turns, as for OpenAI's API.
+            eigencal: How to score the answer.
+            mode: `on`: wait for the score; `async`: it comes by its id; `off`: no score. None: as set there.
+            timeout_s: Seconds that the call may take in all; None: those of the client.
+            **fields: Everything else goes to the LLM server as it is: `model`, `temperature`, `tools` ...
+
+        Returns:
+            The answer, with `content` and `uncertainty`.
+
+        Raises:
+            APIStatusError: The LLM server or the service refused the call.
+        """
+        return self._send(_chat_call(messages, eigencal, mode, fields), timeout_s)
+
+    def stream_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        eigencal: ChatOptions | None = None,
+        mode: ChatMode | None = None,
+        timeout_s: float | None = None,
+        **fields: Any,
+    ) -> Iterator[ChatChunk]:
+        """Ask the LLM through the drop-in and yield its answer as it comes.
+
+        A stream is begun once: one that breaks off is not asked for again.
+        `uncertainty` is on the piece that finishes the answer. Arguments as for `chat`, but that `timeout_s`
+        bounds the silence between pieces.
+
+        Raises:
+            APIStatusError: The call was refused, or the LLM server broke off the answer.
+            APIConnectionError: The answer was cut; the pieces that came are complete.
+        """
+        call = _chat_call(messages, eigencal, mode, {**fields, "stream": True})
+        is_complete = False
+        with closing(self._lines(call, self._limit_s(timeout_s))) as lines:
+            for line in lines:
+                is_complete = is_complete or _is_end(line)
+                if (chunk := _parse_chunk(line)) is not None:
+                    yield chunk
+        if not is_complete:
+            raise APIConnectionError(_CUT)
+
+    def complete(
+        self,
+        prompt: str,
+        *,
+        eigencal: ChatOptions | None = None,
+        mode: ChatMode | None = None,
+        timeout_s: float | None = None,
+        **fields: Any,
+    ) -> TextCompletion:
+        """Complete a text through the drop-in; arguments and errors as for `chat`."""
+        return self._send(_complete_call(prompt, eigencal, mode, fields), timeout_s)
+
+    def models(self, *, timeout_s: float | None = None) -> tuple[Model, ...]:
+        """Return the models of the LLM server."""
+        return self._send(_MODELS, timeout_s)
+
+    def verify(
+        self,
+        question: str,
+        answer: str,
+        *,
+        threshold: float,
+        context: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Verified:
+        """Judge an answer that you have by answers that the LLM draws to its question.
+
+        Args:
+            question: The question.
+            answer: The answer to judge.
+            threshold: Least probability of being right, 0..1, that is not to be escalated.
+            context: What the question is asked about: a system message before it.
+            timeout_s: Seconds that the call may take in all; None: those of the client.
+
+        Returns:
+            `confidence`, the probability that the answer is right, 0..1, and whether it is below `threshold`.
+
+        Raises:
+            ServerError: With code `no_probability`: no calibration that fits tells a probability.
+        """
+        return self._send(_verify_call(question, answer, threshold, context), timeout_s)
+
+    def guardrail(
+        self,
+        input_type: Literal["request", "response"],
+        *,
+        texts: Sequence[str] | None = None,
+        structured_messages: Sequence[Mapping[str, Any]] | None = None,
+        litellm_call_id: str | None = None,
+        timeout_s: float | None = None,
+        **fields: Any,
+    ) -> GuardrailVerdict:
+        """Ask what LiteLLM's proxy asks its guardrail (Generic Guardrail API).
+
+        Args:
+            input_type: Which of the two calls: before the chat goes to the LLM, or with its answer.
+            texts: The texts; of an answer, the first is judged.
+            structured_messages: The chat's messages (`request`).
+            litellm_call_id: The same in both calls of one chat.
+            timeout_s: Seconds that the call may take in all; None: those of the client.
+            **fields: Every other field of the protocol, such as `additional_provider_specific_params`.
+
+        Returns:
+            `NONE` to go on or `BLOCKED`, and why.
+        """
+        named = {
+            "texts": texts,
+            "structured_messages": structured_messages,
+            "litellm_call_id": litellm_call_id,
+        }
+        return self._send(_guardrail_call(input_type, {**named, **fields}), timeout_s)
+
+
+class AsyncChat(AsyncAPIClient):
+    """Calls of the drop-in and of gateways."""
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        eigencal: ChatOptions | None = None,
+        mode: ChatMode | None = None,
+        timeout_s: float | None = None,
+        **fields: Any,
+    ) -> ChatCompletion:
+        """Do as `Client.chat` does, awaited."""
+        return await self._send(_chat_call(messages, eigencal, mode, fields), timeout_s)
+
+    async def stream_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        eigencal: ChatOptions | None = None,
+        mode: ChatMode | None = None,
+        timeout_s: float | None = None,
+        **fields: Any,
+    ) -> AsyncIterator[ChatChunk]:
+        """Do as `Client.stream_chat` does, awaited."""
+        call = _chat_call(messages, eigencal, mode, {**fields, "stream": True})
+        is_complete = False
+        async with aclosing(self._lines(call, self._limit_s(timeout_s))) as lines:
+            async for line in lines:
+                is_complete = is_complete or _is_end(line)
+                if (chunk := _parse_chunk(line)) is not None:
+                    yield chunk
+        if not is_complete:
+            raise APIConnectionError(_CUT)
+
+    async def complete(
+        self,
+        prompt: str,
+        *,
+        eigencal: ChatOptions | None = None,
+        mode: ChatMode | None = None,
+        timeout_s: float | None = None,
+        **fields: Any,
+    ) -> TextCompletion:
+        """Do as `Client.complete` does, awaited."""
+        return await self._send(_complete_call(prompt, eigencal, mode, fields), timeout_s)
+
+    async def models(self, *, timeout_s: float | None = None) -> tuple[Model, ...]:
+        """Do as `Client.models` does, awaited."""
+        return await self._send(_MODELS, timeout_s)
+
+    async def verify(
+        self,
+        question: str,
+        answer: str,
+        *,
+        threshold: float,
+        context: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Verified:
+        """Do as `Client.verify` does, awaited."""
+        return await self._send(_verify_call(question, answer, threshold, context), timeout_s)
+
+    async def guardrail(
+        self,
+        input_type: Literal["request", "response"],
+        *,
+        texts: Sequence[str] | None = None,
+        structured_messages: Sequence[Mapping[str, Any]] | None = None,
+        litellm_call_id: str | None = None,
+        timeout_s: float | None = None,
+        **fields: Any,
+    ) -> GuardrailVerdict:
+        """Do as `Client.guardrail` does, awaited."""
+        named = {
+            "texts": texts,
+            "structured_messages": structured_messages,
+            "litellm_call_id": litellm_call_id,
+        }
+        return await self._send(_guardrail_call(input_type, {**named, **fields}), timeout_s)

@@ -1,0 +1,465 @@
+"""Calibrating and evaluating: jobs, and what becomes of them."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing, closing
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Self, Unpack
+
+from pydantic import PrivateAttr, ValidationError
+
+from eigencal._base_client import (
+    AsyncAPIClient,
+    Call,
+    SyncAPIClient,
+    format_path,
+    header,
+    json_parser,
+    parse_nothing,
+    retry_policy,
+    seconds,
+    without_none,
+)
+from eigencal._exceptions import (
+    APIConnectionError,
+    APITimeoutError,
+    EigencalError,
+    JobEndedError,
+    RateLimitError,
+    UnexpectedResponseError,
+)
+from eigencal._progress import Progress, as_callback
+from eigencal._requests import CalibrateOptions, Correction, CorrectOptions, EvaluateOptions
+from eigencal._results import Job
+from eigencal._uploads import Rows, Upload
+
+PATIENCE_S = 300.0
+SILENCE_S = 45.0  # the service sends a sign of life every 15 s
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 5.0
+
+_parse_job = json_parser(Job)
+_parse_jobs = json_parser(tuple[Job, ...])
+
+
+def _upload_call(
+    path: str, files: Mapping[str, Rows], options: Mapping[str, Any], key: str | None
+) -> Call[Job]:
+    # One key for all attempts of this call: whatever breaks off, there is one job.
+    headers = header("Idempotency-Key", key or uuid.uuid4().hex)
+    fields = {name: str(value) for name, value in without_none(options).items()}
+    return Call("POST", path, _parse_job, headers=headers, upload=Upload(files, fields))
+
+
+def _correct_call(calibration_id: str, rows: Iterable[Correction], options: CorrectOptions) -> Call[Job]:
+    path = format_path("/calibrations/{id}/rows", id=calibration_id)
+    body = {"rows": list(rows), **without_none(options)}
+    return Call("PATCH", path, _parse_job, body, is_idempotent=False)  # each makes a job
+
+
+def _jobs_call(limit: int) -> Call[tuple[Job, ...]]:
+    return Call("GET", "/jobs", _parse_jobs, query={"limit": str(limit)})
+
+
+def _job_call(method: str, job_id: str) -> Call[Job]:
+    return Call(method, format_path("/jobs/{id}", id=job_id), _parse_job)
+
+
+def _retry_call(job_id: str) -> Call[Job]:
+    # A second one is a conflict.
+    return Call("POST", format_path("/jobs/{id}/retry", id=job_id), _parse_job, is_idempotent=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """How long a job is followed, and how long the service may be away meanwhile."""
+
+    job_id: str
+    ends_at: float  # monotonic
+    patience_s: float
+
+    @classmethod
+    def of(cls, job_id: str, timeout_s: float | None, patience_s: float) -> Self:
+        ends_at = float("inf") if timeout_s is None else time.monotonic() + seconds(timeout_s)
+        return cls(job_id, ends_at, patience_s)
+
+    def call(self) -> Call[None]:
+        path = format_path("/jobs/{id}/events", id=self.job_id)
+        return Call("GET", path, parse_nothing, headers={"Accept": "text/event-stream"})
+
+    def silence_s(self) -> float:
+        """Return how long the next sign of life may take. Raises APITimeoutError where no time is left."""
+        left_s = self.ends_at - time.monotonic()
+        if left_s <= 0:
+            raise APITimeoutError(f"The job {self.job_id} has not ended in the time given; it goes on.")
+        return min(left_s, SILENCE_S)
+
+    def policy(self) -> dict[str, Any]:
+        """Return when the events are asked for again, from the moment at which the service is away."""
+        return retry_policy(
+            self.is_passing,
+            min(time.monotonic() + self.patience_s, self.ends_at),
+            attempts=None,
+            first_wait_s=FIRST_WAIT_S,
+            longest_wait_s=LONGEST_WAIT_S,
+            longest_retry_after_s=self.patience_s,
+        )
+
+    def is_passing(self, error: EigencalError) -> bool:
+        """Tell whether the service may be there again soon."""
+        # Silence counts, too: a service that hangs may have been restarted behind its proxy.
+        is_away = isinstance(error, APIConnectionError | RateLimitError) or error.status in (502, 503, 504)
+        return is_away and time.monotonic() < self.ends_at
+
+    def pause_s(self, error: EigencalError) -> float:
+        """Return the seconds to wait after events that broke off. Raises the error where it does not pass."""
+        self.silence_s()
+        if not self.is_passing(error):
+            raise error
+        return min(FIRST_WAIT_S, self.silence_s())
+
+
+def _parse_event(line: bytes) -> Job | None:
+    """Return the job that a line of the stream of events tells; None for every other line."""
+    if not line.startswith(b"data:"):
+        return None
+    try:
+        return Job.model_validate_json(line.removeprefix(b"data:"))
+    except ValidationError:
+        raise UnexpectedResponseError("An event of a job is not as the contract has it.") from None
+
+
+def check_succeeded(job: Job) -> None:
+    """Raise JobEndedError where a job that has ended has no result."""
+    if job.state == "cancelled":
+        raise JobEndedError(f"The job {job.id} was cancelled.", job_id=job.id, code="job_cancelled")
+    if not job.succeeded:
+        code, detail = (job.error.code, job.error.detail) if job.error else (None, "it does not say why")
+        raise JobEndedError(f"The job {job.id} failed: {detail}", job_id=job.id, code=code)
+
+
+class StartedJob(Job):
+    """A job that this client started: its state at the time, and ways to go on with it."""
+
+    _client: "Jobs" = PrivateAttr()
+
+    @classmethod
+    def _of(cls, job: Job, client: "Jobs") -> Self:
+        started = cls.model_validate(job.model_dump())
+        started._client = client
+        return started
+
+    def wait(
+        self, *, progress: Progress = False, timeout_s: float | None = None, patience_s: float = PATIENCE_S
+    ) -> Job:
+        """Wait until it has ended, and return it as it is then. See `Client.wait`."""
+        return self._client.wait(self.id, progress=progress, timeout_s=timeout_s, patience_s=patience_s)
+
+    def cancel(self) -> Job:
+        """Cancel it and forget its rows. See `Client.cancel`."""
+        return self._client.cancel(self.id)
+
+
+class AsyncStartedJob(Job):
+    """A job that this client started: its state at the time, and ways to go on with it."""
+
+    _client: "AsyncJobs" = PrivateAttr()
+
+    @classmethod
+    def _of(cls, job: Job, client: "AsyncJobs") -> Self:
+        started = cls.model_validate(job.model_dump())
+        started._client = client
+        return started
+
+    async def wait(
+        self, *, progress: Progress = False, timeout_s: float | None = None, patience_s: float = PATIENCE_S
+    ) -> Job:
+        """Do as `StartedJob.wait` does, awaited."""
+        return await self._client.wait(self.id, progress=progress, timeout_s=timeout_s, patience_s=patience_s)
+
+    async def cancel(self) -> Job:
+        """Do as `StartedJob.cancel` does, awaited."""
+        return await self._client.cancel(self.id)
+
+
+class Jobs(SyncAPIClient):
+    """Calls that start jobs and follow them; they need the admin key, if one is set."""
+
+    def calibrate(
+        self,
+        data: Rows,
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+        **options: Unpack[CalibrateOptions],
+    ) -> StartedJob:
+        """Upload labelled prompts and start a job that fits a calibration on them.
+
+        The data are copied to a temporary file first, and never held in memory. The call sets an idempotency
+        key itself, so that repeats after a broken connection make one job.
+
+        Args:
+            data: A path (JSONL, JSONL.gz or CSV in UTF-8), an open file of such, or rows as mappings.
+            idempotency_key: Your own, for repeats beyond this call: the same upload gives the same job.
+            timeout_s: Seconds that the upload may take in all; None: those of the client.
+            **options: See `CalibrateOptions`.
+
+        Returns:
+            The job, queued; `wait` for it. Its `calibration_id` then names what it made.
+
+        Raises:
+            UnprocessableEntityError: Rows are bad (code `invalid_dev_data`): `errors` lists line, field and
+                reason. Nothing was stored.
+            InvalidSetupError: The file cannot be read.
+            ConflictError: The `idempotency_key` was used with other data.
+            APIStatusError: With code `body_too_large`: the file is larger than the service accepts.
+        """
+        call = _upload_call("/calibrate", {"file": data}, options, idempotency_key)
+        return StartedJob._of(self._send(call, timeout_s), self)
+
+    def correct_rows(
+        self,
+        calibration_id: str,
+        rows: Iterable[Correction],
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[CorrectOptions],
+    ) -> StartedJob:
+        """Start a job that calibrates on the same rows and answers, with corrected verdicts.
+
+        Args:
+            calibration_id: Id of the calibration, which stays as it is.
+            rows: Which rows, by `line` or `id`, and whether the answer that was judged is `correct`.
+            timeout_s: Seconds that the call may take in all; None: those of the client.
+            **options: Options of the new calibration; those left out are as they were.
+
+        Returns:
+            The job.
+
+        Raises:
+            NotFoundError: There is no such calibration.
+            UnprocessableEntityError: A row is not there.
+            ConflictError: Its rows were deleted, or drawn under other settings.
+        """
+        job = self._send(_correct_call(calibration_id, rows, options), timeout_s)
+        return StartedJob._of(job, self)
+
+    def evaluate(
+        self,
+        dev: Rows,
+        test: Rows,
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+        **options: Unpack[EvaluateOptions],
+    ) -> StartedJob:
+        """Upload two sets of labelled prompts and start a job that fits on one and judges on the other.
+
+        Args:
+            dev: Rows to fit on, as for `calibrate`.
+            test: Rows to test on.
+            idempotency_key: As for `calibrate`.
+            timeout_s: Seconds that the upload may take in all; None: those of the client.
+            **options: See `EvaluateOptions`.
+
+        Returns:
+            The job, queued; `wait` for it, then read `evaluation_report`.
+
+        Raises:
+            UnprocessableEntityError: Rows are bad (code `invalid_dev_data`): `errors` lists file, line, field
+                and reason. Nothing was stored.
+        """
+        call = _upload_call("/evaluate", {"dev": dev, "test": test}, options, idempotency_key)
+        return StartedJob._of(self._send(call, timeout_s), self)
+
+    def wait(
+        self,
+        job_id: str,
+        *,
+        progress: Progress = False,
+        timeout_s: float | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> Job:
+        """Wait until a job has ended well, and return it as it is then.
+
+        A restart of the service in between does no harm: the job goes on, and so does the waiting.
+
+        Args:
+            job_id: Id of the job.
+            progress: True: shown on stderr; or a callback (done, total, stage).
+            timeout_s: Seconds to wait at most; None: until it ends. The job goes on in either case.
+            patience_s: Seconds that the service may be away in one piece.
+
+        Raises:
+            JobEndedError: The job failed or was cancelled; `code` and `detail` say why.
+            NotFoundError: There is no such job.
+            APITimeoutError: `timeout_s` is over.
+            APIConnectionError: The service was away for longer than `patience_s`.
+        """
+        report = as_callback(progress)
+        for job in self.events(job_id, timeout_s=timeout_s, patience_s=patience_s):
+            report(job.done, job.total, job.stage or job.state)
+        check_succeeded(job)
+        return job
+
+    def events(
+        self, job_id: str, *, timeout_s: float | None = None, patience_s: float = PATIENCE_S
+    ) -> Iterator[Job]:
+        """Yield a job now and whenever it changes, until it has ended; over restarts of the service.
+
+        Args:
+            job_id: Id of the job.
+            timeout_s: Seconds to follow it at most; None: until it ends.
+            patience_s: Seconds that the service may be away in one piece.
+
+        Raises:
+            NotFoundError: There is no such job.
+            APITimeoutError: `timeout_s` is over.
+        """
+        following = _Following.of(job_id, timeout_s, patience_s)
+        while True:
+            try:
+                first, lines = self._started(
+                    lambda: self._lines(following.call(), following.silence_s()), following.policy()
+                )
+            except APITimeoutError:
+                following.silence_s()  # tells of the job, where its time is over
+                raise
+            try:
+                with closing(lines):
+                    for line in chain([first], lines):
+                        following.silence_s()
+                        if (job := _parse_event(line)) is not None:
+                            yield job
+                            if job.finished:
+                                return
+                raise APIConnectionError(f"The events of the job {job_id} ended before it did.")
+            except EigencalError as error:
+                time.sleep(following.pause_s(error))
+
+    def jobs(self, limit: int = 100, *, timeout_s: float | None = None) -> tuple[Job, ...]:
+        """Return the latest jobs, latest first; `limit`: how many at most, 1..1000."""
+        return self._send(_jobs_call(limit), timeout_s)
+
+    def job(self, job_id: str, *, timeout_s: float | None = None) -> Job:
+        """Return the state of a job, how far it is, and what came of it. Raises NotFoundError."""
+        return self._send(_job_call("GET", job_id), timeout_s)
+
+    def cancel(self, job_id: str, *, timeout_s: float | None = None) -> Job:
+        """Cancel a job, or give up one that has failed, and forget its rows.
+
+        Raises:
+            ConflictError: The job has succeeded.
+            NotFoundError: There is no such job.
+        """
+        return self._send(_job_call("DELETE", job_id), timeout_s)
+
+    def retry(self, job_id: str, *, timeout_s: float | None = None) -> Job:
+        """Queue a job that has failed again; it goes on with the answers it has and draws none twice.
+
+        Raises:
+            ConflictError: It has not failed, or its answers were drawn under other settings.
+            NotFoundError: There is no such job.
+        """
+        return self._send(_retry_call(job_id), timeout_s)
+
+
+class AsyncJobs(AsyncAPIClient):
+    """Calls that start jobs and follow them; they need the admin key, if one is set."""
+
+    async def calibrate(
+        self,
+        data: Rows,
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+        **options: Unpack[CalibrateOptions],
+    ) -> AsyncStartedJob:
+        """Do as `Client.calibrate` does, awaited."""
+        call = _upload_call("/calibrate", {"file": data}, options, idempotency_key)
+        return AsyncStartedJob._of(await self._send(call, timeout_s), self)
+
+    async def correct_rows(
+        self,
+        calibration_id: str,
+        rows: Iterable[Correction],
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[CorrectOptions],
+    ) -> AsyncStartedJob:
+        """Do as `Client.correct_rows` does, awaited."""
+        job = await self._send(_correct_call(calibration_id, rows, options), timeout_s)
+        return AsyncStartedJob._of(job, self)
+
+    async def evaluate(
+        self,
+        dev: Rows,
+        test: Rows,
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+        **options: Unpack[EvaluateOptions],
+    ) -> AsyncStartedJob:
+        """Do as `Client.evaluate` does, awaited."""
+        call = _upload_call("/evaluate", {"dev": dev, "test": test}, options, idempotency_key)
+        return AsyncStartedJob._of(await self._send(call, timeout_s), self)
+
+    async def wait(
+        self,
+        job_id: str,
+        *,
+        progress: Progress = False,
+        timeout_s: float | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> Job:
+        """Do as `Client.wait` does, awaited."""
+        report = as_callback(progress)
+        async for job in self.events(job_id, timeout_s=timeout_s, patience_s=patience_s):
+            report(job.done, job.total, job.stage or job.state)
+        check_succeeded(job)
+        return job
+
+    async def events(
+        self, job_id: str, *, timeout_s: float | None = None, patience_s: float = PATIENCE_S
+    ) -> AsyncIterator[Job]:
+        """Do as `Client.events` does, awaited."""
+        following = _Following.of(job_id, timeout_s, patience_s)
+        while True:
+            try:
+                first, lines = await self._started(
+                    lambda: self._lines(following.call(), following.silence_s()), following.policy()
+                )
+            except APITimeoutError:
+                following.silence_s()  # tells of the job, where its time is over
+                raise
+            try:
+                async with aclosing(lines):
+                    line: bytes | None = first
+                    while line is not None:
+                        following.silence_s()
+                        if (job := _parse_event(line)) is not None:
+                            yield job
+                            if job.finished:
+                                return
+                        line = await anext(lines, None)
+                raise APIConnectionError(f"The events of the job {job_id} ended before it did.")
+            except EigencalError as error:
+                await asyncio.sleep(following.pause_s(error))
+
+    async def jobs(self, limit: int = 100, *, timeout_s: float | None = None) -> tuple[Job, ...]:
+        """Do as `Client.jobs` does, awaited."""
+        return await self._send(_jobs_call(limit), timeout_s)
+
+    async def job(self, job_id: str, *, timeout_s: float | None = None) -> Job:
+        """Do as `Client.job` does, awaited."""
+        return await self._send(_job_call("GET", job_id), timeout_s)
+
+    async def cancel(self, job_id: str, *, timeout_s: float | None = None) -> Job:
+        """Do as `Client.cancel` does, awaited."""
+        return await self._send(_job_call("DELETE", job_id), timeout_s)
+
+    async def retry(self, job_id: str, *, timeout_s: float | None = None) -> Job:
+        """Do as `Client.retry` does, awaited."""
+        return await self._send(_retry_call(job_id), timeout_s)

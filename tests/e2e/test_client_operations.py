@@ -1,0 +1,149 @@
+"""Every operation of the contract by the Python client, on the real application over a real socket."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import eigencal
+from tests.support.both_clients import Driver, awaited, waiting
+from tests.support.fakes import FakeEmbedder
+from tests.support.in_thread import serving_app
+from tests.support.openai_server import MODEL, OpenAIServer, answers, serving_in_thread
+
+CONTRACT = json.loads((Path(__file__).parents[2] / "clients" / "openapi.json").read_text())
+OPERATIONS = {(method.upper(), path) for path, item in CONTRACT["paths"].items() for method in item}
+SAID = ["Paris", "Lyon", "Paris", "Nice"]
+ROWS = [
+    {
+        "prompt": f"question {i}",
+        "reference": ["Paris", "Lyon", "Rome"][i % 3],
+        "samples": ["Rome", "Metz", "Rome", *SAID[: i % 5]],
+    }
+    for i in range(60)
+]
+TURNS = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+@pytest.fixture(params=[waiting, awaited], ids=["Client", "AsyncClient"])
+def drive(request: pytest.FixtureRequest) -> Driver:
+    found: Driver = request.param
+    return found
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[str]:
+    """The real application with a database, before a scripted LLM server."""
+    server = OpenAIServer(default=answers("Paris", "Paris", "Lyon"))
+    settings = {"llm_backend": "vllm", "llm_model": MODEL, "num_samples": 5}
+    with serving_in_thread(server):
+        with serving_app(
+            tmp_path, llm=None, embedder=FakeEmbedder(16), llm_url=server.url, **settings
+        ) as url:
+            yield url
+
+
+def reached(calls: list[httpx.Request]) -> set[tuple[str, str]]:
+    """Return the operations of the contract that requests went to."""
+    found = set()
+    for request in calls:
+        parts = request.url.path.split("/")
+        for method, path in sorted(OPERATIONS):
+            theirs = path.split("/")
+            same = len(theirs) == len(parts) and all(
+                a == b or a.startswith("{") for a, b in zip(theirs, parts, strict=True)
+            )
+            exact = path == request.url.path or request.url.path not in {one for _, one in OPERATIONS}
+            if method == request.method and same and exact:
+                found.add((method, path))
+    return found
+
+
+def walk(client: Any, folder: Path) -> None:
+    """Call everything, and look at what comes of it."""
+    assert client.root().name == "Eigencal"
+    assert client.health() == client.live()
+    assert client.ready().parts["llm"] == "ok"
+    assert "eigencal" in client.metrics()
+    score = client.score(TURNS[0]["content"], num_samples=3)
+    assert client.get_score(score.id).lambda_max == score.lambda_max
+    assert [item.ok for item in client.score_batch(["a"])] == [True]
+    jobs(client, folder)
+    drop_in(client)
+
+
+def jobs(client: Any, folder: Path) -> None:
+    job = client.calibrate(ROWS, name="walk", activate="never")
+    done = job.wait()
+    assert (done.state, done.succeeded, done.name) == ("succeeded", True, "walk")
+    assert [one.id for one in client.jobs(limit=1)] == [client.job(job.id).id]
+    assert [one.state for one in client.events(job.id)] == ["succeeded"]
+    found = client.calibration(done.calibration_id)
+    assert not found.active and client.activate(found.id).active
+    assert client.active_calibrations()[0].id == client.calibrations()[-1].id == found.id
+    [activation, *_] = client.activations()
+    assert (activation.calibration_id, activation.by) == (found.id, "no key")
+    again = client.correct_rows(found.id, [{"line": 1, "correct": False}], activate="never")
+    assert again.wait().succeeded
+    assert client.report(found.id)["calibration"]["id"] == found.id
+    page = client.report(found.id, path=folder / "report.html")
+    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+    assert [row["prompt"] for row in client.data(found.id)] == [row["prompt"] for row in ROWS]
+    assert client.delete_data(found.id) is None
+    with pytest.raises(eigencal.NotFoundError):
+        list(client.data(found.id))
+    with pytest.raises(eigencal.ConflictError):
+        client.retry(job.id)
+    with pytest.raises(eigencal.ConflictError):
+        client.cancel(job.id)
+    study = client.evaluate(ROWS[:30], ROWS[30:], name="study")
+    assert study.kind == "evaluate" and study.wait().succeeded
+    assert client.evaluation_report(study.id).fields
+    assert client.evaluation_report(study.id, path=folder / "study.html").stat().st_size > 1000
+
+
+def drop_in(client: Any) -> None:
+    assert [model.id for model in client.models()] == [MODEL]
+    answer = client.chat(TURNS, model=MODEL, eigencal={"num_samples": 3})
+    assert (answer.content, answer.uncertainty.status) == ("Paris", "scored")
+    assert answer.uncertainty.candidate is not None
+    assert client.chat(TURNS, model=MODEL, mode="off").uncertainty is None
+    pieces = list(client.stream_chat(TURNS, model=MODEL))
+    assert "".join(piece.content for piece in pieces) == "Paris"
+    assert [piece.uncertainty.status for piece in pieces if piece.uncertainty] == ["scored"]
+    text = client.complete("The capital of France is", model=MODEL)
+    assert (text.choices[0].text, text.uncertainty.status) == ("Paris", "scored")
+    with pytest.raises(eigencal.ServerError):
+        client.verify("Which?", "Paris", threshold=0.5)
+    verdict = client.guardrail("request", structured_messages=TURNS, litellm_call_id="one")
+    assert verdict.action == "NONE"
+
+
+def keys(client: Any) -> None:
+    made = client.create_key("walk", "score")
+    listed = client.keys()
+    assert [(key.id, key.state) for key in listed] == [(made.id, "valid")]
+    assert client.revoke_key(made.id) is None
+    listed = client.keys()
+    assert [key.state for key in listed] == ["revoked"]
+
+
+def test_every_operation_is_reached_by_a_method(drive: Driver, real: str, tmp_path: Path) -> None:
+    calls: list[httpx.Request] = []
+
+    def note(request: httpx.Request) -> None:
+        calls.append(request)
+
+    async def note_awaited(request: httpx.Request) -> None:
+        calls.append(request)
+
+    with drive(real) as client:
+        awaited = isinstance(getattr(client, "_http", None), httpx.AsyncClient)
+        hook = note_awaited if awaited else note
+        client._http.event_hooks = {"request": [hook], "response": []}
+        walk(client, tmp_path)
+        keys(client)  # the last: the first key of a scope closes it
+    assert OPERATIONS - reached(calls) == set()
