@@ -26,7 +26,7 @@ _HEAD = 4096
 _BLOCK = 64 << 10
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF8_BOM = b"\xef\xbb\xbf"
-_FOUND_BY_MAGIC: tuple[tuple[bytes, str], ...] = (
+_KNOWN_FORMATS: tuple[tuple[bytes, str], ...] = (
     (b"PK\x03\x04", "a ZIP archive (Excel workbooks are ZIP archives too)"),
     (b"PAR1", "Parquet"),
     (b"\xff\xfe", "UTF-16 or UTF-32 text"),
@@ -72,7 +72,7 @@ def too_many_lines(max_lines: int) -> BodyTooLarge:
     return BodyTooLarge(f"the file has more than {max_lines} lines", limit_lines=max_lines)
 
 
-def whole_file(reason: str) -> InvalidDevData:
+def file_error(reason: str) -> InvalidDevData:
     """Return the error for a file that cannot be read at all."""
     problem = {"line": None, "field": None, "reason": reason, "loc": ["file"], "msg": reason}
     return InvalidDevData(reason, [problem])
@@ -163,19 +163,19 @@ def _unpacking_errors() -> Iterator[None]:
     try:
         yield
     except EOFError as error:
-        raise whole_file("the gzip data ends too early: the file was cut") from error
+        raise file_error("the gzip data ends too early: the file was cut") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise whole_file("the gzip data is damaged") from error
+        raise file_error("the gzip data is damaged") from error
 
 
 def _check_head(head: bytes) -> None:
     if not head.strip():
-        raise whole_file("the file is empty")
-    for magic, found in _FOUND_BY_MAGIC:
+        raise file_error("the file is empty")
+    for magic, found in _KNOWN_FORMATS:
         if head.startswith(magic):
-            raise whole_file(f"the file holds {found}; {EXPECTED}")
+            raise file_error(f"the file holds {found}; {EXPECTED}")
     if _CONTROLS.search(head):
-        raise whole_file(f"the file holds binary data; {EXPECTED}")
+        raise file_error(f"the file holds binary data; {EXPECTED}")
 
 
 # The rows of an upload as a whole: every fault told, enough rows, no id twice, not too many texts.
@@ -341,7 +341,7 @@ def refuse_other_separators(head: bytes) -> None:
     for sign, name in _SEPARATORS.items():
         names = {part.strip().strip('"') for part in first.split(sign)[: MAX_FIELDS + 1]}
         if sign in first and not names.isdisjoint(ROW_FIELDS):
-            raise whole_file(f"the columns are separated by {name}; a CSV file has commas between them")
+            raise file_error(f"the columns are separated by {name}; a CSV file has commas between them")
 
 
 def csv_rows(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, object]]:
@@ -426,15 +426,15 @@ class _RecordLines:
 
 def _check_header(record: list[str] | RowError) -> list[str]:
     if isinstance(record, RowError):
-        raise whole_file(f"the header cannot be read: it {record}")
+        raise file_error(f"the header cannot be read: it {record}")
     names = [name.strip() for name in record]
     if unknown := [name for name in names if name not in ROW_FIELDS]:
         shown = ", ".join(repr(printable(name)) + meant(name) for name in unknown[:5])
-        raise whole_file(f"unknown columns {shown} in the header; known are {', '.join(ROW_FIELDS)}")
+        raise file_error(f"unknown columns {shown} in the header; known are {', '.join(ROW_FIELDS)}")
     if len(set(names)) < len(names):
-        raise whole_file("the header names a column twice")
+        raise file_error("the header names a column twice")
     if "reference" not in names or not {"prompt", "messages"} & set(names):
-        raise whole_file("the header must name the columns prompt (or messages) and reference")
+        raise file_error("the header must name the columns prompt (or messages) and reference")
     return names
 
 
