@@ -178,7 +178,9 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Largest request body, uploads excepted.")
     max_upload_bytes: int = Field(64 * 2**20, ge=1024, description="Largest upload to /calibrate, unpacked.")
     calibration_max_concurrency: int = Field(
-        8, ge=1, description="Most requests to the LLM server that calibrations have under way at once."
+        8,
+        ge=1,
+        description="Most requests of calibrations to the LLM server at once, on each replica.",
     )
 
     @field_validator("embedder")

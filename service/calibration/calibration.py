@@ -117,8 +117,7 @@ class Calibration:
 
     `deciders`: by number of answers, where the rows' verdicts allow a model of being right.
 
-    `reference`: what the rows' prompts are like; None in those of earlier releases, and in lists, which leave
-    it in the store.
+    `reference`: what the rows' prompts are like; None in lists, which leave it in the store.
     """
 
     id: str
@@ -196,7 +195,7 @@ class Activation:
     """That a calibration came into force, for requests of its fingerprint.
 
     `by`: the job's id, "settings key", "key_…" and its name, or "no key" where none was needed. `replaced`:
-    the calibration that was in force until then. `by` and `reason` are empty for those of before 0.3.0.
+    the calibration that was in force until then.
     """
 
     calibration_id: str

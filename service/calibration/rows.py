@@ -132,7 +132,7 @@ ROLES = ("system", "user", "assistant")
 NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"
 
 
-def _whole(value: object) -> object:
+def _integral(value: object) -> object:
     """Return 14 for 14.0: JSON Schema counts both as integers."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -143,7 +143,7 @@ FilledText = Annotated[str, Field(pattern=NOT_BLANK)]
 Name = Annotated[str, Field(pattern=NOT_BLANK, max_length=MAX_ID_CHARS)]
 LogProbability = Annotated[float, Field(le=POSITIVE_ROUNDING)]
 LogProbabilities = Annotated[list[LogProbability], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)]
-WholeNumber = Annotated[int, Field(ge=-(2**63), lt=2**63), BeforeValidator(_whole)]
+WholeNumber = Annotated[int, Field(ge=-(2**63), lt=2**63), BeforeValidator(_integral)]
 
 
 class _Strict(BaseModel):

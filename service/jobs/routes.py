@@ -71,9 +71,9 @@ async def submitted(request: Request, app: Services, shape: Shape, key: str | No
 def _one_key(request: Request) -> None:
     """Refuse several keys, of which FastAPI would take one in silence. Raises InvalidRequest."""
     if len(request.headers.getlist("idempotency-key")) > 1:
-        told = "is given more than once"
+        reason = "is given more than once"
         raise InvalidRequest(
-            f"Idempotency-Key: {told}", [{"loc": ["header", "Idempotency-Key"], "msg": told}]
+            f"Idempotency-Key: {reason}", [{"loc": ["header", "Idempotency-Key"], "msg": reason}]
         )
 
 
@@ -134,7 +134,7 @@ async def get_jobs(
 )
 async def get_job(app: ServicesDep, job_id: JobId) -> JobOut:
     """Return the state of a job, how far it is, and what came of it."""
-    return job_view(_found(await app.jobs.get(job_id)))
+    return job_view(_existing(await app.jobs.get(job_id)))
 
 
 @router.delete(
@@ -148,7 +148,7 @@ async def delete_job(app: ServicesDep, job_id: JobId) -> JobOut:
 
     One that has succeeded is a conflict.
     """
-    return job_view(_found(await app.jobs.cancel(job_id)))
+    return job_view(_existing(await app.jobs.cancel(job_id)))
 
 
 @router.post(
@@ -166,7 +166,7 @@ async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
     a calibration of its own. A conflict where nothing is missing, or where its answers were drawn under other
     settings.
     """
-    return accepted(_found(await app.jobs.retry(job_id)))
+    return accepted(_existing(await app.jobs.retry(job_id)))
 
 
 @router.get(
@@ -184,7 +184,7 @@ async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
 )
 async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
     """Send the job now and whenever it changes, as server-sent events, until it ends."""
-    _found(await app.jobs.get(job_id))
+    _existing(await app.jobs.get(job_id))
     return EventSourceResponse(_events(app.jobs.events(job_id)), ping=PING_S)
 
 
@@ -197,7 +197,7 @@ async def _events(jobs: AsyncIterator[Job]) -> AsyncIterator[ServerSentEvent]:
             await jobs.aclose()
 
 
-def _found(job: Job | None) -> Job:
+def _existing(job: Job | None) -> Job:
     if job is None:
         raise no_job()
     return job

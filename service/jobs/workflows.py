@@ -283,14 +283,18 @@ class DbosEngine:
 
     def __init__(self, url: URL, *, replica_id: str, lanes: Sequence[str], lease_s: float = 10.0) -> None:
         self._url = sync_url(url)
-        # One process alone has a SQLite file: under whatever name it comes back, it goes on with its jobs.
+        self._replica_id = replica_id
         shared = self._url.get_backend_name() == "postgresql"
-        self._executor_id = replica_id if shared else "only"
         self._presence = Presence(self._url, replica_id, lease_s=lease_s) if shared else None
         self._lanes = lanes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._steps: JobSteps | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def _executor_id(self) -> str:
+        # One process alone has a SQLite file: under whatever name it comes back, it goes on with its jobs.
+        return "only" if self._presence is None else self._replica_id
 
     @property
     def steps(self) -> JobSteps:

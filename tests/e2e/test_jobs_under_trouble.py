@@ -61,25 +61,26 @@ def test_a_job_that_failed_goes_on_with_its_answers(url: str, tmp_path: Path) ->
 
 
 def test_a_service_with_other_settings_leaves_a_job_alone(url: str, tmp_path: Path) -> None:
-    """No replica is named: two processes of one host on one database."""
+    """A service is killed and comes back with other settings, then with the old ones."""
     hold = Hold(after=ROWS // 4)
     server = OpenAIServer(default=llm_and_embedder(cities, hold=hold))
-    with serving_in_thread(server), service(url, server, tmp_path, sampling_temperature="0.7") as first:
-        with service(url, server, tmp_path, sampling_temperature="0.9") as other:
+    with serving_in_thread(server):
+        with service(url, server, tmp_path, sampling_temperature="0.7") as first:
             job = first.post(questions(ROWS)).raise_for_status().json()["id"]
             until(lambda: len(asked(server)) == hold.after + SLOTS)  # the answers before these are kept
             first.process.kill()
             first.process.wait()
-            before = len(asked(server))
-            hold.go_on()
+        before = len(asked(server))
+        hold.go_on()
+        with service(url, server, tmp_path, sampling_temperature="0.9") as other:
             waits = other.until(job, lambda state: "Waits for a service with the settings" in state["note"])
             assert waits["state"] == "running"
             assert "differ: messages_sampling.temperature, sampling.temperature." in waits["note"]
             assert len(asked(server)) == before
-            with service(url, server, tmp_path, sampling_temperature="0.7") as third:
-                ended = third.ended(job)
+        with service(url, server, tmp_path, sampling_temperature="0.7") as third:
+            ended = third.ended(job)
             assert ended["state"] == "succeeded", ended
-            made = other.http.get(f"/calibrations/{ended['calibration_id']}").json()
+            made = third.http.get(f"/calibrations/{ended['calibration_id']}").json()
     assert made["fingerprint"]["sampling.temperature"] == 0.7
     assert len(asked(server)) <= ROWS + SLOTS  # what was in flight
     assert {body["temperature"] for body in server.bodies if "messages" in body} == {0.7}

@@ -24,6 +24,7 @@ from service.gateways.guardrail import Guardrail
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
 from service.jobs.store import SqlJobs
+from service.jobs.workflows import DbosEngine, JobSteps
 from service.llm import client as llm_client
 from service.llm import embedded as embedded_llm
 from service.llm import openai_server as llm_http
@@ -124,6 +125,8 @@ BUILT = [
     Guardrail,
     Drawer,
     DurableJobs,
+    DbosEngine,
+    JobSteps,
     Serving,
     Keys,
     Services,
