@@ -1,15 +1,12 @@
 """The drop-in that the settings ask for: the LLM server's API, with scores beside its answers."""
 
-import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, cast, runtime_checkable
-from urllib.parse import urlsplit
+from typing import Any, Protocol, cast
 
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -63,6 +60,7 @@ from service.scoring.scorer import Scorer
 from service.scoring.serving import LiveLoad, Serving
 from service.scoring.telemetry import NoEvents, ScoreEvents
 from service.settings import Settings
+from service.start_log import StartLog, shown_url
 from service.store.database import Database, shown, store_url
 from service.store.documents import KeptDocuments, SqlKept
 from service.store.keys import SqlKeys
@@ -467,110 +465,6 @@ def build_replica(
     return Replica(database, active, store, calibrations, jobs, kept, SqlKeys(database))
 
 
-# What the log says when the service starts: how it is set up, and whether the LLM answers.
-#
-# No line holds a key, a password or a name of a user.
-
-CHECK_TIMEOUT_S = 10.0
-FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0
-KINDS = ("prompts", "conversations")
-
-
-@runtime_checkable
-class OnDevice(Protocol):
-    """An embedder that knows where it computes."""
-
-    @property
-    def device(self) -> str:
-        """Return the device, such as cpu or cuda:0."""
-
-
-class StartLog:
-    """Logs the set-up at the start, and asks the LLM in the background until it answers.
-
-    `lines`: what is known before. `model` returns the LLM's model, "" while unknown; `own_keys` the
-    fingerprint keys of prompts and of conversations, none while unknown; `active` the calibration in force
-    for a key.
-    """
-
-    def __init__(
-        self,
-        *lines: str,
-        llm: LanguageModel,
-        model: Callable[[], str],
-        embedder: Embedder,
-        embedder_place: str,
-        own_keys: Callable[[], tuple[str, ...]],
-        active: Callable[[str], Calibration | None],
-        first_wait_s: float = FIRST_WAIT_S,
-    ) -> None:
-        self._lines = lines
-        self._llm, self._model = llm, model
-        self._embedder, self._embedder_place = embedder, embedder_place
-        self._own_keys, self._active = own_keys, active
-        self._first_wait_s = first_wait_s
-        self._asking: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Log the set-up, and begin to ask the LLM in the background."""
-        for line in (*self._lines, self._about_embedder()):
-            log.info("%s", line)
-        self._asking = asyncio.create_task(self._ask(), name="start-log")
-
-    async def stop(self) -> None:
-        """Ask no more; idempotent."""
-        asking, self._asking = self._asking, None
-        if asking is not None:
-            asking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asking
-
-    def _about_embedder(self) -> str:
-        try:
-            found = self._embedder.identity
-        except EmbedderUnavailable:
-            return f"embedder: {self._embedder_place} does not answer yet"
-        where = f", on {self._embedder.device}" if isinstance(self._embedder, OnDevice) else ""
-        return (
-            f"embedder: {found.name}, revision {found.revision or 'unknown'}, {found.dimension} dimensions, "
-            f"{found.precision}{where}"
-        )
-
-    async def _ask(self) -> None:
-        wait_s, told = self._first_wait_s, ""
-        while (why := await self._why_not()) is not None:
-            if why != told:
-                log.warning("the LLM does not answer: %s It is asked again until it does.", why)
-            told = why
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-        log.info("the LLM answers: model %s", self._model() or "unknown")
-        log.info("calibrations in force: %s", self._in_force())
-
-    async def _why_not(self) -> str | None:
-        """Return why the LLM does not answer, None when it does."""
-        try:
-            async with asyncio.timeout(CHECK_TIMEOUT_S):
-                await self._llm.check()
-        except EigencalError as error:
-            return error.detail
-        except TimeoutError:
-            return f"nothing within {CHECK_TIMEOUT_S:g} s."
-        except Exception:
-            log.exception("the check of the LLM failed")
-            return "its check failed."
-        return None
-
-    def _in_force(self) -> str:
-        keys = self._own_keys()
-        if not keys:
-            return "unknown until the embedder has answered"
-        found = {kind: self._active(key) for kind, key in zip(KINDS, keys, strict=True)}
-        if not any(found.values()):
-            return "none for this set-up, raw values are served"
-        return ", ".join(f"{kind} {one.id if one else 'none'}" for kind, one in found.items())
-
-
 def build_start_log(
     settings: Settings,
     llm: LanguageModel,
@@ -597,14 +491,6 @@ def build_start_log(
         active=calibrations.active,
     )
 
-
-def shown_url(url: str) -> str:
-    """Return a URL without user, password, query and fragment. Raises ValueError for what is no URL."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-# The application: the parts that the settings ask for, started in order, under the routes.
 
 # Bodies that routes read themselves, and the error that all of them send: FastAPI cannot know of them.
 BODIES: list[type[BaseModel]] = [

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 SERVICE = ROOT / "service"
 CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
 # What puts the rooms together; no room imports any of it.
-WIRING = {"app", "settings", "server", "cli", "demo", "heap"}
+WIRING = {"app", "settings", "start_log", "cli", "demo"}
 
 
 def imported(path: Path) -> Iterator[str]:

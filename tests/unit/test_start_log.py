@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from service import app as start_log
-from service.app import StartLog, create_app, shown_url
+from service import start_log
+from service.app import create_app
 from service.embedding.port import EmbedderIdentity
 from service.errors import EmbedderUnavailable
 from service.settings import Settings
+from service.start_log import StartLog, shown_url
 from service.store.database import shown, store_url
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
