@@ -216,11 +216,11 @@ def recorded(split: Split, by_line: Mapping[int, Recorded]) -> Likelihoods | Non
     """Return those of a file's `logprob`, over `tokens` if every prompt has them; None when one lacks it."""
     m = split.material.num_samples
     rows = [split.material.rows[int(i)] for i in split.material.full]
-    told = [by_line.get(one.row.line, Recorded()) for one in rows]
-    totals = _first([one.logprob for one in told], m)
+    lines = [by_line.get(one.row.line, Recorded()) for one in rows]
+    totals = _first([one.logprob for one in lines], m)
     if totals is None:
         return None
-    tokens = _first([one.tokens for one in told], m)
+    tokens = _first([one.tokens for one in lines], m)
     if tokens is not None:
         return Likelihoods([t / n for t, n in zip(totals, tokens, strict=True)], totals, "token")
     pairs = zip(totals, rows, strict=True)

@@ -105,6 +105,8 @@ def format_value(value: Value) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return typeset(MAPS.get(value, value.replace("_", " ")))
+    if isinstance(value, float) and 0 < abs(value) < 5e-4:
+        return f"{value:.2g}"  # eps, and p-values of many worlds
     return str(value) if isinstance(value, int) else number(value)
 
 
@@ -282,8 +284,8 @@ CAPTIONS = {
         "eigenvalue eps."
     ),
     "depolarized_map": (
-        "Risk of our map over the depolarization g, at its fitted temperature. T and g trade off: the "
-        "data pin both down less sharply than this curve."
+        "Our map: T, and the mass g outside the span, with their intervals. The two trade off: the data pin "
+        "both down less sharply than each alone. The CSV has the risk over g at the fitted T."
     ),
     "evidence_map": (
         "The mean test risk in groups of equal size by missing mass u: the evidence map, whose "

@@ -91,8 +91,9 @@ def _calibrated(by_name: Mapping[str, Experiment]) -> str:
     if "projection_reliability" not in by_name:
         return "Whether the scores are calibrated was not tested."
     headline = by_name["projection_reliability"]["headline"]
-    told = [f"{words} {_projection(headline, n)}" for n, words in WORDS.items() if f"{n}_ece" in headline]
-    return f"By their projection ECE, beside what calibrated scores read on these prompts: {'; '.join(told)}."
+    known = {name: words for name, words in WORDS.items() if f"{name}_ece" in headline}
+    maps = "; ".join(f"{words} {_projection(headline, name)}" for name, words in known.items())
+    return f"By their projection ECE, beside what calibrated scores read on these prompts: {maps}."
 
 
 def _projection(headline: TableRow, name: str) -> str:
@@ -205,7 +206,7 @@ def make_results(
     """Run every experiment on dev and test `files`. Blocking: seconds to minutes."""
     context, (dev, test) = inputs.first, files
     experiments = run_all(inputs, progress)
-    found = cautions(context)
+    about_files = cautions(context)
     return {
         "version": 1,
         "num_samples": context.test.material.num_samples,
@@ -216,9 +217,9 @@ def make_results(
         "test": _describe(context.test, test),
         "experiments": experiments,
         "provenance": provenance,
-        "warnings": [one["text"] for one in found] + _warnings(context, experiments),
+        "warnings": [one["text"] for one in about_files] + _warnings(context, experiments),
         "verdict": verdict(experiments),
-        "cautions": found,
+        "cautions": about_files,
     }
 
 
@@ -246,15 +247,15 @@ def cautions(context: EvaluationContext) -> list[PlainWarning]:
 
 
 def _warnings(context: EvaluationContext, experiments: Sequence[Experiment]) -> list[str]:
-    found = [
+    warnings = [
         f"Only {len(split)} {name} prompts: intervals are wide. Use at least {FEW_ROWS}."
         for name, split in (("dev", context.dev), ("test", context.test))
         if len(split) < FEW_ROWS
     ]
     at_bound = {e["name"]: e["headline"].get("at_bound") for e in experiments}
-    found += [f"The fit of {name} sits on a bound: {bound}." for name, bound in at_bound.items() if bound]
+    warnings += [f"The fit of {name} sits on a bound: {bound}." for name, bound in at_bound.items() if bound]
     left_out = [e["title"] for e in experiments if not e["ran"]]
-    return found + ([f"Not run: {', '.join(left_out)}. The reasons stand below."] if left_out else [])
+    return warnings + ([f"Not run: {', '.join(left_out)}. The reasons stand below."] if left_out else [])
 
 
 def run_all(inputs: Inputs, progress: OnExperiment | None = None) -> list[Experiment]:

@@ -215,8 +215,8 @@ class EvaluationContext:
         if self.test.missing_mass is None:
             return None
         dev, fold = self.dev, self._plain.fold
-        found = self.rng(Stream.BOOTSTRAP)
-        return find_evidence(dev.material, dev.dev, fold, None, found, self.resamples.bootstrap)
+        random = self.rng(Stream.BOOTSTRAP)
+        return find_evidence(dev.material, dev.dev, fold, None, random, self.resamples.bootstrap)
 
     @cached_property
     def _plain(self) -> CrossValidation:
@@ -230,11 +230,11 @@ class EvaluationContext:
     @cached_property
     def maps(self) -> Mapping[str, CalibrationMap]:
         """Every map of all test prompts at once, by name, raw first; that of evidence has a g for each."""
-        found: dict[str, CalibrationMap] = {"raw": Identity(self.eps)}
-        found |= {method: one.map for method, one in self.fits.items()}
+        maps: dict[str, CalibrationMap] = {"raw": Identity(self.eps)}
+        maps |= {method: one.map for method, one in self.fits.items()}
         if self.evidence is not None and self.test.missing_mass is not None:
-            found["evidence"] = self.evidence.fit.map.over(self.test.missing_mass)
-        return found
+            maps["evidence"] = self.evidence.fit.map.over(self.test.missing_mass)
+        return maps
 
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
         """Return the map that serves each of the n test prompts, one for each."""
@@ -276,22 +276,24 @@ class EvaluationContext:
     @cached_property
     def projection(self) -> Mapping[str, ProjectionDiagnostic]:
         """The projection diagram of each map, with its null."""
-        found, worlds = {}, self.resamples.band
+        diagnostics, worlds = {}, self.resamples.band
         for name, one in self.served.items():
             pair = one.lambda_max, self.test.c1
             null = projection_null(*pair, self.rng(Stream.PROJECTION), num_draws=worlds)
-            found[name] = ProjectionDiagnostic(projection_reliability(*pair), null, projection_brier(*pair))
-        return found
+            diagnostics[name] = ProjectionDiagnostic(
+                projection_reliability(*pair), null, projection_brier(*pair)
+            )
+        return diagnostics
 
     @cached_property
     def correctness(self) -> Mapping[str, CorrectnessDiagnostic]:
         """The correctness diagram of each map, with its band."""
-        found, worlds = {}, self.resamples.band
+        diagnostics, worlds = {}, self.resamples.band
         for name, one in self.served.items():
             band = label_band(one.lambda_max, self.rng(Stream.CORRECTNESS), num_draws=worlds)
             diagram = reliability_diagram(one.lambda_max, self.test.labels.right)
-            found[name] = CorrectnessDiagnostic(diagram, band)
-        return found
+            diagnostics[name] = CorrectnessDiagnostic(diagram, band)
+        return diagnostics
 
     def auroc(self, scores: Floats) -> Auroc:
         """Return the AUROC of scores (n,), higher = more certain; the same resamples for every score."""

@@ -91,7 +91,7 @@ def judge(
 ) -> AtSize:
     """Return what is fitted on `dev` with so many answers, as judged on `test`."""
     maps = _maps(dev, num_samples, eps)
-    found = {
+    fits = {
         name: fit_correctness(_columns(dev, maps[name], name), dev.right, rng=rng())
         for name in CORRECT_BY
         if name in maps
@@ -99,11 +99,11 @@ def judge(
     base = np.full(len(test), dev.right.mean())
     correct = {
         name: one.model.predict(_columns(test, maps[name], name)) if one.model else base
-        for name, one in found.items()
+        for name, one in fits.items()
         if one.candidates
     }
     served = {name: _served(map_, test) for name, map_ in maps.items()}
-    why = _why_none(found, "answers of the dev file")
+    why = _why_none(fits, "answers of the dev file")
     return AtSize(num_samples, test.right, served, correct, base, why, tokens)
 
 
@@ -128,26 +128,26 @@ def judge_held_out(
         for name in CORRECT_BY
         if name in names
     }
-    found = {name: fit_correctness(one, rows.right, rng=rng()) for name, one in columns.items()}
+    fits = {name: fit_correctness(one, rows.right, rng=rng()) for name, one in columns.items()}
     base = _base_rates(rows.right, rng)
     correct = {
         name: base if one.model is None or one.held_out is None else one.held_out
-        for name, one in found.items()
+        for name, one in fits.items()
         if one.candidates
     }
-    return AtSize(num_samples, rows.right, served, correct, base, _why_none(found, "answers"), tokens)
+    return AtSize(num_samples, rows.right, served, correct, base, _why_none(fits, "answers"), tokens)
 
 
 def _maps(rows: Judged, num_samples: int, eps: float) -> dict[str, AnyMap]:
     """Return every map fitted on the rows; one answer has a spectrum of 1, which only evidence can map."""
-    found: dict[str, AnyMap] = {}
+    maps: dict[str, AnyMap] = {}
     if num_samples > 1:
-        found["raw"] = Identity(eps)
-        found["temperature"] = fit_temperature(rows.rows, eps=eps).map
-        found["depolarized"] = fit_depolarized(rows.rows).map
+        maps["raw"] = Identity(eps)
+        maps["temperature"] = fit_temperature(rows.rows, eps=eps).map
+        maps["depolarized"] = fit_depolarized(rows.rows).map
     if rows.missing_mass is not None:
-        found["evidence"] = fit_evidence(EvidenceSet(rows.rows, rows.missing_mass)).map
-    return found
+        maps["evidence"] = fit_evidence(EvidenceSet(rows.rows, rows.missing_mass)).map
+    return maps
 
 
 def _served(map_: AnyMap, rows: Judged) -> MapAt:
@@ -157,9 +157,9 @@ def _served(map_: AnyMap, rows: Judged) -> MapAt:
 
 
 def _columns(rows: Judged, map_: AnyMap, name: str) -> Columns:
-    found = rows.columns(map_)
+    columns = rows.columns(map_)
     # Without evidence means what a server without log-probabilities would leave.
-    return found if name == "evidence" else {k: v for k, v in found.items() if k in WITHOUT_EVIDENCE}
+    return columns if name == "evidence" else {k: v for k, v in columns.items() if k in WITHOUT_EVIDENCE}
 
 
 def _joined(parts: list[MapAt], order: Ints) -> MapAt:
@@ -177,9 +177,9 @@ def _base_rates(right: NDArray[np.bool_], rng: Fresh) -> Floats:
     return held_out_predictions({}, right, (), fold)
 
 
-def _why_none(found: Mapping[str, CorrectnessFit], what: str) -> str:
+def _why_none(fits: Mapping[str, CorrectnessFit], what: str) -> str:
     """Return why there is no P(correct) with so many answers; "" where there is one, or nothing to fit."""
-    for one in found.values():
+    for one in fits.values():
         if one.why_none == "one_kind":
             return f"all {one.num_right + one.num_wrong} {what} are {'right' if one.num_right else 'wrong'}"
         if one.why_none == "too_few_verdicts":

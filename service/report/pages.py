@@ -52,8 +52,8 @@ def home(root: Mapping[str, Any]) -> str:
     links = root["links"]
     context = {
         **root,
-        "open": [(links[name], name, said) for name, said in OPEN.items() if name in links],
-        "post": [(links[name], said) for name, said in POST.items() if name in links],
+        "open": [(links[name], name, description) for name, description in OPEN.items() if name in links],
+        "post": [(links[name], description) for name, description in POST.items() if name in links],
     }
     return page("home.html", context)
 
@@ -72,7 +72,7 @@ def environment() -> "Environment":
     """Return the templates: everything escaped, nothing undefined, control characters made visible."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    found = Environment(
+    templates = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -81,11 +81,11 @@ def environment() -> "Environment":
         # Exactly str: Markup, a kind of str, is HTML already and passed as it is.
         finalize=lambda value: words.visible(value) if type(value) is str else value,
     )
-    found.globals["style"] = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    found.filters.update(
+    templates.globals["style"] = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    templates.filters.update(
         number=words.number, share=words.share, between=words.between, when=words.when, counted=words.count
     )
-    return found
+    return templates
 
 
 ROWS_ADVISED = 300  # docs/calibrating.md: the worst of many fits on so many is as good as the mean

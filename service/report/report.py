@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import PROMISE_MEANING, CalibrateOptions, Calibration
-from service.calibration.fitting import DecidedAt, EvidenceFound, Fitted, Stream, rng, why_no_evidence
+from service.calibration.fitting import DecidedAt, Fitted, Stream, rng, why_no_evidence
 from service.calibration.labels import Labels
 from service.calibration.material import Material
 from service.calibration.promotion import decide, too_many_refused
@@ -46,9 +46,8 @@ from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
 from service.spectral.correctness_model import CorrectnessFit, Scores
 from service.spectral.dev_set import DevSet, mean_entropy, overlaps, risk
 from service.spectral.evidence import EvidenceFit
-from service.spectral.fit import Bootstrap, DepolarizedFit, TemperatureFit
-from service.spectral.fit import Method as PlainMethod
-from service.spectral.maps import TemperatureMap
+from service.spectral.fit import DepolarizedFit, TemperatureFit
+from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.reliability import (
     ConsistencyBand,
     Null,
@@ -151,11 +150,11 @@ def evidence_table(calibration: Calibration) -> list[EvidenceAt]:
     return [
         {
             "num_samples": m,
-            "temperature": found.temperature,
-            "evidence_intercept": found.intercept,
-            "evidence_slope": found.slope,
+            "temperature": map_.temperature,
+            "evidence_intercept": map_.intercept,
+            "evidence_slope": map_.slope,
         }
-        for m, found in sorted(calibration.evidence.items())
+        for m, map_ in sorted(calibration.evidence.items())
     ]
 
 
@@ -182,49 +181,40 @@ def chosen_fit(fitted: Fitted) -> TemperatureFit | DepolarizedFit | EvidenceFit:
 
 def fit_parts(fitted: Fitted) -> dict[str, FitPart]:
     """Return every map as fitted, by name, with its intervals and its cross-validated risk."""
-    parts: dict[str, FitPart] = {method: _fit(fitted, method) for method in fitted.fits}
-    if fitted.evidence is not None:
-        parts["evidence"] = _evidence_fit(fitted.evidence)
+    parts: dict[str, FitPart] = {}
+    for method, fit in fitted.fits.items():
+        spread, g = fitted.bootstraps[method], None
+        if isinstance(fit.map, DepolarizedMap) and spread.depolarization is not None:
+            g = _estimate(fit.map.depolarization, spread.depolarization)
+        parts[method] = _fit_part(fit, spread.temperature, g, fitted.held_out.risks[method])
+    if evidence := fitted.evidence:
+        map_, spreads = evidence.fit.map, evidence.bootstrap
+        part = _fit_part(evidence.fit, spreads.temperature, None, evidence.risks["evidence"])
+        part["intercept"] = _estimate(map_.intercept, spreads.intercept)
+        part["slope"] = _estimate(map_.slope, spreads.slope)
+        parts["evidence"] = part
     return parts
 
 
-def _evidence_fit(evidence: EvidenceFound) -> FitPart:
-    found, spread = evidence.fit, evidence.bootstrap
+def _fit_part(
+    fit: TemperatureFit | DepolarizedFit | EvidenceFit,
+    temperature: Interval,
+    depolarization: Estimate | None,
+    held_out: Floats,
+) -> FitPart:
     return {
-        "temperature": _estimate(found.map.temperature, spread.temperature),
-        "depolarization": None,
-        "intercept": _estimate(found.map.intercept, spread.intercept),
-        "slope": _estimate(found.map.slope, spread.slope),
-        "risk": found.risk,
-        "cv_risk": float(evidence.risks["evidence"].mean()),
-        "mean_entropy": found.mean_entropy,
-        "at_bound": list(found.at_bound),
-        "stationarity_gap": found.stationarity_gap,
+        "temperature": _estimate(fit.map.temperature, temperature),
+        "depolarization": depolarization,
+        "risk": fit.risk,
+        "cv_risk": float(held_out.mean()),
+        "mean_entropy": fit.mean_entropy,
+        "at_bound": list(fit.at_bound),
+        "stationarity_gap": fit.stationarity_gap,
     }
 
 
 def _estimate(value: float, spread: Interval) -> Estimate:
     return estimate(value, spread.low, spread.high)
-
-
-def _fit(fitted: Fitted, method: PlainMethod) -> FitPart:
-    found = fitted.fits[method]
-    spread = fitted.bootstraps[method]
-    return {
-        "temperature": _estimate(found.map.temperature, spread.temperature),
-        "depolarization": _depolarization(found, spread),
-        "risk": found.risk,
-        "cv_risk": float(fitted.held_out.risks[method].mean()),
-        "mean_entropy": found.mean_entropy,
-        "at_bound": list(found.at_bound),
-        "stationarity_gap": found.stationarity_gap,
-    }
-
-
-def _depolarization(fit: TemperatureFit | DepolarizedFit, spread: Bootstrap) -> Estimate | None:
-    if isinstance(fit.map, TemperatureMap) or spread.depolarization is None:
-        return None
-    return _estimate(fit.map.depolarization, spread.depolarization)
 
 
 def correctness_part(
@@ -235,17 +225,17 @@ def correctness_part(
     target: what decisions keep by default, and so one of the promises.
     """
     at = fitted.decided.at
-    whole = at[num_samples]
+    full = at[num_samples]
     # The same for every number, so that a table can hold them.
-    wanted = sorted({*targets(1 - float(whole.fitted.mean())), target.error})
-    sure = target.confidence
+    errors = sorted({*targets(1 - float(full.fitted.mean())), target.error})
+    confidence = target.confidence
     return {
         "num_samples": num_samples,
-        "confidence": sure,
-        "by_num_samples": [_at(m, one, wanted, sure, seed, resamples) for m, one in sorted(at.items())],
-        "diagram": _diagram(whole, seed, resamples),
-        "risk_coverage": risk_coverage(whole.decider.counts, sure) if whole.decider else [],
-        "promises": promises_part(whole.decider.counts, wanted, sure) if whole.decider else [],
+        "confidence": confidence,
+        "by_num_samples": [_at(m, one, errors, confidence, seed, resamples) for m, one in sorted(at.items())],
+        "diagram": _diagram(full, seed, resamples),
+        "risk_coverage": risk_coverage(full.decider.counts, confidence) if full.decider else [],
+        "promises": promises_part(full.decider.counts, errors, confidence) if full.decider else [],
         "meaning": PROMISE_MEANING,
     }
 
@@ -260,7 +250,12 @@ def targets(base_error: float) -> list[float]:
 
 
 def _at(
-    num_samples: int, one: DecidedAt, wanted: list[float], sure: float, seed: int, resamples: Resamples
+    num_samples: int,
+    one: DecidedAt,
+    errors: list[float],
+    confidence: float,
+    seed: int,
+    resamples: Resamples,
 ) -> CorrectnessAt:
     best, base = _best(one.fit), one.fit.base_rate
     counts = None if one.decider is None else one.decider.counts
@@ -277,8 +272,8 @@ def _at(
         "base_brier": base.brier if base else None,
         "auroc": _auroc(one, seed, resamples.auroc),
         "why_none": one.fit.why_none,
-        "promises": promises_part(counts, wanted, sure) if counts else [],
-        "lowest": lowest_part(counts, sure) if counts else None,
+        "promises": promises_part(counts, errors, confidence) if counts else [],
+        "lowest": lowest_part(counts, confidence) if counts else None,
     }
 
 
@@ -290,8 +285,8 @@ def _best(fit: CorrectnessFit) -> Scores | None:
 def _auroc(one: DecidedAt, seed: int, resamples: int) -> Estimate:
     if one.fit.held_out is None:
         return estimate(math.nan)
-    found = bootstrap_auroc(one.fit.held_out, one.fitted, rng(seed, Stream.AUROC), num_resamples=resamples)
-    return estimate(found.value, found.low, found.high)
+    ranking = bootstrap_auroc(one.fit.held_out, one.fitted, rng(seed, Stream.AUROC), num_resamples=resamples)
+    return estimate(ranking.value, ranking.low, ranking.high)
 
 
 def _diagram(one: DecidedAt, seed: int, resamples: Resamples) -> list[Bin]:
@@ -299,11 +294,11 @@ def _diagram(one: DecidedAt, seed: int, resamples: Resamples) -> list[Bin]:
     predicted = one.fit.held_out
     if one.decider is None or predicted is None:
         return []
-    found, band = (
+    diagram, band = (
         reliability_diagram(predicted, one.fitted),
         label_band(predicted, rng(seed, Stream.CORRECTNESS), num_draws=resamples.band),
     )
-    return bins(found, one.fitted.size, band)
+    return bins(diagram, one.fitted.size, band)
 
 
 def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[RiskAt]:
@@ -321,7 +316,7 @@ def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[RiskAt]:
     ]
 
 
-def promises_part(counts: SelectiveCounts, wanted: list[float], confidence: float) -> list[PromiseAt]:
+def promises_part(counts: SelectiveCounts, target_errors: list[float], confidence: float) -> list[PromiseAt]:
     """Return what can be promised for each target error, in numbers and in words."""
     return [
         {
@@ -331,31 +326,31 @@ def promises_part(counts: SelectiveCounts, wanted: list[float], confidence: floa
             "wrong": one.wrong,
             "coverage": one.coverage,
             "lowest_error": one.lowest_error,
-            "text": in_words(one),
+            "text": format_promise(one),
         }
-        for one in promises(counts, wanted, confidence)
+        for one in promises(counts, target_errors, confidence)
     ]
 
 
 def lowest_part(counts: SelectiveCounts, confidence: float) -> PromiseAt | None:
     """Return what the lowest error lets through that can be promised at all; None where none can."""
     # No rows promise so little, which makes the promise name the lowest that they do.
-    [found] = promises(counts, [LESS_THAN_ANY], confidence)
-    lowest = lowest_named(counts, found)
+    [promise] = promises(counts, [LESS_THAN_ANY], confidence)
+    lowest = lowest_named(counts, promise)
     return None if lowest is None else promises_part(counts, [lowest], confidence)[0]
 
 
-def in_words(promise: Promise) -> str:
+def format_promise(promise: Promise) -> str:
     """Return the promise as a sentence, or that it cannot be made, and which can."""
     sure = f"with {promise.confidence:.0%} confidence".replace("%", " %")
-    like = "on questions like those of the dev set"
+    target = percent(promise.target_error)
     if promise.threshold is not None:
-        most = f"at most {percent(promise.target_error)} of the answers let through are wrong"
-        return f"{sure.capitalize()}, {most}, {like}."
+        like = "on questions like those of the dev set"
+        return f"{sure.capitalize()}, at most {target} of the answers let through are wrong, {like}."
     if promise.lowest_error is None:
         return f"No error can be promised {sure}: these rows are too few."
-    wanted, lowest = percent(promise.target_error), percent(promise.lowest_error)
-    return f"An error of at most {wanted} cannot be promised {sure}; the lowest that can be is {lowest}."
+    lowest = percent(promise.lowest_error)
+    return f"An error of at most {target} cannot be promised {sure}; the lowest that can be is {lowest}."
 
 
 def answers_by_number(context: EvaluationContext) -> AnswersPart:
@@ -393,8 +388,8 @@ def _served_row(context: EvaluationContext, name: str) -> ServedRow:
 
 
 def _ranking(context: EvaluationContext, scores: Floats) -> Estimate:
-    found = context.auroc(scores)
-    return estimate(found.value, found.low, found.high)
+    ranking = context.auroc(scores)
+    return estimate(ranking.value, ranking.low, ranking.high)
 
 
 def band_part(band: ConsistencyBand) -> Band:
@@ -469,10 +464,10 @@ def samples(context: EvaluationContext) -> list[SamplesAt]:
     # Eight steps at most, in fives; each number below ten answers.
     step = 5 * -(-deep.num_samples // 40) if deep.num_samples >= 10 else 1
     pairs = [p.cosines for p in parts], [p.index for p in parts]
-    found = lambda_max_by_size(*pairs, context.rng(Stream.SUBSETS), step=step)
+    curve = lambda_max_by_size(*pairs, context.rng(Stream.SUBSETS), step=step)
     return [
         {"num_samples": int(m), "mean": float(mean), "deviation": float(std)}
-        for m, mean, std in zip(found.sizes, found.mean, found.std, strict=True)
+        for m, mean, std in zip(curve.sizes, curve.mean, curve.std, strict=True)
     ]
 
 

@@ -57,9 +57,9 @@ def stratified_folds(labels: ArrayLike, folds: int, rng: np.random.Generator) ->
     if folds < 2:
         raise ValueError("at least two folds are needed")
     order = np.concatenate([rng.permutation(np.flatnonzero(right == kind)) for kind in (True, False)])
-    found = np.empty(right.size, dtype=np.int_)
-    found[order] = np.arange(right.size) % folds
-    return found
+    fold = np.empty(right.size, dtype=np.int_)
+    fold[order] = np.arange(right.size) % folds
+    return fold
 
 
 def stratified_split(labels: ArrayLike, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -263,13 +263,13 @@ def fit_model(
     low = [MIN_WEIGHT.get(name, -np.inf) for name in features]
     high = [MAX_WEIGHT.get(name, np.inf) for name in features]
     # Scales are positive: what bounds the weight of a standardised feature bounds that of the feature.
-    found = fit_logistic((rows - means) / scales, labels, strength=strength, low=low, high=high)
+    logistic = fit_logistic((rows - means) / scales, labels, strength=strength, low=low, high=high)
     return CorrectnessModel(
         tuple(features),
         means=tuple(means.tolist()),
         scales=tuple(scales.tolist()),
-        weights=tuple(np.where(constant, 0.0, found.weights).tolist()),
-        intercept=found.intercept,
+        weights=tuple(np.where(constant, 0.0, logistic.weights).tolist()),
+        intercept=logistic.intercept,
     )
 
 
@@ -277,27 +277,27 @@ def held_out_predictions(
     columns: Columns, labels: ArrayLike, features: Sequence[str], fold: Ints, *, strength: float = STRENGTH
 ) -> Floats:
     """Return P(correct) (n,) from the model of the other folds (n,); no features: their base rate."""
-    right, found = verdicts(labels), np.empty(fold.size)
+    right, predicted = verdicts(labels), np.empty(fold.size)
     for number in np.unique(fold):
         held = fold == number
         rest = {name: np.asarray(columns[name])[~held] for name in features}
         if features:
             # Means and scales, too, are of the other folds: nothing of a held-out row may leak in.
             model = fit_model(rest, right[~held], features, strength=strength)
-            found[held] = model.predict({name: np.asarray(columns[name])[held] for name in features})
+            predicted[held] = model.predict({name: np.asarray(columns[name])[held] for name in features})
         else:
-            found[held] = right[~held].mean()
-    return found
+            predicted[held] = right[~held].mean()
+    return predicted
 
 
 def _checked(columns: Columns, size: int) -> dict[str, Floats]:
     """Return the columns that are features, or raise ValueError where there are none or they are unusable."""
-    found = {one: np.asarray(columns[one], dtype=np.float64) for one in FEATURES if one in columns}
-    if not found:
+    known = {one: np.asarray(columns[one], dtype=np.float64) for one in FEATURES if one in columns}
+    if not known:
         raise ValueError("the columns hold none of the features")
-    if not all(column.shape == (size,) and np.isfinite(column).all() for column in found.values()):
+    if not all(column.shape == (size,) and np.isfinite(column).all() for column in known.values()):
         raise ValueError("every feature needs one finite value per verdict")
-    return found
+    return known
 
 
 def too_few(num_right: int, num_wrong: int) -> CorrectnessFit | None:

@@ -18,14 +18,14 @@ from service.report.pages import calibrations, home, render
 from service.scoring.serving import Serving
 from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.reports import deciding_report, small_report
+from tests.support.reports import deciding_report, one_class_report, small_report
 from tests.support.worlds import rows, write
 
 pytestmark = pytest.mark.browser
 CASES: dict[str, Callable[[], Report]] = {
     "alone": small_report,
     "beside an active one": partial(small_report, with_active=True),
-    "one class": partial(small_report, right=False),
+    "one class": partial(one_class_report, False),
     "with thresholds": deciding_report,
 }
 # A right edge beyond the window: text or a plot is cut off, or the page scrolls sideways.
@@ -115,7 +115,7 @@ def test_every_plot_is_seen(tab: Page, saved: Path) -> None:
     decided = tab.evaluate("document.querySelectorAll('[aria-labelledby=is-it-right] svg').length")
     # Of all answers; fewer may have a model, and promises in a table, where all have none.
     assert decided == (2 if tab.evaluate("document.body.innerText.includes('Does P(correct) mean')") else 0)
-    assert len(sizes) == 3 * maps + 6 + decided
+    assert len(sizes) == 3 * maps + 4 + decided
     assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
 
 

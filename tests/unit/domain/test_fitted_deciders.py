@@ -11,7 +11,7 @@ from benchmarks.selective_worlds import naive
 from service.calibration.fitting import MOST_THRESHOLDS, WHOLE, Decided, Fitted, fit_all, fit_deciders
 from service.calibration.labels import FullRows
 from service.calibration.rows import StoredRow
-from service.report.report import correctness_part, in_words, targets
+from service.report.report import correctness_part, format_promise, targets
 from service.scoring.judging import percent
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
@@ -220,7 +220,7 @@ def test_without_a_model_the_report_says_why_and_promises_nothing() -> None:
     ],
 )
 def test_a_promise_in_words(promise: Promise, text: str) -> None:
-    assert in_words(promise) == text
+    assert format_promise(promise) == text
 
 
 def test_percents_are_never_rounded_down() -> None:

@@ -115,6 +115,7 @@ def test_no_ece_is_called_best(page: str) -> None:
 
 def test_where_it_comes_from(results: Results, page: str) -> None:
     text = words(page)
+    assert "1e-10" in section(page, "risk_and_entropy")
     for known in ("dev.jsonl", "0" * 64, "an/embedder (revision r1, d = 24", "1e-10", "2026-11-01 12:30 UTC"):
         assert known in text
     assert "not known: the answers came with the files" in text

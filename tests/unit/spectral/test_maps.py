@@ -146,3 +146,9 @@ def test_the_largest_entropy_is_1_whatever_the_rounding():
         even = Identity().serve(np.full(dimension, 1 / dimension), dimension)
         assert even.entropy_normalized(dimension) == pytest.approx(1.0), dimension
         assert even.entropy_normalized(dimension) <= 1.0, dimension
+
+
+def test_the_null_directions_are_those_that_the_answers_leave():
+    for map_ in every_map(1.0, 0.5):
+        assert map_.serve([0.7, 0.3], 10).null_count == 8
+        assert map_.serve([0.7, 0.3], 1).null_count == 0
