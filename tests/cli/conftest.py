@@ -18,14 +18,14 @@ Here = Callable[..., Done]
 ADMIN_KEY, SCORE_KEY = "the-admin-key-of-the-tests", "the-score-key-of-the-tests"
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def llm() -> Iterator[OpenAIServer]:
     """Return an LLM server that names cities, for questions that end in a number."""
     with serving_in_thread(OpenAIServer(default=llm_and_embedder(cities))) as server:
         yield server
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def running(llm: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the URL of the application, which takes keys."""
     keys = {"admin_key": ADMIN_KEY, "score_key": SCORE_KEY}
