@@ -28,7 +28,7 @@ BY_NAME = {
     "docs/recipes/": "tests/clients/test_recipes.py",
     "clients/typescript/README.md": "tests/clients/test_typescript_package.py",
 }
-DATA = ("json", "jsonl", "csv", "yaml")
+DATA = ("json", "jsonl", "csv")
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
-from benchmarks.processes import ROOT
 from service.calibration.files import UploadLimits, read_file
 from tests.docs import shown
 from tests.docs.blocks import SHELL, Block, blocks, blocks_in, pages, verdict
@@ -37,11 +35,6 @@ def test_json_has_fields_of_the_contract(block: Block) -> None:
 def test_rows_are_taken(block: Block) -> None:
     rows = list(read_file(io.BytesIO(block.code.encode()), UploadLimits(min_rows=1)).rows())
     assert len(rows) == len(block.code.splitlines()) - (block.language == "csv")
-
-
-@pytest.mark.parametrize("block", [b for b in DATA if b.language == "yaml"], ids=lambda block: block.where)
-def test_yaml_is_a_mapping(block: Block) -> None:
-    assert isinstance(yaml.safe_load(block.code), dict)
 
 
 @pytest.mark.parametrize("block", [b for b in EXCUSED if b.language in SHELL], ids=lambda block: block.where)
@@ -188,8 +181,3 @@ def test_what_is_shown_and_not_there_is_told() -> None:
         "$.a[].x is not there",
         "$.d is shown as 1 and is 'x'",
     ]
-
-
-def test_pages_are_those_of_the_tree() -> None:
-    assert {"README.md", "docs/calibrating.md", "docs/recipes/litellm.md"} <= set(BLOCKS)
-    assert all((ROOT / page).is_file() for page in BLOCKS)

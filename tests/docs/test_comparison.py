@@ -1,4 +1,4 @@
-"""The comparison: README's cells are those of the page, and each cell says where it stands."""
+"""The comparison: each cell says where it stands."""
 
 import re
 
@@ -7,8 +7,6 @@ import pytest
 from benchmarks.processes import ROOT
 
 PAGE = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-OURS = "## Where ours stand"
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -21,14 +19,6 @@ def tables(text: str) -> list[list[list[str]]]:
 
 
 FULL, THEIRS, OUR = tables(PAGE)
-[SHORT] = [one for one in tables(README) if "Eigencal" in one[0]]
-
-
-def test_readme_has_rows_of_the_page_word_for_word() -> None:
-    assert SHORT[0] == FULL[0]
-    assert 5 < len(SHORT) < len(FULL)
-    for row in SHORT:
-        assert row in FULL
 
 
 def test_every_row_says_where_ours_and_theirs_stand() -> None:
@@ -57,9 +47,3 @@ def test_versions_and_a_date_are_told() -> None:
     for package in ("cleanlab-tlm", "uqlm", "lm-polygraph"):
         [version] = set(re.findall(rf"{package}==([\d.]+)", PAGE))
         assert f"`{package}` {version}" in PAGE
-
-
-def test_what_we_lack_is_told_first() -> None:
-    lacking = [row[0] for row in FULL[1:] if row[1] == "no"]
-    assert {"Claims in long answers", "A model as judge, reasons in words"} <= set(lacking)
-    assert set(lacking) <= {row[0] for row in SHORT}

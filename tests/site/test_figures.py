@@ -13,7 +13,6 @@ from tools.site.figures import FOLDER, NUMBERS, figures, recorded
 pytestmark = pytest.mark.site
 FOUND: dict[str, Any] = json.loads(NUMBERS.read_text("utf-8"))
 ROWS = recorded()
-MOST_BYTES = 40_000  # of a figure
 
 
 def test_the_figures_are_those_of_the_numbers() -> None:
@@ -21,7 +20,6 @@ def test_the_figures_are_those_of_the_numbers() -> None:
     assert {path.stem for path in FOLDER.glob("*.svg")} == drawn.keys()
     for name, svg in drawn.items():
         assert (FOLDER / f"{name}.svg").read_text("utf-8") == svg, f"{name}: python -m tools.site.figures"
-        assert len(svg) < MOST_BYTES
 
 
 def test_the_numbers_are_of_the_bundled_questions() -> None:
@@ -63,7 +61,6 @@ def told() -> list[tuple[str, str]]:
             f"so 20 equal answers score {equal:.2f}",
         ),
         ("concepts.md", f"is {auroc[0]} before and {auroc[1]} after"),
-        ("faq.md", f"AUROC was {auroc[0]} before and after"),
         (
             "concepts.md",
             "risk {:.3f} for `temperature`, {:.3f} for `depolarized`, {:.3f} for `evidence`".format(*risks),

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.site
 DOCS = ROOT / "docs"
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 PAGES = sorted(DOCS.rglob("*.md"))
+ON_GITHUB = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("clients/*/README.md")), *PAGES]
 
 
 def test_every_link_and_anchor_leads_somewhere(site: Site) -> None:
@@ -28,7 +29,7 @@ def test_every_link_and_anchor_leads_somewhere(site: Site) -> None:
             if not file.is_file() or (anchor and anchor not in ids_of(site, file)):
                 dead.append(f"{path}: {address}")
     assert dead == []
-    assert followed > 1000
+    assert followed
 
 
 def ids_of(site: Site, file: Path) -> set[str]:
@@ -56,7 +57,7 @@ def slugs(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-") for text in texts}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize("path", ON_GITHUB, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_hold_on_github(path: Path) -> None:
     for token in tokens(path):
         address = token.attrGet("href") if token.type == "link_open" else token.attrGet("src")

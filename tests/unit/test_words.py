@@ -1,17 +1,13 @@
 """What is said of the two numbers, in the words that users act on."""
 
-from pathlib import Path
-
 import pytest
 
 from service.app import DESCRIPTION
 from service.scoring.score import Score
 from service.spectral.maps import DepolarizedMap, Identity
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
 HONEST = "not the probability that the answer is right"
 SAID = {
-    "README": README,
     "the schema": Score.model_json_schema()["properties"]["lambda_max"]["description"],
     "the API's description": DESCRIPTION,
 }
@@ -26,9 +22,6 @@ def test_confidence_is_not_sold_as_the_probability_of_being_right(where: str) ->
 
 
 def test_unanimity_is_1_and_0_for_raw_values_only() -> None:
-    assert "the raw values are 1 and 0; the default calibration stays short of them" in " ".join(
-        README.split()
-    )
     raw, calibrated = (map_.serve([1.0], 768) for map_ in (Identity(), DepolarizedMap(1.0, 0.3)))
     assert (raw.lambda_max, raw.entropy) == (1.0, 0.0)
     assert calibrated.lambda_max < 0.8
