@@ -105,7 +105,7 @@ async def test_a_caller_that_means_us_is_not(headers: dict[str, str]) -> None:
         ("1.0", "", 200),  # no browser sends this, and no page can make it
         ("1.0", "Origin: https://attacker.example\r\n", 403),
         ("1.0", "Host: attacker.example\r\n", 403),
-        ("1.1", "", 403),
+        ("1.1", "", 400),  # no HTTP/1.1
     ],
 )
 async def test_a_request_without_a_host(version: str, lines: str, status: int) -> None:

@@ -121,10 +121,10 @@ class TestCompose:
         ("profiles", "expected"),
         [
             ((), set()),
-            (("gpu",), {"weights", "eigencal", "vllm"}),
-            (("cpu",), {"weights", "eigencal", "vllm-cpu"}),
-            (("external",), {"weights", "eigencal"}),
-            (("gpu", "postgres"), {"weights", "eigencal", "vllm", "postgres"}),
+            (("gpu",), {"weights", "eigencal", "edge", "vllm"}),
+            (("cpu",), {"weights", "eigencal", "edge", "vllm-cpu"}),
+            (("external",), {"weights", "eigencal", "edge"}),
+            (("gpu", "postgres"), {"weights", "eigencal", "edge", "vllm", "postgres"}),
         ],
     )
     def test_profiles_start(self, profiles: tuple[str, ...], expected: set[str]) -> None:
@@ -164,12 +164,13 @@ class TestCompose:
             assert "privileged" not in service
 
     def test_it_is_published_on_loopback_unless_told(self) -> None:
-        (port,) = SERVICES["eigencal"]["ports"]
+        (port,) = SERVICES["edge"]["ports"]
         assert interpolated(port) == "127.0.0.1:8000:8000"
-        assert all("ports" not in service for name, service in SERVICES.items() if name != "eigencal")
+        assert all("ports" not in service for name, service in SERVICES.items() if name != "edge")
 
     def test_volumes_are_declared(self) -> None:
-        used = {volume.split(":")[0] for s in SERVICES.values() for volume in s.get("volumes", [])}
+        mounted = {volume.split(":")[0] for s in SERVICES.values() for volume in s.get("volumes", [])}
+        used = {one for one in mounted if not one.startswith(".")}
         assert used == COMPOSE["volumes"].keys()
 
 
