@@ -71,7 +71,7 @@ def may_be_ours(secret: str) -> bool:
 
 # The port of the keys' store. The real one and the fake pass the same tests.
 
-MOST_KEYS = 500  # of each scope: all of them are in the memory of every replica
+MAX_KEYS = 500  # of each scope: all of them are in the memory of every replica
 
 
 class KeyStore(Protocol):

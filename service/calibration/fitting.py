@@ -43,7 +43,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EvidenceFound:
+class FittedEvidence:
     """The fit on the full rows (n), its bootstrap, and what cross-validation says of it.
 
     missing_mass: (n,). risks, maps: out of fold, (n,) in nats and one map a fold, of "evidence", and of
@@ -82,7 +82,7 @@ def find_evidence(
     active: Calibration | None,
     rng: np.random.Generator,
     resamples: int,
-) -> EvidenceFound | None:
+) -> FittedEvidence | None:
     """Return the evidence map fitted on `dev`, the full rows; None where one lacks a log-probability.
 
     fold: (n,) which fold holds each prompt out, as for the other maps. An equally seeded rng draws the
@@ -98,7 +98,7 @@ def find_evidence(
         found["active"] = risks(rival.over(rows.missing_mass), dev)
         by_name["active"] = (rival,) * len(maps)
     spread = bootstrap_evidence(rows, rng=rng, resamples=resamples)
-    return EvidenceFound(rows.missing_mass, fit_evidence(rows), spread, found, by_name)
+    return FittedEvidence(rows.missing_mass, fit_evidence(rows), spread, found, by_name)
 
 
 def missing_masses(material: Material) -> Floats | None:
@@ -136,7 +136,7 @@ def evidence_table(material: Material, seed: int, progress: OnDone | None) -> di
 Bools = NDArray[np.bool_]
 SHARE = 0.5  # of the rows that fit; more would leave fewer to promise by
 # Of a decider. A calibration is read at every start, and thousands of rows would make it megabytes.
-MOST_THRESHOLDS = 200
+MAX_THRESHOLDS = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,7 +228,7 @@ def _map(rows: Judged, method: Method, eps: float) -> DepolarizedMap | Temperatu
 
 def _counts(scores: NDArray[np.float64], rows: Judged) -> SelectiveCounts:
     # What a score never lets through must not count as let through, or the promise is about other texts.
-    return thinned(selective_counts(scores, rows.right, rows.supported), MOST_THRESHOLDS)
+    return thinned(selective_counts(scores, rows.right, rows.supported), MAX_THRESHOLDS)
 
 
 # The fit: the maps, their uncertainty, their cross-validated risk, and the parameters of every m'.
@@ -255,7 +255,7 @@ class Fitted:
     method: Method
     parameters: Mapping[int, Parameters]
     decided: Decided
-    evidence: EvidenceFound | None = None
+    evidence: FittedEvidence | None = None
     evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
 
     def maps_of(self, name: str) -> list[CalibrationMap]:
@@ -348,7 +348,7 @@ def held_out(
     return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
 
 
-def with_evidence(found: CrossValidation, evidence: EvidenceFound | None) -> CrossValidation:
+def with_evidence(found: CrossValidation, evidence: FittedEvidence | None) -> CrossValidation:
     """Return the risks with those by evidence among them, "active" last."""
     if evidence is None:
         return found

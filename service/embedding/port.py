@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 # What an answer without text is: none, one outcome orthogonal to the rest, or the model's vector for "".
 EmptyAnswers = Literal["failed", "outcome", "embedded"]
 FAILED: EmptyAnswers = "failed"
-OUTCOME: EmptyAnswers = "outcome"
 EMBEDDED: EmptyAnswers = "embedded"
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from service.calibration import fitting
 from service.calibration.calibration import Calibration
-from service.calibration.fitting import EvidenceFound, Fitted, Stream, find_evidence, missing_masses
+from service.calibration.fitting import Fitted, FittedEvidence, Stream, find_evidence, missing_masses
 from service.calibration.labels import FullRows, Labels, label
 from service.calibration.material import Material
 from service.report.first_answers import AtSize, judge, judge_held_out, mean_tokens
@@ -210,7 +210,7 @@ class EvaluationContext:
         return fitting.bootstraps(self.dev.dev, self.seed, self.eps, self.resamples.bootstrap)
 
     @cached_property
-    def evidence(self) -> EvidenceFound | None:
+    def evidence(self) -> FittedEvidence | None:
         """The evidence map, fitted on dev; None unless every prompt of both has log-probabilities."""
         if self.test.missing_mass is None:
             return None
@@ -359,7 +359,7 @@ class CrossValidated(EvaluationContext):
         return self._fitted.held_out
 
     @cached_property
-    def evidence(self) -> EvidenceFound | None:
+    def evidence(self) -> FittedEvidence | None:
         """The evidence map, as fitted."""
         return self._fitted.evidence
 

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from datetime import datetime
 
-from service.api.keys import MOST_KEYS, Key
+from service.api.keys import MAX_KEYS, Key
 from service.errors import Conflict, StoreUnavailable
 
 
@@ -15,7 +15,7 @@ class MemoryKeys:
     is, then waits for `gate`, where there is one.
     """
 
-    def __init__(self, most: int = MOST_KEYS) -> None:
+    def __init__(self, most: int = MAX_KEYS) -> None:
         self.available = True
         self.readings = 0
         self.gate: asyncio.Event | None = None

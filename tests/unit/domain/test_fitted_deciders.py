@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.selective_worlds import naive
-from service.calibration.fitting import MOST_THRESHOLDS, WHOLE, Decided, Fitted, fit_all, fit_deciders
+from service.calibration.fitting import MAX_THRESHOLDS, WHOLE, Decided, Fitted, fit_all, fit_deciders
 from service.calibration.labels import FullRows
 from service.calibration.rows import StoredRow
 from service.report.report import correctness_part, format_promise, targets
@@ -146,7 +146,7 @@ def test_a_decider_knows_whose_texts_were_judged(given: int, judged: str) -> Non
 
 def test_a_decider_stays_small_however_many_rows() -> None:
     [one, *_] = fitted("depolarized", 900).decided.deciders().values()
-    assert len(one.counts.thresholds) == MOST_THRESHOLDS
+    assert len(one.counts.thresholds) == MAX_THRESHOLDS
     assert one.counts.num_rows == 450
 
 
