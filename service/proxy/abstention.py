@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.proxy.chat_score import Uncertainty
-from service.proxy.prompt import Api, Unscorable
+from service.proxy.prompt import Api
 from service.proxy.stream import AnswerReader, EventReader, encoded, event_of, with_uncertainty
 
 # Members of an answer that tell nothing of what it says.
@@ -60,16 +60,15 @@ def abstaining(payload: Mapping[str, Any], text: str, api: Api) -> dict[str, Any
 
 
 def let_through(payload: dict[str, Any], judged: str | None) -> dict[str, Any]:
-    """Return the answer: as it is where all its text was judged, else with `judged` alone.
+    """Return the answer with no text but `judged`: log-probabilities, too, would tell what was thought.
 
     judged: None for a tool call or a refusal, of which no text beside goes on.
     """
     choice = payload["choices"][0]
-    if _has_only(choice, judged):
-        return payload
     message = choice.get("message")
     if isinstance(message, dict):
-        kept = {name: value for name, value in message.items() if name in _KEPT}
+        names = _KEPT if judged is None else {"role"}
+        kept = {name: value for name, value in message.items() if name in names}
         content: dict[str, Any] = {"message": {**kept, "content": judged}}
     else:
         content = {"text": judged or ""}
@@ -98,24 +97,13 @@ def replaced_stream(
 
 def let_through_stream(held: bytes, uncertainty: Uncertainty, judged: str | None, api: Api) -> bytes:
     """Return a stream that was held until its end, as `let_through` does."""
-    reader, answer = EventReader(), AnswerReader()
-    events = reader.feed(held)
-    chunks = [event.chunk() for event in events]
+    chunks = [chunk for event in EventReader().feed(held) if (chunk := event.chunk())]
+    if judged is None:
+        return b"".join([*(event_of(_textless(chunk)) for chunk in chunks), b"data: [DONE]\n\n"])
+    answer = AnswerReader()
     for chunk in chunks:
-        answer.take(chunk or {})
-    try:
-        choice = answer.choice()
-    except Unscorable:
-        choice = {}
-    is_read = all(
-        event.is_last or chunk or event.raw.startswith(b":")
-        for event, chunk in zip(events, chunks, strict=True)
-    )
-    if is_read and not reader.rest().strip() and _has_only(choice, judged):
-        return held
-    if judged is not None:
-        return replaced_stream(held, uncertainty, judged, api, str(choice.get("finish_reason") or "stop"))
-    return b"".join([*(event_of(_textless(chunk)) for chunk in chunks if chunk), b"data: [DONE]\n\n"])
+        answer.take(chunk)
+    return replaced_stream(held, uncertainty, judged, api, answer.finish_reason or "stop")
 
 
 def with_score(payload: Mapping[str, Any], uncertainty: Uncertainty) -> bytes:
@@ -125,18 +113,6 @@ def with_score(payload: Mapping[str, Any], uncertainty: Uncertainty) -> bytes:
 
 def _about(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {name: payload[name] for name in _ABOUT if name in payload}
-
-
-def _has_only(choice: Mapping[str, Any], judged: str | None) -> bool:
-    """Tell whether a choice holds the text judged, and no other."""
-    message = choice.get("message")
-    if isinstance(message, dict):
-        beside = {name for name, value in message.items() if value} - _KEPT_IN_CHUNKS - {"content"}
-        text = message.get("content")
-        beside |= {"text"} if choice.get("text") else set()
-    else:
-        beside, text = set(), choice.get("text")
-    return not beside and (text.strip() if isinstance(text, str) else text or "") == (judged or "")
 
 
 def _textless(chunk: Mapping[str, Any]) -> dict[str, Any]:

@@ -131,14 +131,15 @@ async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatC
     has_field = f'"{FIELD}"'.encode() in body
     if mode == "off" and not has_field:
         return ChatCall(body, ScoreOptions(), "off", None)
-    payload, options = parse_call(body), ScoreOptions()
-    if has_field and payload is not None and FIELD in payload:
+    options = ScoreOptions()
+    # Also of a call that cannot be scored: what is ours is no server's to read.
+    if has_field and FIELD in (payload := parse_object(body) or {}):
         try:
             options = ScoreOptions.model_validate_json(json.dumps(payload.pop(FIELD)))
         except ValidationError as error:
             raise refusal(error, within=[FIELD]) from None
         body = json.dumps(payload).encode()
-    return ChatCall(body, options, cast("Mode", mode), payload)
+    return ChatCall(body, options, cast("Mode", mode), parse_call(body))
 
 
 def parse_call(body: bytes) -> dict[str, Any] | None:

@@ -138,6 +138,8 @@ async def test_headers_of_any_bytes_pass_both_ways() -> None:
         ({"num_samples": 1}, "eigencal.num_samples"),
         ({"num_samples": 4, "effort": "low"}, "eigencal"),
         ({"target_error": 2}, "eigencal.target_error"),
+        ({"target_error": float("nan")}, "eigencal.target_error"),
+        ({"calibration": "\ud800"}, "eigencal"),
         ({"confidence": 5}, "eigencal.confidence"),
         ({"calibration": "mine"}, "eigencal.calibration"),
         ({"abstain": None}, "eigencal.abstain"),
@@ -333,8 +335,8 @@ async def test_of_several_choices_the_first_is_judged() -> None:
 )
 async def test_a_call_that_nothing_can_be_drawn_for_is_passed_on(body: dict[str, Any], code: str) -> None:
     async with before(answers("Paris")) as made:
-        response = await made.ask(path="/v1/completions", **body)
-        assert len(made.server.requests) == 1
+        response = await made.ask(path="/v1/completions", eigencal={"effort": "low"}, **body)
+        assert ["eigencal" in one for one in made.server.bodies] == [False]
     told = response.json()
     assert told["choices"][0]["text"] == "Paris"
     assert (told["uncertainty"]["status"], told["uncertainty"]["warning"]["code"]) == ("not_scored", code)

@@ -329,6 +329,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "text beside a call": {"content": "Nice", "tool_calls": CALL},
     "reasoning beside a call": {"content": None, "tool_calls": CALL, "reasoning_content": "Nice"},
     "reasoning beside a refusal": {"content": None, "refusal": "No.", "reasoning": "Nice"},
+    "a thought among the tokens": {"content": "Paris"},
 }
 
 
@@ -341,6 +342,9 @@ async def test_only_what_was_judged_is_let_through(beside: str, stream: bool) ->
             return
         choice = said(exchange, "", 0)
         choice["delta" if stream else "message"] = {"role": "assistant", **BESIDE[beside]}
+        # Servers leave reasoning out where a call says so, but not out of the tokens that it asks for.
+        thought = [{"token": token, "logprob": -0.1} for token in ("Nice", "Paris")]
+        choice["logprobs"] = {"content": thought} if beside == "a thought among the tokens" else None
         payload = {"model": MODEL, "choices": [choice]}
         if not stream:
             await exchange.send(200, payload)
@@ -351,7 +355,7 @@ async def test_only_what_was_judged_is_let_through(beside: str, stream: bool) ->
         exchange.writer.close()
 
     async with before(behave, plain(), **POLICY | {"target_error": 0.336}) as made:
-        response = await made.ask(stream=stream)
+        response = await made.ask(stream=stream, logprobs=True)
     assert "Nice" not in response.text and "Ask somebody else." not in response.text
     said_ = [one["choices"][0] for one in (events_of(response.content) if stream else [response.json()])]
     parts = [one["delta" if stream else "message"] for one in said_]
