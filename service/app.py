@@ -1,4 +1,4 @@
-"""The drop-in that the settings ask for: the LLM server's API, with scores beside its answers."""
+"""The application: every part that the settings ask for, built and put together here alone."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Where a request comes from: a program on this machine, a page in its browser, or elsewhere."""
+"""Who may call: keys and scopes; whether a request comes from this machine, a page, or elsewhere."""
 
 import hashlib
 import ipaddress

@@ -1,4 +1,4 @@
-"""What the routes work with: the services wired in the factory, and the ids in their paths."""
+"""What the routes work with: the services built in `app`, and the ids in their paths."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence

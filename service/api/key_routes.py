@@ -1,4 +1,4 @@
-"""Keys on the wire."""
+"""GET, POST and DELETE /keys."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""A key that was made by the API: what is known of it, and how one is made."""
+"""Keys made while the service runs: how one is made, and what a replica knows of them."""
 
 import asyncio
 import hashlib

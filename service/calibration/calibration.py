@@ -1,4 +1,4 @@
-"""Whether an answer is right, and whether to let it through, by number of answers (method, section 8)."""
+"""A calibration: maps, correctness models and thresholds by number of answers; its fingerprint."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

@@ -1,4 +1,4 @@
-"""Numbered lines of an uploaded file: unpacked, bounded, refused early when it is no UTF-8 text.
+"""Files of dev data, CSV or JSON lines: numbered lines, unpacked, bounded, refused early if no UTF-8.
 
 Memory stays flat whatever the file holds: a line is read up to `max_row_bytes` and skipped beyond.
 """

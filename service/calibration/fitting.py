@@ -1,4 +1,4 @@
-"""The evidence map on the rows of a calibration, where every full row tells its log-probabilities."""
+"""Fitting a calibration on labelled rows: maps, evidence, correctness models, thresholds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""A material with fewer answers, or fewer rows: what it would be, had no more been drawn."""
+"""Whether answers are right, by rows and by numbers of answers; a material with fewer of either."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The wire form of a calibration."""
+"""GET /calibrations and all about one: its wire form, report, rows, corrections, activation."""
 
 import asyncio
 import logging
@@ -100,7 +100,7 @@ class ParametersOut(BaseModel):
 
     num_samples: int = Field(description="Number of answers.")
     temperature: float = Field(description="Matrix temperature T.")
-    depolarization: float = Field(description="Depolarisation g, 0 for `temperature`.")
+    depolarization: float = Field(description="Depolarization g, 0 for `temperature`.")
 
 
 class EvidenceParametersOut(BaseModel):
@@ -193,7 +193,7 @@ class CalibrationOut(BaseModel):
         description="Matrix temperature T at the full number of answers; for `evidence`, without "
         "log-probabilities."
     )
-    depolarization: float = Field(description="Depolarisation g there, 0 for `temperature`.")
+    depolarization: float = Field(description="Depolarization g there, 0 for `temperature`.")
     num_samples: int = Field(description="The full number of answers: those drawn per prompt.")
     parameters: list[ParametersOut] = Field(
         description="For every number of answers from 2 on; for `evidence`, those of answers without "

@@ -1,4 +1,4 @@
-"""Connections to an LLM server, one for each call under way, without a common pool.
+"""Calls to an LLM server: connections, retries, bounds. One connection for each call, no common pool.
 
 A pool that many calls share cannot be trusted once calls are cancelled: one that is cancelled while it waits
 for a connection, or in the moment in which one has been made, leaves a connection behind that counts as taken

@@ -1,4 +1,4 @@
-"""The embedded LLM's weights: unpacked once from the packaged GGUF into a folder that loads in a second."""
+"""The embedded LLM: in this process, its weights unpacked once into a folder that loads in a second."""
 
 import asyncio
 import contextlib

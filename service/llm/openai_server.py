@@ -1,4 +1,4 @@
-"""What an LLM server was seen to do with requests for a model, believed only after a second look."""
+"""The client of an OpenAI-compatible LLM server, and what that server was seen to do, seen twice."""
 
 import asyncio
 import time

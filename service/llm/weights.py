@@ -1,4 +1,4 @@
-"""SHA-256 of files, remembered beside a note of their size and modification time so that a start is fast."""
+"""Packaged weights: found, checked by their SHA-256, which is remembered so that a start is fast."""
 
 import contextlib
 import hashlib

@@ -61,7 +61,7 @@ UNREADABLE = Unscorable("unreadable_request", "The call is no JSON object that c
 MANY_CHOICES = Unscorable("many_choices", "Of several choices only the first is judged: none is let through.")
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
 # Of the caller's headers those by which its call is read, and found again in traces; its key is ours.
-PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
+REQUEST_HEADERS_PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
 GOOD = range(200, 300)  # proxies say 203 or 206 of a complete answer, too
 # Statuses by which servers refuse a parameter, or fail on one: then the call goes as its caller wrote it.
 REFUSING = frozenset({400, 403, 422, 500, 501})
@@ -353,7 +353,7 @@ async def _complete(request: Request, chat: Chat, api: Api) -> Response:
 
 
 def _headers(request: Request) -> dict[str, str]:
-    passed = {name: request.headers[name] for name in PASSED if name in request.headers}
+    passed = {name: request.headers[name] for name in REQUEST_HEADERS_PASSED if name in request.headers}
     return {**passed, "X-Request-ID": request_id_of(request) or ""}
 
 

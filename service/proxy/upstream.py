@@ -17,7 +17,7 @@ from service.llm.client import Connections, api_base
 from service.remote import KEEPALIVE_S, tls
 
 # Headers of the connection, not of the answer; or told anew by whoever sends the answer on.
-_NOT_PASSED = frozenset(
+_RESPONSE_HEADERS_DROPPED = frozenset(
     {
         "connection",
         "content-length",
@@ -178,7 +178,7 @@ class HttpReply:
     def headers(self) -> Mapping[str, str]:
         """Return what is passed on, byte for byte: as HTTP has it, not as httpx guesses the encoding."""
         raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in self._response.headers.raw}
-        left_out = _NOT_PASSED | ({"content-encoding"} if self._unpacks else set())
+        left_out = _RESPONSE_HEADERS_DROPPED | ({"content-encoding"} if self._unpacks else set())
         return {k: v for k, v in raw.items() if k not in left_out and not k.startswith(_CROSS_ORIGIN)}
 
     @property

@@ -30,7 +30,7 @@ class CalibrationUsed(Part):
     method: Literal["depolarized", "temperature", "evidence"] = Field(description="The map applied.")
     temperature: float = Field(description="Matrix temperature T applied.")
     depolarization: float = Field(
-        description="Depolarisation g applied, 0 for `temperature`; with `evidence`, that of this very score."
+        description="Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very score."
     )
     evidence_intercept: float | None = Field(
         None, description="With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."

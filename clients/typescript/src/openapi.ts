@@ -848,7 +848,7 @@ export interface components {
             data_kept: boolean;
             /**
              * Depolarization
-             * @description Depolarisation g there, 0 for `temperature`.
+             * @description Depolarization g there, 0 for `temperature`.
              */
             depolarization: number;
             /**
@@ -942,7 +942,7 @@ export interface components {
             created_at: string;
             /**
              * Depolarization
-             * @description Depolarisation g applied, 0 for `temperature`; with `evidence`, that of this very score.
+             * @description Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very score.
              */
             depolarization: number;
             /**
@@ -1708,7 +1708,7 @@ export interface components {
         ParametersOut: {
             /**
              * Depolarization
-             * @description Depolarisation g, 0 for `temperature`.
+             * @description Depolarization g, 0 for `temperature`.
              */
             depolarization: number;
             /**

@@ -30,7 +30,7 @@ class CalibrationUsed(Result):
     created_at: datetime
     """When it was fitted."""
     depolarization: float
-    """Depolarisation g applied, 0 for `temperature`; with `evidence`, that of this very score."""
+    """Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very score."""
     evidence_intercept: float | None = None
     """With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."""
     evidence_slope: float | None = None
@@ -231,7 +231,7 @@ class Parameters(Result):
     """The parameters served with this number of answers."""
 
     depolarization: float
-    """Depolarisation g, 0 for `temperature`."""
+    """Depolarization g, 0 for `temperature`."""
     num_samples: int
     """Number of answers."""
     temperature: float
@@ -297,7 +297,7 @@ class Calibration(Result):
     data_kept: bool
     """Whether those rows are still there."""
     depolarization: float
-    """Depolarisation g there, 0 for `temperature`."""
+    """Depolarization g there, 0 for `temperature`."""
     eps: float
     """Null eigenvalue with which `temperature` was fitted."""
     evidence: tuple[EvidenceParameters, ...] | None
