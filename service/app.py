@@ -51,7 +51,7 @@ from service.llm.wire import draw_of
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
 from service.proxy.routes import Chat, reporter
-from service.proxy.upstream import Upstream
+from service.proxy.upstream import HttpUpstream, Upstream
 from service.report.model import Report
 from service.scoring import routes as score
 from service.scoring.request import BatchRequest, ScoreRequest
@@ -74,8 +74,6 @@ def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> 
         return ModelUpstream(
             llm, lambda api: serving.messages_sampling if api == "chat" else serving.sampling
         )
-    from service.proxy.upstream import HttpUpstream
-
     return HttpUpstream(
         settings.llm_url,
         api_key=settings.llm_api_key.get_secret_value(),

@@ -133,6 +133,9 @@ class DeadlineExceeded(EigencalError):
     retryable = True
 
 
+SAID = " It said: "
+
+
 class LLMError(EigencalError):
     """The LLM server answered with an error: `llm_status` and `llm_message` tell what it said."""
 
@@ -142,7 +145,7 @@ class LLMError(EigencalError):
     def told(self) -> str:
         """The detail, and what the server said."""
         said = self.extra.get("llm_message")
-        return f"{self.detail} It said: {said}" if said else self.detail
+        return f"{self.detail}{SAID}{said}" if said else self.detail
 
     def __init__(self, detail: str, *, llm_status: int | None = None, llm_message: str | None = None) -> None:
         said: dict[str, Any] = {"llm_status": llm_status, "llm_message": llm_message}

@@ -1,5 +1,6 @@
 """Who lives: each replica holds an advisory lock of Postgres, named by its id, for as long as its session."""
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import AsyncIterator
@@ -29,11 +30,12 @@ class Presence:
     async def hold(self) -> None:
         """Hold the lock, or get it anew where the session has ended."""
         try:
-            if self._session is not None:
-                await self._session.execute("SELECT true")
-            else:
-                self._session = await self._opened()
-        except psycopg.Error as error:
+            async with asyncio.timeout(self._lease_s):  # a network that is cut off says nothing
+                if self._session is not None:
+                    await self._session.execute("SELECT true")
+                else:
+                    self._session = await self._opened()
+        except (psycopg.Error, TimeoutError) as error:
             logger.warning("the session that shows that this replica lives failed: %s", type(error).__name__)
             await self.leave()
 
@@ -64,8 +66,9 @@ class Presence:
         """Hold the lock of another replica meanwhile; False where that lives, or cannot be told."""
         session = self._session
         try:
-            dead = session is not None and await _locked(session, replica_id)
-        except psycopg.Error:
+            async with asyncio.timeout(self._lease_s):
+                dead = session is not None and await _locked(session, replica_id)
+        except (psycopg.Error, TimeoutError):
             dead = False
         try:
             yield dead

@@ -1,16 +1,15 @@
 """How far a stage of a job is, written to the store now and then; that of long work in a thread, too."""
 
 import asyncio
-import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from service.errors import StoreUnavailable
+from service.errors import SAID
 from service.jobs.model import JobStage
-from service.jobs.store import JobEndedError, SqlJobs
+from service.jobs.store import SqlJobs
 from service.spectral.subsets import OnDone
 
 T = TypeVar("T")
@@ -32,7 +31,8 @@ class Notes:
         last, at = self._logged.get(job_id, ("", float("-inf")))
         if text != last or self._clock() - at >= LOG_AGAIN_S:
             self._logged[job_id] = text, self._clock()
-            logger.warning("job %s: %s", job_id, text)
+            # What the LLM server said may repeat the prompt.
+            logger.warning("job %s: %s", job_id, text.partition(SAID)[0])
         await self._jobs.note(job_id, text)
 
     def forget(self, job_id: str) -> None:
@@ -94,8 +94,10 @@ async def in_thread(work: Callable[[OnDone], T], stage: Callable[[int], Progress
     finally:
         over.set()
         shown.cancel()
-        with contextlib.suppress(asyncio.CancelledError, StoreUnavailable, JobEndedError):
-            await shown
+        # Not `await shown`, whose end by this cancelling looks like a cancelling of the caller.
+        await asyncio.wait({shown})
+        if not shown.cancelled() and (error := shown.exception()) is not None:
+            logger.warning("progress was not shown to the end: %s", type(error).__name__)
 
 
 async def _show(reached: asyncio.Queue[tuple[int, int]], stage: Callable[[int], Progress]) -> None:

@@ -320,7 +320,9 @@ class SqlJobs:
 
     async def bind(self, job_id: str, fingerprint: Fingerprint) -> Fingerprint:
         """Store what the answers are drawn with, unless that is known; return what is stored."""
-        unbound = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.fingerprint.is_(None))
+        unbound = sa.update(jobs).where(
+            jobs.c.id == job_id, jobs.c.state == "running", jobs.c.fingerprint.is_(None)
+        )
         async with self._database.write() as connection:
             await connection.execute(unbound.values(fingerprint=asdict(fingerprint)))
         return (await self.running(job_id)).fingerprint or fingerprint
@@ -366,10 +368,11 @@ class SqlJobs:
 
     async def refuse(self, job_id: str, line: int, reason: str) -> None:
         """Store that the LLM server refused a row for good; it keeps its answers and stays incomplete."""
-        row = sa.update(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
+        lacking = (sa.not_(dev_rows.c.complete), dev_rows.c.refused.is_(None))
+        row = sa.update(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line, *lacking)
         async with self._database.write() as connection:
-            await connection.execute(row.values(refused=reason))
-            await _write(connection, job_id, done=jobs.c.done + 1, progressed_at=datetime.now(UTC))
+            changed = (await connection.execute(row.values(refused=reason))).rowcount
+            await _write(connection, job_id, done=jobs.c.done + changed, progressed_at=datetime.now(UTC))
 
     async def succeed(
         self,

@@ -98,6 +98,7 @@ class JobSteps:
             try:
                 with contextlib.suppress(JobEndedError):
                     await self._jobs.fail(job_id, error)
+                self._notes.forget(job_id)
             except StoreUnavailable:
                 await self._until_well()
             else:

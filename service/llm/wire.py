@@ -157,7 +157,8 @@ def error_message(body: bytes) -> str:
     for key in ("error", "message", "detail"):
         if isinstance(said, dict) and said.get(key):
             said = said[key]
-    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    said = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    return said.replace("\0", "")  # no text of PostgreSQL holds it
 
 
 def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | None = None) -> EigencalError:

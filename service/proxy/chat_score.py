@@ -27,6 +27,7 @@ ID_HEADER = "X-Score-ID"
 NOT_REPEATED = ("id", "answer")
 MAX_DETACHED = 256  # scores that nobody waits for: as many requests' answers are held in memory
 BUSY = Unscorable("overloaded", "Too many scores are made that nobody waits for: this one is left out.")
+STOPPED = Unscorable("overloaded", "The service was stopped before the score was made.")
 NO_TEXT = Unscorable("no_text", "The answer holds no text, or only reasoning: there is nothing to judge.")
 
 
@@ -310,6 +311,10 @@ class RunningScore:
     async def _finish(self, read: Callable[[], Mapping[str, Any]], model: str) -> Uncertainty:
         try:
             return self._report(self.uncertainty.scored(await self._score(read, model)))
+        except asyncio.CancelledError:
+            if self._is_detached:  # the service stops; whoever has the id would find it pending for ever
+                self._report(self.uncertainty.failed(STOPPED))
+            raise
         except Exception as error:
             if self._draws is not None:
                 self._draws.cancel()

@@ -57,9 +57,10 @@ class ModelUpstream:
         """Answer the call. Raises InvalidRequest for one that it cannot read, and what the model raises."""
         if call.body is None:
             return MadeReply(_bytes(self._models()))
-        if call.path not in APIS:
+        path = call.path.partition("?")[0]
+        if path not in APIS:
             raise NotFound("The embedded LLM has no such route.")
-        api, body = APIS[call.path], _object(call.body)
+        api, body = APIS[path], _object(call.body)
         generation = await self._llm.generate(_request(body, api, self._sampling(api)))
         if body.get("stream"):
             return MadeReply(_events(generation, api, body), EVENTS)

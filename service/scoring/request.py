@@ -109,7 +109,7 @@ class ScoreRequest(RequestModel):
     effort: Effort | None = Field(
         None,
         description="How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand "
-        "for 3, 8 and 20 of them, unless the settings of the service say otherwise. More cost more tokens.",
+        "for 3, 8 and 20 of them. More cost more tokens.",
     )
     candidate: Answer | None = Field(
         None,

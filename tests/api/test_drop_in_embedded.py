@@ -35,7 +35,7 @@ async def test_a_stream_is_the_text_and_a_chunk_that_carries_the_score(client: C
 
 async def test_a_text_is_completed_and_models_are_listed(client: Client) -> None:
     async with client(num_samples=5) as http:
-        body = (await http.post("/v1/completions", json={"prompt": "The capital is", "n": 2})).json()
+        body = (await http.post("/v1/completions?v=1", json={"prompt": "The capital is", "n": 2})).json()
         models = (await http.get("/v1/models")).json()
     assert [one["text"] for one in body["choices"]] == ["Paris", "Paris"]
     assert body["uncertainty"]["status"] == "scored"

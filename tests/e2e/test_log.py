@@ -115,11 +115,11 @@ def test_the_log_tells_set_up_errors_and_jobs(service: Service) -> None:
 
     (error,) = [line for line in told if "mine-1" in line]
     assert error.startswith("ERROR 502 llm_error, request mine-1, POST /score: ")
-    assert "The LLM server said: 'cannot answer [prompt]'" in error
+    assert "cannot answer" not in text  # what the server said may repeat the prompt
     assert any(line.startswith("INFO 422 invalid_request, request req_") for line in told)
 
     of_the_job = [line.removeprefix(f"INFO job {job['id']} ") for line in told if job["id"] in line]
-    assert of_the_job[:2] == ["accepted: calibrate", "begins: claim 1 by one"]
+    assert of_the_job[:2] == ["accepted: calibrate", "begins"]
     stages = re.findall(rf"job {job['id']}: (\w+), \d+ of \d+ done", text)
     assert list(dict.fromkeys(stages)) == ["sampling", "embedding", "fitting", "reporting"]
     assert of_the_job[-1].startswith(f"succeeded: calibration {job['calibration_id']}. ")

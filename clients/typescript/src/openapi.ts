@@ -2029,7 +2029,7 @@ export interface components {
             deadline_ms?: number;
             /**
              * Effort
-             * @description How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them, unless the settings of the service say otherwise. More cost more tokens.
+             * @description How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them. More cost more tokens.
              * @enum {string}
              */
             effort?: "low" | "medium" | "high";

@@ -71,8 +71,9 @@ async def test_a_wait_that_comes_and_goes_is_told_now_and_then(caplog: pytest.Lo
         await notes.note("job_1", "waiting")
     now = LOG_AGAIN_S
     await notes.note("job_1", "waiting")
-    await notes.note("job_1", "waiting for another thing")
-    assert caplog.messages == ["job job_1: waiting"] * 2 + ["job job_1: waiting for another thing"]
+    said = LLMError("waiting for another thing.", llm_message="Where is the treasure?").told
+    await notes.note("job_1", said)
+    assert caplog.messages == ["job job_1: waiting"] * 2 + ["job job_1: waiting for another thing."]
 
 
 async def test_a_job_that_goes_on_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

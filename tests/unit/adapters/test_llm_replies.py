@@ -11,7 +11,7 @@ import pytest
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
-from service.llm.wire import max_bytes_of
+from service.llm.wire import error_message, max_bytes_of
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, endless, status
 
 JSON = {"content-type": "application/json"}
@@ -129,3 +129,7 @@ def test_the_bound_grows_with_what_is_asked() -> None:
     assert max_bytes_of({"n": 1, "max_tokens": 16, "logprobs": True}) > small
     assert max_bytes_of({"n": 1, "max_tokens": 16, "logprobs": 0}) > small  # without alternatives
     assert max_bytes_of({"n": 1, "max_tokens": 16, "stream": True}) > small
+
+
+def test_what_a_server_says_can_be_stored_in_any_database() -> None:
+    assert error_message(b'{"error": {"message": "a\\u0000b"}}') == "ab"

@@ -150,6 +150,8 @@ class TestStore:
             await store.jobs.refuse(job.id, 3, NASTY)
             # By a run that was frozen, and wakes.
             await store.jobs.keep_draws(job.id, 1, [Draw("late")], complete=True)
+            await store.jobs.refuse(job.id, 1, "late")
+            await store.jobs.refuse(job.id, 3, "late")
             kept = [one async for one in store.jobs.rows(job.id)]
             answered, state = await store.jobs.answered_row(job.id), await store.jobs.get(job.id)
             assert await store.jobs.missing_lines(job.id) == [2, *range(4, 41)]

@@ -95,7 +95,7 @@ class ScoreOptions(TypedDict):
     deadline_ms: NotRequired[int | None]
     """Time for the answers to come; what has come by then is scored (two at least, one by evidence)."""
     effort: NotRequired[Literal["low", "medium", "high"] | None]
-    """How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them, unless the settings of the service say otherwise. More cost more tokens."""
+    """How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them. More cost more tokens."""
     logprobs: NotRequired[Sequence[float] | None]
     """The natural-log probability of each whole sample, the token that ended it included: as many as `samples`. Where a sample is only a part of what was drawn, leave this out. (Rows of `POST /calibrate` may call it `logprob`, too; here it has this one name.)"""
     messages: NotRequired[Sequence[ChatMessage] | None]
