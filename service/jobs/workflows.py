@@ -12,18 +12,20 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.engine import URL
 
 from service.errors import EigencalError, LLMError, StoreUnavailable
 from service.jobs.drawing import Drawer
 from service.jobs.model import JobError, JobKind
-from service.jobs.presence import Presence
 from service.jobs.progress import Notes, Progress
 from service.jobs.store import JobEndedError, RunningJob, SqlJobs
 from service.jobs.waiting import Patience
 from service.store.database import IDLE_S, sync_url, translated
+
+if TYPE_CHECKING:
+    from service.jobs.presence import Presence
 
 logger = logging.getLogger(__name__)
 
@@ -286,7 +288,11 @@ class DbosEngine:
         self._url = sync_url(url)
         self._replica_id = replica_id
         shared = self._url.get_backend_name() == "postgresql"
-        self._presence = Presence(self._url, replica_id, lease_s=lease_s) if shared else None
+        self._presence: Presence | None = None
+        if shared:
+            from service.jobs.presence import Presence  # psycopg, 7 MiB, which SQLite does without
+
+            self._presence = Presence(self._url, replica_id, lease_s=lease_s)
         self._lanes = lanes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._steps: JobSteps | None = None
