@@ -287,12 +287,7 @@ class DbosEngine:
     def __init__(self, url: URL, *, replica_id: str, lanes: Sequence[str], lease_s: float = 10.0) -> None:
         self._url = sync_url(url)
         self._replica_id = replica_id
-        shared = self._url.get_backend_name() == "postgresql"
-        self._presence: Presence | None = None
-        if shared:
-            from service.jobs.presence import Presence  # psycopg, 7 MiB, which SQLite does without
-
-            self._presence = Presence(self._url, replica_id, lease_s=lease_s)
+        self._presence = _presence_in(self._url, replica_id, lease_s)
         self._lanes = lanes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._steps: JobSteps | None = None
@@ -445,6 +440,15 @@ class DbosEngine:
     async def cancel(self, job_id: str) -> None:
         """Cancel the job's workflows: DBOS breaks off their steps within a second or two, on any replica."""
         await asyncio.to_thread(_cancel, job_id)
+
+
+def _presence_in(url: URL, replica_id: str, lease_s: float) -> "Presence | None":
+    """Return who lives on a PostgreSQL; a SQLite file has one process, which does without psycopg's 7 MiB."""
+    if url.get_backend_name() != "postgresql":
+        return None
+    from service.jobs.presence import Presence
+
+    return Presence(url, replica_id, lease_s=lease_s)
 
 
 def _listed(**which: Any) -> list[Any]:
