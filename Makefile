@@ -86,26 +86,27 @@ $(VLLM_VENV)/.installed: constraints.txt
 	$(VLLM_VENV)/bin/pip uninstall -y torchvision torchaudio torchcodec
 	@touch $@
 
-test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
-	$(PY) -m pytest tests -m "(vllm or mpnet) and not clients" -v $(ARGS)
+test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed \
+  $(CLIENTS_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed
+	$(PY) -m pytest tests/unit/test_docker.py tests/unit/adapters tests/e2e tests/golden -m "vllm or mpnet" -v $(ARGS)
 
 test-postgres: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || \
 	  { echo "PostgreSQL's initdb is needed: install your system's postgresql package"; exit 1; }
-	$(PY) -m pytest tests -m postgres -v $(ARGS)
+	$(PY) -m pytest tests/unit/adapters tests/e2e -m postgres -n $(WORKERS) --dist loadscope $(ARGS)
 
 chromium:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
 
 test-browser: $(VENV)/.installed-dev chromium
-	$(PY) -m pytest tests -m browser -v $(ARGS)
+	$(PY) -m pytest tests/e2e tests/site -m browser -n $(WORKERS) --dist loadscope $(ARGS)
 
 test-edge: $(VENV)/.installed-dev
 	@command -v caddy >/dev/null || { apt-get update -qq && apt-get install -y -qq caddy >/dev/null; } || \
 	  { echo "Caddy is needed: install your system's caddy package"; exit 1; }
-	$(PY) -m pytest tests -m caddy -v $(ARGS)
+	$(PY) -m pytest tests/e2e -m caddy -v $(ARGS)
 
 # Client packages pin one another: they have an environment of their own, and every version is written down.
 $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
@@ -131,8 +132,8 @@ openapi-types: openapi-models $(TYPESCRIPT)/node_modules/.installed
 	npm run generate --prefix $(TYPESCRIPT)
 
 test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installed \
-  $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/dist/index.js $(VLLM_VENV)/.installed chromium
-	$(PY) -m pytest tests -m clients -v $(ARGS)
+  $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/dist/index.js chromium
+	$(PY) -m pytest tests/clients tests/docs -m clients -n $(WORKERS) --dist loadscope $(ARGS)
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
 	for b in spectral_core fit_speed algorithm1_speed rows_needed service_load overload start_up \
@@ -166,7 +167,7 @@ dist: $(VENV)/.installed-dev
 	  npm pack ./$$project --pack-destination dist || exit 1; done
 
 test-dist: dist $(WEIGHTS)/.small
-	$(PY) -m pytest tests -m dist -v $(ARGS)
+	$(PY) -m pytest tests/release -m dist -n $(WORKERS) --dist loadscope $(ARGS)
 
 # Material for MkDocs says at each start when its support ends (docs/decisions/0031); this is its own switch for that.
 export NO_MKDOCS_2_WARNING := 1
@@ -176,7 +177,7 @@ docs: $(VENV)/.installed-dev
 	@echo "The site is in site/: open site/index.html"
 
 test-docs: $(VENV)/.installed-dev
-	$(PY) -m pytest tests -m "site and not browser" -v $(ARGS)
+	$(PY) -m pytest tests/site -m "site and not browser" -v $(ARGS)
 
 # The site's figures, anew, from the service that `make run` has left.
 figures: $(VENV)/.installed-dev

@@ -14,11 +14,10 @@ from pydantic import BaseModel
 from service import __version__
 from service.api import docs, health
 from service.api import key_routes as keys
-from service.api.auth import Keys
+from service.api.auth import Keys, KeyStore
 from service.api.deps import Metrics, Pages, Services
 from service.api.errors import ErrorLog, install
 from service.api.key_routes import KeyRequest
-from service.api.keys import KeyRing, KeyStore
 from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
@@ -54,11 +53,11 @@ from service.proxy.routes import Chat, reporter
 from service.proxy.upstream import HttpUpstream, Upstream
 from service.report.model import Report
 from service.scoring import routes as score
+from service.scoring.command import Serving
 from service.scoring.request import BatchRequest, ScoreRequest
 from service.scoring.score_cache import ScoreCache
-from service.scoring.scorer import Scorer
-from service.scoring.serving import LiveLoad, Serving
-from service.scoring.telemetry import NoEvents, ScoreEvents
+from service.scoring.scorer import LiveLoad, Scorer
+from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from service.start_log import StartLog, shown_url
 from service.store.database import Database, shown, store_url
@@ -215,12 +214,10 @@ def build_embedder(settings: Settings) -> Embedder:
     )
 
 
-def build_events() -> ScoreEvents:
-    """Return what sends a collector an event per score; nothing where no standard variable names one."""
+def build_events() -> OtelEvents | None:
+    """Return what sends a collector an event per score; None where no standard variable names one."""
     if not any(os.environ.get(name) for name in OTEL_VARIABLES):
-        return NoEvents()
-    from service.scoring.telemetry import OtelEvents
-
+        return None
     try:
         return OtelEvents()
     except ImportError:
@@ -229,7 +226,7 @@ def build_events() -> ScoreEvents:
             "No events are sent, though an OTEL_ variable names a collector: OpenTelemetry is not installed "
             '(pip install "eigencal-service[otel]").'
         )
-        return NoEvents()
+        return None
 
 
 def serving_of(settings: Settings) -> Serving:
@@ -519,7 +516,7 @@ def create_app(
     embedder: Embedder | None = None,
     store: Store | None = None,
     upstream: Upstream | None = None,
-    events: ScoreEvents | None = None,
+    events: OtelEvents | None = None,
 ) -> FastAPI:
     """Return the application. Components given here stand in for those that the settings ask for.
 
@@ -530,7 +527,9 @@ def create_app(
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live)
     kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
-    made_keys = KeyRing(store.keys)
+    api_keys = Keys(
+        store.keys, admin=settings.admin_key.get_secret_value(), score=settings.score_key.get_secret_value()
+    )
     events = events or build_events()
     errors = ErrorLog()
 
@@ -557,12 +556,12 @@ def create_app(
         description=DESCRIPTION,
         lifespan=_lifespan(
             errors,
-            events,
+            *([] if events is None else [events]),
             embedder,
             llm,
             chat.upstream,
             store,
-            made_keys,
+            api_keys,
             kept,
             rail,
             chat.scorer,
@@ -586,9 +585,7 @@ def create_app(
         applies_now=lambda one: applies_now(one, own_fingerprints(serving, llm, embedder)),
     )
     app.state.guardrail, app.state.chat = rail, chat
-    app.state.keys = Keys(
-        settings.admin_key.get_secret_value(), settings.score_key.get_secret_value(), made_keys
-    )
+    app.state.keys = api_keys
     for routes in (
         score,
         openai,

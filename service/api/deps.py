@@ -20,11 +20,11 @@ from service.calibration.fingerprint import Fingerprint
 from service.calibration.store import SqlCalibrations
 from service.errors import EigencalError, NotFound
 from service.jobs.durable import DurableJobs
+from service.scoring.command import Serving
 from service.scoring.score import Score
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
-from service.scoring.serving import Serving
-from service.scoring.telemetry import NoEvents, ScoreEvents
+from service.scoring.telemetry import OtelEvents
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _UNIT = tuple(i / 10 for i in range(1, 11))
@@ -39,12 +39,12 @@ class Metrics(Collector):
 
     def __init__(
         self,
-        events: ScoreEvents | None = None,
+        events: OtelEvents | None = None,
         *,
         in_force: Callable[[], Sequence[Calibration]] = tuple,
         activations: Callable[[], int] = int,
     ) -> None:
-        self._events = events or NoEvents()
+        self._events = events
         self._in_force = in_force
         self._activations = activations
         self.registry = to = CollectorRegistry()
@@ -103,7 +103,8 @@ class Metrics(Collector):
         for stage, milliseconds in score.timings_ms:
             if milliseconds is not None:
                 self._stages.labels(stage).observe(milliseconds / 1000)
-        self._events.scored(score)
+        if self._events is not None:
+            self._events.scored(score)
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
@@ -118,7 +119,8 @@ class Metrics(Collector):
     def failed(self, code: str) -> None:
         """Count an error."""
         self._errors.labels(code).inc()
-        self._events.failed(code)
+        if self._events is not None:
+            self._events.failed(code)
 
     def was_pending(self, score: Score | None) -> None:
         """Count a chat that was answered before its score was there; None: that has failed."""

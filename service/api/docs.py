@@ -11,7 +11,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse
 
-from service.api.headers import policy_with_scripts
+from service.api.middleware import policy_with_scripts
 
 router = APIRouter(include_in_schema=False)
 GET = ["GET", "HEAD"]

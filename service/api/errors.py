@@ -17,9 +17,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from service.api.headers import allowed_methods
 from service.errors import EigencalError, InvalidRequest, TooFewSamples
 
 log = logging.getLogger(__name__)
@@ -261,6 +261,20 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     said = f"{items[0]['msg']}{more}"
     return (TooFewSamples if few else InvalidRequest)(f"{where}: {said}" if where else said, items)
+
+
+# Starlette's 405 names the methods of the first route alone.
+METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+
+
+def allowed_methods(app: FastAPI, scope: Scope) -> str:
+    """Return the value of Allow for the path of a request."""
+
+    def answers(method: str) -> bool:
+        asked = {**scope, "method": method}
+        return any(route.matches(asked)[0] is Match.FULL for route in app.router.routes)
+
+    return ", ".join(filter(answers, METHODS))
 
 
 def install(app: FastAPI, errors: ErrorLog | None = None) -> None:

@@ -9,9 +9,8 @@ from fastapi import APIRouter, Depends, Path, Request
 from pydantic import AwareDatetime, BaseModel, Field, field_validator
 from starlette.responses import Response
 
-from service.api.auth import ADMIN_CODES, BEARER, Keys, admin_scope, keys_of
+from service.api.auth import ADMIN_CODES, BEARER, Key, Keys, Scope, State, admin_scope, keys_of
 from service.api.bodies import BAD_BODY, RequestModel, read_json
-from service.api.keys import Key, KeyRing, Scope, State
 from service.api.openapi import json_body, responses
 from service.errors import InvalidRequest, NotFound
 
@@ -110,13 +109,6 @@ _REQUEST = {name: KEY[name] for name in ("name", "scope", "expires_at")}
 _MADE = KEY | {"key": SECRET, "warnings": [{"code": "scope_closed", "message": CLOSED["score"]}]}
 
 
-async def _made(request: Request) -> KeyRing:
-    ring = keys_of(request).made
-    assert ring is not None, "these routes are part of an application that has a store"
-    return ring
-
-
-RingDep = Annotated[KeyRing, Depends(_made)]
 KeysDep = Annotated[Keys, Depends(keys_of)]
 
 
@@ -126,9 +118,9 @@ KeysDep = Annotated[Keys, Depends(keys_of)]
     responses={200: {"content": {"application/json": {"example": [KEY]}}}, **responses(*CODES)},
     openapi_extra=BEARER,
 )
-async def get_keys(ring: RingDep) -> list[KeyOut]:
+async def get_keys(keys: KeysDep) -> list[KeyOut]:
     """Return keys, latest first, revoked and expired ones, too; never a key itself."""
-    return [KeyOut(**key_view(key, ring.now())) for key in await ring.list_all()]
+    return [KeyOut(**key_view(key, keys.now())) for key in await keys.list_all()]
 
 
 @router.post(
@@ -141,22 +133,22 @@ async def get_keys(ring: RingDep) -> list[KeyOut]:
     },
     openapi_extra={**json_body("KeyRequest", {"for a year": _REQUEST}), **BEARER},
 )
-async def post_key(request: Request, response: Response, keys: KeysDep, ring: RingDep) -> MadeKey:
+async def post_key(request: Request, response: Response, keys: KeysDep) -> MadeKey:
     """Make a key that works at once on every replica, and show it this once.
 
     The first key of a scope closes its routes to callers without one, also when it is revoked later. An admin
     key opens scoring, but does not close it.
     """
     body = await read_json(request, KeyRequest)
-    if body.expires_at is not None and body.expires_at <= ring.now():
+    if body.expires_at is not None and body.expires_at <= keys.now():
         said = "must be in the future"
         raise InvalidRequest(f"expires_at: {said}", [{"loc": ["body", "expires_at"], "msg": said}])
     was_closed = keys.closed(body.scope)
-    made, secret = await ring.make(body.name, body.scope, body.expires_at)
+    made, secret = await keys.make(body.name, body.scope, body.expires_at)
     response.headers["Location"] = f"/keys/{made.id}"
     response.headers["Cache-Control"] = "no-store"
     warnings = [] if was_closed else [_closing(body.scope)]
-    return MadeKey(**key_view(made, ring.now()), key=secret, warnings=warnings)
+    return MadeKey(**key_view(made, keys.now()), key=secret, warnings=warnings)
 
 
 @router.delete(
@@ -166,18 +158,16 @@ async def post_key(request: Request, response: Response, keys: KeysDep, ring: Ri
     responses=responses(*CODES, "not_found"),
     openapi_extra=BEARER,
 )
-async def delete_key(
-    keys: KeysDep, ring: RingDep, key_id: Annotated[str, Path(description="Id of a key.")]
-) -> None:
+async def delete_key(keys: KeysDep, key_id: Annotated[str, Path(description="Id of a key.")]) -> None:
     """Revoke a key for good: here at once, on other replicas within seconds. Requests under way go on.
 
     One that was revoked before is 204, too.
     """
     # Refused by its form: a database may choke on characters that no id has.
-    revoked = await ring.revoke(key_id) if _ID.match(key_id) else None
+    revoked = await keys.revoke(key_id) if _ID.match(key_id) else None
     if revoked is None:
         raise NotFound("No key has this id.")
-    if not keys.admin and keys.closed("admin") and not ring.any_valid("admin"):
+    if not keys.admin and keys.closed("admin") and not keys.any_valid("admin"):
         log.warning("no admin key is valid now: nobody can make one unless EIGENCAL_ADMIN_KEY is set")
 
 

@@ -38,7 +38,7 @@ from service.jobs.waiting import Patience
 from service.llm.port import Draw, GenerationRequest, LanguageModel, LLMIdentity
 from service.llm.weights import sha256_of
 from service.report.diagnostics import EvaluationContext, Split, make_split
-from service.scoring.serving import Serving
+from service.scoring.command import Serving
 from service.spectral.resampling import DEFAULT, Resamples
 
 SUPPLIED = (

@@ -30,11 +30,10 @@ from service.gateways.shared import (
 )
 from service.llm.port import Generation, GenerationRequest
 from service.scoring.basis import Drawn, Stopwatch
-from service.scoring.command import ScoreCommand, Target
+from service.scoring.command import EFFORTS, Effort, ScoreCommand, Serving, Target
 from service.scoring.judging import HELD_BACK
 from service.scoring.score import Score
 from service.scoring.scorer import Scorer
-from service.scoring.serving import Effort, Serving
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 log = logging.getLogger(__name__)
@@ -354,7 +353,7 @@ def _asked(call: GuardrailCall, params: GuardrailParams, serving: Serving) -> Ge
         raise UnscorableError("The chat has tools.")
     if call.images:
         raise UnscorableError("The chat has images.")
-    number = None if params.effort is None else serving.efforts.num_samples(params.effort)
+    number = None if params.effort is None else EFFORTS[params.effort]
     return serving.request(messages=conversation(call.structured_messages or ()), num_samples=number)
 
 

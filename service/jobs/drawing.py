@@ -14,7 +14,7 @@ from service.jobs.progress import Notes
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, refuses
 from service.llm.port import Generation, GenerationRequest, LanguageModel
-from service.scoring.serving import Serving
+from service.scoring.command import Serving
 
 logger = logging.getLogger(__name__)
 

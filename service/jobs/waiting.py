@@ -15,7 +15,7 @@ from service.errors import (
     LLMUnavailable,
     Overloaded,
 )
-from service.scoring.serving import LiveLoad
+from service.scoring.scorer import LiveLoad
 
 T = TypeVar("T")
 Notify = Callable[[str], Awaitable[None]]

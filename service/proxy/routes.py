@@ -51,8 +51,7 @@ from service.proxy.stream import (
     without_logprobs,
 )
 from service.proxy.upstream import Call, Reply, Upstream, read_all
-from service.scoring.command import ScoreCommand, Target
-from service.scoring.serving import Effort, Serving
+from service.scoring.command import EFFORTS, Effort, ScoreCommand, Serving, Target
 
 Mode = Literal["off", "async", "on"]
 HEADER = "X-Eigencal"
@@ -222,7 +221,7 @@ class Chat:
         effort = own.effort or self.effort
         if own.num_samples is not None or effort is None:
             return own.num_samples or self.serving.num_samples
-        return self.serving.efforts.num_samples(effort)
+        return EFFORTS[effort]
 
     def _takes_evidence(self, command: ScoreCommand) -> bool:
         try:

@@ -1,8 +1,14 @@
-"""What is asked of a score, and what of a decision."""
+"""What is asked of a score: by its request, and where that says nothing, by the settings."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from service.llm.port import GenerationRequest
+from service.llm.port import GenerationRequest, Message, Sampling
+from service.spectral.selective import CONFIDENCE
+
+DEFAULT_TARGET_ERROR = 0.2
+Effort = Literal["low", "medium", "high"]
+EFFORTS: dict[Effort, int] = {"low": 3, "medium": 8, "high": 20}  # answers drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +54,44 @@ class ScoreCommand:
     def num_samples(self) -> int:
         """Return how many answers are asked for."""
         return len(self.samples or ()) if self.generation is None else self.generation.num_samples
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How answers are drawn for a request that says nothing; a conversation with `messages_sampling`.
+
+    `target_error`: the error that decisions keep, with this confidence; None: DEFAULT_TARGET_ERROR, where a
+    calibration can decide.
+    """
+
+    num_samples: int
+    sampling: Sampling
+    messages_sampling: Sampling
+    target_error: float | None = None
+    confidence: float = CONFIDENCE
+
+    def target(self, error: float | None = None, confidence: float | None = None) -> Target:
+        """Return what a decision keeps: as a request names it, else as the settings do, else by default."""
+        named = self.target_error if error is None else error
+        return Target(
+            DEFAULT_TARGET_ERROR if named is None else named,
+            self.confidence if confidence is None else confidence,
+            by_default=named is None and confidence is None,
+        )
+
+    def request(
+        self,
+        *,
+        prompt: str | None = None,
+        messages: tuple[Message, ...] | None = None,
+        num_samples: int | None = None,
+        priority: int = 0,
+    ) -> GenerationRequest:
+        """Return the request of a caller that names only what to answer; exactly one of the first two."""
+        return GenerationRequest(
+            num_samples=self.num_samples if num_samples is None else num_samples,
+            sampling=self.sampling if messages is None else self.messages_sampling,
+            prompt=prompt,
+            messages=messages,
+            priority=priority,
+        )

@@ -9,8 +9,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from service.api.bodies import RequestModel
 from service.calibration.rows import LogProbability
 from service.llm.port import GenerationRequest, Message, Sampling, question_text
-from service.scoring.command import ScoreCommand
-from service.scoring.serving import Effort, Serving
+from service.scoring.command import EFFORTS, Effort, ScoreCommand, Serving
 
 ScorePart = Literal["samples", "modes", "spectrum"]
 PromptText = Annotated[str, Field(max_length=1_000_000)]
@@ -233,7 +232,7 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
 def _number(body: ScoreRequest, serving: Serving) -> int:
     """Return how many answers are drawn."""
     if body.effort is not None:
-        return serving.efforts.num_samples(body.effort)
+        return EFFORTS[body.effort]
     return body.num_samples or serving.num_samples
 
 

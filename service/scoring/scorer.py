@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
@@ -48,7 +48,6 @@ from service.scoring.score import (
     TokenUsage,
     warning,
 )
-from service.scoring.serving import LiveLoad
 from service.spectral.maps import DepolarizedMap
 from service.spectral.spectrum import Spectrum, spectrum
 from service.spectral.text_scores import words
@@ -206,6 +205,22 @@ INLINE_DISTINCT = 64
 
 # Taking as many accented characters apart, to compare what is said, takes milliseconds.
 INLINE_CHARACTERS = 20_000
+
+
+class LiveLoad:
+    """How many live scores are under way: scoring counts them, jobs give way to them."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count one score for as long as it takes."""
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
 
 
 class Scorer:

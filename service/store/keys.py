@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.api.keys import MAX_KEYS, Key
+from service.api.auth import MAX_KEYS, Key
 from service.errors import Conflict
 from service.store.database import Database
 from service.store.tables import keys
@@ -16,7 +16,7 @@ _LOCK = 0x65696767  # the number after the lock of activations
 
 
 class SqlKeys:
-    """Implements `service.api.keys.KeyStore`; `most`: keys of one scope."""
+    """Implements `service.api.auth.KeyStore`; `most`: keys of one scope."""
 
     def __init__(self, database: Database, *, most: int = MAX_KEYS) -> None:
         self._database = database

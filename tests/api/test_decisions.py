@@ -22,9 +22,8 @@ from service.calibration.calibration import Calibration
 from service.calibration.fingerprint import caller_fingerprint, service_fingerprint
 from service.errors import InvalidRequest
 from service.llm.port import Sampling
-from service.scoring.command import Target
+from service.scoring.command import Serving, Target
 from service.scoring.request import ScoreRequest, to_command
-from service.scoring.serving import Serving
 from service.settings import Settings
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap

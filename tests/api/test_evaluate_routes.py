@@ -10,6 +10,7 @@ from service.api.auth import Keys
 from service.api.middleware import UPLOAD_PATHS
 from service.api.openapi import Problem, document
 from service.jobs.schemas import EvaluateForm, EvaluateRequest
+from tests.support.keys import MemoryKeys
 from tests.support.operator_world import World
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +109,7 @@ async def test_the_report_comes_as_json_or_as_a_page(world: World) -> None:
 
 
 async def test_it_is_for_the_admin(world: World) -> None:
-    world.app.state.keys = Keys("admin-key", "score-key")
+    world.app.state.keys = Keys(MemoryKeys(), admin="admin-key", score="score-key")
     async with world.client() as client:
         assert (await client.post("/evaluate", json={})).status_code == 401
         wrong = await client.post("/evaluate", json={}, headers={"Authorization": "Bearer score-key"})

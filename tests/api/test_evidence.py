@@ -9,7 +9,7 @@ import pytest
 from service.calibration.calibration import Calibration
 from service.calibration.fingerprint import caller_fingerprint, service_fingerprint
 from service.llm.port import Sampling
-from service.scoring.serving import Serving
+from service.scoring.command import Serving
 from tests.api.conftest import Client
 from tests.support.calibrations import Active
 from tests.support.evidence import TellingLLM, by_evidence

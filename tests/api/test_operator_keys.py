@@ -8,6 +8,7 @@ from service.api.auth import Keys
 from service.api.openapi import Problem, document
 from service.calibration.routes import CalibrationOut, CorrectionsRequest
 from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, EvaluateRequest, JobOut
+from tests.support.keys import MemoryKeys
 from tests.support.operator_world import NO_CALIBRATION, NO_JOB, World, problem
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +35,7 @@ class TestKeys:
     async def test_every_route_needs_the_admin_key_once_it_is_set(
         self, world: World, method: str, path: str
     ) -> None:
-        world.app.state.keys = Keys(admin="schlüssel", score="s")
+        world.app.state.keys = Keys(MemoryKeys(), admin="schlüssel", score="s")
         async with world.client() as client:
             missing = await client.request(method, path)
             problem(missing, 401, "missing_key")

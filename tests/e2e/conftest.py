@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,21 +17,21 @@ from tests.support.services import PATIENCE_S, address
 from tests.support.vllm import ENVIRONMENT, VLLM_PYTHON, serve_command
 
 WEIGHTS = ROOT / "data" / "weights"
+TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 
 
 class VllmServer:
-    """A real vLLM server on a port of its own, which can be killed and started again."""
+    """A real vLLM server that calls tools, on a port of its own; it can be killed and started again."""
 
-    def __init__(self, log: Path, flags: Sequence[str] = ()) -> None:
+    def __init__(self, log: Path) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = log
-        self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, and wait until it serves."""
-        command = [*serve_command(converted_model(WEIGHTS), self.port, name="smollm2"), *self._flags]
+        command = [*serve_command(converted_model(WEIGHTS), self.port, name="smollm2"), *TOOLS]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -49,6 +49,10 @@ class VllmServer:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+    def log_end(self) -> str:
+        """Return the last of what it has said."""
+        return self._log.read_text(errors="replace")[-4000:]
 
     def metric(self, name: str) -> float:
         """Return the sum of a Prometheus metric of the server."""

@@ -11,7 +11,7 @@ import pytest
 
 from service.app import build_replica, create_app, serving_of
 from service.jobs.model import Setup
-from service.scoring.serving import LiveLoad
+from service.scoring.scorer import LiveLoad
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served

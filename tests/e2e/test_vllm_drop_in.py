@@ -114,7 +114,6 @@ def test_json_mode_passes_and_is_drawn_alike(base: str, vllm: VllmServer) -> Non
 
 @pytest.mark.parametrize("choice", ["none", {"type": "function", "function": {"name": "paint"}}])
 def test_tools_pass_as_far_as_the_server_takes_them(base: str, vllm: VllmServer, choice: Any) -> None:
-    """Without a parser of tool calls it takes them only where none is to be called."""
     tool = {"type": "function", "function": {"name": "paint", "parameters": SCHEMA}}
     body = {**GREEDY, **CHAT, "tools": [tool], "tool_choice": choice}
     direct, ours = [

@@ -34,6 +34,15 @@ async def until(condition, timeout_s: float) -> bool:
     return False
 
 
+async def drawing(http: httpx.AsyncClient, url: str, vllm: VllmServer) -> asyncio.Task[httpx.Response]:
+    """Return a score under way whose answers the server has begun to write."""
+    call = asyncio.create_task(http.post(f"{url}/score", json=LONG, timeout=600))
+    begun = await until(lambda: call.done() or vllm.metric("vllm:num_requests_running") > 0, 120)
+    assert not call.done(), call.result().text
+    assert begun, vllm.log_end()
+    return call
+
+
 def test_scores_a_prompt(service_url: str) -> None:
     body = {"prompt": "What is the capital of France?", "return": ["samples", "modes", "spectrum"]}
     response = post(service_url, body)
@@ -87,22 +96,9 @@ def test_a_deadline_serves_what_has_come(service_url: str) -> None:
         assert bool(partial) == (score["num_samples"] < 20)
 
 
-async def test_a_caller_that_hangs_up_frees_the_server(service_url: str, vllm: VllmServer) -> None:
-    async with httpx.AsyncClient(timeout=60) as http:
-        call = asyncio.create_task(http.post(f"{service_url}/score", json=LONG, timeout=600))
-        assert await until(lambda: vllm.metric("vllm:num_requests_running") > 0, 120)
-        before = vllm.metric("vllm:generation_tokens_total")
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-    assert await until(lambda: vllm.metric("vllm:num_requests_running") == 0, 120)
-    # Twenty stories of 1500 tokens would be 30,000.
-    assert vllm.metric("vllm:generation_tokens_total") - before < 5000
-
-
 async def test_a_killed_server_is_said_and_its_return_noticed(service_url: str, vllm: VllmServer) -> None:
     async with httpx.AsyncClient(timeout=60) as http:
-        call = asyncio.create_task(http.post(f"{service_url}/score", json=LONG, timeout=600))
-        assert await until(lambda: vllm.metric("vllm:num_requests_running") > 0, 120)
+        call = await drawing(http, service_url, vllm)
         await asyncio.to_thread(vllm.kill)
         response = await call
         assert (response.status_code, response.json()["code"]) == (503, "llm_unavailable")
@@ -115,3 +111,14 @@ async def test_a_killed_server_is_said_and_its_return_noticed(service_url: str, 
         again = await http.post(f"{service_url}/score", json={"prompt": "Who wrote Hamlet?"}, timeout=300)
     assert again.status_code == 200, again.text
     assert again.json()["num_samples"] == 20
+
+
+async def test_a_caller_that_hangs_up_frees_the_server(service_url: str, vllm: VllmServer) -> None:
+    async with httpx.AsyncClient(timeout=60) as http:
+        call = await drawing(http, service_url, vllm)
+        before = vllm.metric("vllm:generation_tokens_total")
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    assert await until(lambda: vllm.metric("vllm:num_requests_running") == 0, 120)
+    # Twenty stories of 1500 tokens would be 30,000.
+    assert vllm.metric("vllm:generation_tokens_total") - before < 5000

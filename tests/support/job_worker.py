@@ -22,7 +22,8 @@ from service.jobs.model import Setup
 from service.jobs.waiting import Patience
 from service.jobs.workflows import JobEngine
 from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
-from service.scoring.serving import LiveLoad, Serving
+from service.scoring.command import Serving
+from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 
 NUM_SAMPLES, DIMENSION = 6, 32

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from datetime import datetime
 
-from service.api.keys import MAX_KEYS, Key
+from service.api.auth import MAX_KEYS, Key
 from service.errors import Conflict, StoreUnavailable
 
 

@@ -18,11 +18,12 @@ from service.calibration.files import UploadLimits
 from service.jobs import evaluations
 from service.jobs import routes as jobs
 from service.llm.port import Sampling
+from service.scoring.command import Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
-from service.scoring.serving import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.kept import MemoryKept
+from tests.support.keys import MemoryKeys
 from tests.support.sqlite_store import SqliteStore
 
 OPTIONS = CalibrateOptions()
@@ -38,7 +39,7 @@ class World:
         self.store = SqliteStore()
         self.jobs, self.calibrations = self.store.jobs, self.store.calibrations
         self.app = FastAPI(title="t", version="0")
-        self.app.state.keys = Keys()
+        self.app.state.keys = Keys(MemoryKeys())
         self.app.state.services = Services(
             Scorer(FakeLLM(), FakeEmbedder()),
             Serving(10, Sampling(), Sampling()),

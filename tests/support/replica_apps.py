@@ -14,8 +14,9 @@ from service.calibration.fingerprint import service_fingerprint
 from service.jobs.model import Setup
 from service.jobs.waiting import Patience
 from service.llm.port import LanguageModel, Message
-from service.scoring.serving import LiveLoad, Serving
-from service.scoring.telemetry import ScoreEvents
+from service.scoring.command import Serving
+from service.scoring.scorer import LiveLoad
+from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from tests.support.calibrations import calibration
 from tests.support.decisions import decider
@@ -55,7 +56,7 @@ async def replica_app(
     embedder: FakeEmbedder | None = None,
     intervals: Intervals = INTERVALS,
     decides: bool = False,
-    events: ScoreEvents | None = None,
+    events: OtelEvents | None = None,
     patience: Patience | None = None,
     **settings: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:

@@ -30,11 +30,9 @@ from service.llm import embedded as embedded_llm
 from service.llm import openai_server as llm_http
 from service.proxy.routes import Chat
 from service.proxy.upstream import HttpUpstream
-from service.scoring import telemetry
+from service.scoring.command import Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
-from service.scoring.serving import Serving
-from service.scoring.telemetry import NoEvents
 from service.settings import PREFIX, Settings
 from service.store.database import Database
 from service.store.documents import SqlKept
@@ -173,7 +171,6 @@ def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, s
             patch.setattr(one, "__init__", recorded(one.__init__, one.__name__, picture))
         for name, value in set_.items():
             patch.setenv(f"{PREFIX}{name.upper()}", value)
-        patch.setattr(telemetry, "OtelEvents", NoEvents)
         for name in OTEL_VARIABLES:
             patch.delenv(name, raising=False)
         result = CliRunner().invoke(cli, ["serve"])

@@ -21,7 +21,7 @@ from service.jobs.progress import Notes
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.workflows import DbosEngine, JobEngine, JobSteps
 from service.llm.port import Sampling
-from service.scoring.serving import Serving
+from service.scoring.command import Serving
 from service.store.database import Database, store_url
 from tests.support.calibrations import calibration, rows
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.api.keys import Key, KeyStore, Scope, digest_of, new_key
+from service.api.auth import Key, KeyStore, Scope, digest_of, new_key
 from service.errors import Conflict, StoreUnavailable
 from service.store.database import Database
 from service.store.keys import SqlKeys

@@ -31,7 +31,8 @@ from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import JobSteps, run_job
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, LLMIdentity, Message, Sampling
-from service.scoring.serving import LiveLoad, Serving
+from service.scoring.command import Serving
+from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import Behaviour, OpenAIServer, answers
 from tests.support.sqlite_store import CopiedDatabase

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.api.keys import START, Key, KeyRing, new_key
+from service.api.auth import START, Key, Keys, new_key
 from service.errors import StoreUnavailable
 from tests.support.keys import MemoryKeys
 
@@ -34,9 +34,9 @@ class Clock:
 
 
 @asynccontextmanager
-async def ring(store: MemoryKeys, **options: Any) -> AsyncIterator[KeyRing]:
+async def ring(store: MemoryKeys, **options: Any) -> AsyncIterator[Keys]:
     """A replica's keys, which are not read again by themselves unless the test says how often."""
-    made = KeyRing(store, **{"poll_s": NEVER_S, "gap_s": 0.0, **options})
+    made = Keys(store, **{"poll_s": NEVER_S, "gap_s": 0.0, **options})
     await made.start()
     try:
         yield made
@@ -119,7 +119,7 @@ async def test_a_reading_that_began_before_brings_no_revoked_key_back() -> None:
         assert await keys.scope_of(secret) is None
 
 
-async def _refused(keys: KeyRing, secret: str) -> bool:
+async def _refused(keys: Keys, secret: str) -> bool:
     return await keys.scope_of(secret) is None
 
 
@@ -226,7 +226,7 @@ async def test_what_cannot_be_read_is_told_and_followed_again(caplog: pytest.Log
 async def test_without_a_store_nothing_starts() -> None:
     store = MemoryKeys()
     store.available = False
-    keys = KeyRing(store)
+    keys = Keys(store)
     with pytest.raises(StoreUnavailable):
         await keys.start()
     await keys.stop()

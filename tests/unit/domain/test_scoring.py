@@ -12,8 +12,7 @@ from service.llm.port import Draw, Generation, GenerationRequest, Message, Sampl
 from service.scoring.basis import Stopwatch, find_modes
 from service.scoring.command import ScoreCommand
 from service.scoring.judging import num_indistinct, truncated
-from service.scoring.scorer import Scorer, choose
-from service.scoring.serving import LiveLoad
+from service.scoring.scorer import LiveLoad, Scorer, choose
 from service.spectral.maps import Identity, TemperatureMap
 from service.spectral.spectrum import Spectrum, spectrum
 from tests.support.calibrations import calibration, fingerprint

@@ -17,7 +17,7 @@ from service.evaluation.command import Plan as FullPlan
 from service.evaluation.kept import write_results
 from service.evaluation.page import CAPTIONS, FIGURES
 from service.llm.port import Sampling
-from service.scoring.serving import Serving
+from service.scoring.command import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW
 from tests.support.worlds import rows, write

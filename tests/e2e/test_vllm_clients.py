@@ -11,34 +11,22 @@ import pytest
 from benchmarks.processes import PYTHON, running, wait_for
 from tests.clients.conftest import behind, litellm_proxy
 from tests.clients.environments import LITELLM_KEY, SCORE_KEY, SCRIPTS, printed
-from tests.e2e.conftest import VLLM_PYTHON, WEIGHTS, VllmServer
+from tests.e2e.conftest import WEIGHTS, VllmServer
 from tests.support.services import PATIENCE_S, address
 
 pytestmark = [pytest.mark.clients, pytest.mark.vllm]
 MODEL, ANY_KEY = "smollm2", "sk-none"
-TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 
 
 @pytest.fixture(scope="module")
-def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that calls tools."""
-    if not VLLM_PYTHON.exists():
-        pytest.fail("vLLM's environment is missing: make test-clients")
-    server = VllmServer(tmp_path_factory.mktemp("vllm") / "server.log", TOOLS)
-    server.start()
-    yield f"{server.url}/v1"
-    server.kill()
-
-
-@pytest.fixture(scope="module")
-def behind_us(vllm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def behind_us(vllm: VllmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a service of ours in front of it."""
     folder = tmp_path_factory.mktemp("ours")
     env = {
         "EIGENCAL_PORT": "0",
         "EIGENCAL_DATA_DIR": str(folder),
         "EIGENCAL_LLM_BACKEND": "vllm",
-        "EIGENCAL_LLM_URL": vllm,
+        "EIGENCAL_LLM_URL": f"{vllm.url}/v1",
         "EIGENCAL_EMBEDDER": str(WEIGHTS / "all-MiniLM-L6-v2"),
         "EIGENCAL_SCORE_KEY": SCORE_KEY,
         "EIGENCAL_NUM_SAMPLES": "4",
@@ -53,8 +41,8 @@ def behind_us(vllm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 
 @pytest.fixture(scope="module")
-def proxy(vllm: str, behind_us: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    models = [behind("direct", vllm, ANY_KEY, MODEL), behind("ours", behind_us, SCORE_KEY, MODEL)]
+def proxy(vllm: VllmServer, behind_us: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    models = [behind("direct", f"{vllm.url}/v1", ANY_KEY, MODEL), behind("ours", behind_us, SCORE_KEY, MODEL)]
     with litellm_proxy(tmp_path_factory.mktemp("litellm"), {"model_list": models}) as url:
         yield f"{url}/v1"
 
@@ -65,7 +53,7 @@ ASKED = {client: ("text", "tools", "json") if client == "openai_sync" else ("tex
 
 @pytest.mark.parametrize("client", SCRIPTS)
 def test_behind_us_a_client_gets_the_same(
-    client: str, vllm: str, behind_us: str, request: pytest.FixtureRequest
+    client: str, vllm: VllmServer, behind_us: str, request: pytest.FixtureRequest
 ) -> None:
     kinds = ASKED[client]
     if client == "litellm_proxy":
@@ -73,7 +61,7 @@ def test_behind_us_a_client_gets_the_same(
         direct = printed(client, url, LITELLM_KEY, "direct", *kinds)
         behind_ = printed(client, url, LITELLM_KEY, "ours", *kinds)
     else:
-        direct = printed(client, vllm, ANY_KEY, MODEL, *kinds)
+        direct = printed(client, f"{vllm.url}/v1", ANY_KEY, MODEL, *kinds)
         behind_ = printed(client, behind_us, SCORE_KEY, MODEL, *kinds)
     assert bare(direct) == bare(behind_)
     assert len(direct) >= 2 * len(kinds)
