@@ -43,13 +43,11 @@ class Applied:
 class Basis:
     """The answers and what was made of them. `served` is what to act on, `raw` the spectrum as it came.
 
-    `texts`, `counts`: the distinct answers, and how often each came.
+    `texts`: the distinct answers.
     """
 
     generation: Generation
     texts: Sequence[str]
-    counts: NDArray[np.int_]
-    spectrum: Spectrum
     raw: ServedSpectrum
     served: ServedSpectrum
     applied: Applied | None
@@ -74,7 +72,7 @@ def basis_of(
     raw = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
     served = applied.map.serve(spectrum.eigenvalues, spectrum.dimension) if applied else raw
     modes = find_modes(spectrum, served, texts, counts)
-    return Basis(generation, texts, counts, spectrum, raw, served, applied, evidence, modes)
+    return Basis(generation, texts, raw, served, applied, evidence, modes)
 
 
 def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | None:

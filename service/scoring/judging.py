@@ -15,49 +15,33 @@ from service.embedding.outcomes import outcome_vectors
 from service.llm.port import Generation
 from service.scoring.basis import Basis, shares_by_mode
 from service.scoring.command import ScoreCommand, Target
-from service.scoring.score import Candidate, Decision, Evidence, ScoreWarning, warning
+from service.scoring.score import Candidate, Decision, Evidence, Judgement, ScoreWarning, warning
 from service.spectral.born import BornProbability, born_probability_of
 from service.spectral.maps import DepolarizedMap, ServedSpectrum, TemperatureMap
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promises
 from service.spectral.spectrum import Spectrum
 
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What the answers say of the candidate and of the score's own `answer`.
-
-    `share`: of the answers, how many of 1 lie closest to the candidate's mode. `no_model`: why nothing tells
-    P(correct), in words; None where something does.
-    """
-
-    candidate: Candidate | None
-    share: float
-    probability_correct: float | None
-    decision: Decision | None
-    no_model: str | None
-
-
 TRUNCATED_SHARE = 0.5  # of the answers cut by max_tokens, from which on a score warns
 EQUAL_COSINE = 1 - 1e-6
 IGNORED = frozenset("PZMC")  # Unicode categories: punctuation, spaces, marks, control characters
 
 
-def partial(generation: Generation) -> list[ScoreWarning]:
+def partial_warning(generation: Generation) -> list[ScoreWarning]:
     """Return a warning when fewer answers count than were asked for."""
     usable, empty, asked = len(generation.draws), generation.num_empty, generation.requested
     if usable >= asked:
         return []
     came = usable + empty
     why = "before the deadline" if generation.missing_reason == "deadline" else "without an error"
-    said = [f"{came} of {asked} answers came {why}"] if came < asked else []
+    reasons = [f"{came} of {asked} answers came {why}"] if came < asked else []
     if empty:
-        said.append(f"{empty} of {came} answers hold no text (only reasoning, a tool call, or nothing)")
+        reasons.append(f"{empty} of {came} answers hold no text (only reasoning, a tool call, or nothing)")
     rest = f"the {usable} others" if empty else "those"
-    return [warning("partial_samples", f"{', and '.join(said)}; the score rests on {rest}.")]
+    return [warning("partial_samples", f"{', and '.join(reasons)}; the score rests on {rest}.")]
 
 
-def truncated(generation: Generation, command: ScoreCommand) -> list[ScoreWarning]:
+def truncated_warning(generation: Generation, command: ScoreCommand) -> list[ScoreWarning]:
     """Return a warning when half of the answers or more were cut: their meaning may not have come yet."""
     cut, came = sum(draw.truncated for draw in generation.draws), len(generation.draws)
     if command.generation is None or cut < TRUNCATED_SHARE * came:
@@ -70,7 +54,7 @@ def truncated(generation: Generation, command: ScoreCommand) -> list[ScoreWarnin
     return [warning("truncated_samples", message)]
 
 
-def indistinct(alike: int, distinct_: int) -> list[ScoreWarning]:
+def indistinct_warning(alike: int, distinct_: int) -> list[ScoreWarning]:
     """Return a warning when the embedder cannot tell `alike` distinct answers from others that differ."""
     if not alike:
         return []
@@ -88,9 +72,11 @@ def num_indistinct(texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
     """
     # Above the diagonal alone: each pair once, and none with itself.
     first, second = np.nonzero(np.triu(vectors @ vectors.T > EQUAL_COSINE, 1))
-    said = cache(essence)
+    essence_of = cache(essence)
     pairs = zip(first.tolist(), second.tolist(), strict=True)
-    return len({i for pair in pairs if said(texts[pair[0]]) != said(texts[pair[1]]) for i in pair})
+    return len(
+        {i for pair in pairs if essence_of(texts[pair[0]]) != essence_of(texts[pair[1]]) for i in pair}
+    )
 
 
 def essence(text: str) -> str:
@@ -121,39 +107,39 @@ def decide(
 
     `correct`: None for a text that no answer supports: it is let through by no threshold.
     """
-    found = promise(counts, target)
-    if found.threshold is None:
-        reason = _unreachable(counts, found, target)
+    kept = promise(counts, target)
+    if kept.threshold is None:
+        reason = _unreachable(counts, kept, target)
         # Of a target that nobody named there is nothing to warn of.
         about = [] if target.by_default else [warning("target_unreachable", f"{reason} {PROMISE_MEANING}")]
         return held_back(target, reason), about
     if correct is None:
-        return held_back(target, UNSUPPORTED, found), []
+        return held_back(target, UNSUPPORTED, kept), []
     # Rounded as the counts were: scores that differ in their last bits only are one.
-    passes = rounded_ties(correct) >= rounded_ties(found.threshold)
-    kept = f"at most {percent(target.error)} of the answers let through are wrong ({_sure(target)})"
-    told, needed = f"Right with a probability of {correct:.3f}", f"{found.threshold:.3f}"
+    passes = rounded_ties(correct) >= rounded_ties(kept.threshold)
+    promised = f"at most {percent(target.error)} of the answers let through are wrong ({_sure(target)})"
+    likely, needed = f"Right with a probability of {correct:.3f}", f"{kept.threshold:.3f}"
     if not passes:
-        return held_back(target, f"{told}, and {needed} is needed so that {kept}.", found), []
-    reason = f"Let it through. {told}; from {needed} on, {kept}."
-    return _decision("answer", target, reason, found), []
+        return held_back(target, f"{likely}, and {needed} is needed so that {promised}.", kept), []
+    reason = f"Let it through. {likely}; from {needed} on, {promised}."
+    return _decision("answer", target, reason, kept), []
 
 
-def held_back(target: Target, why: str, found: Promise | None = None) -> Decision:
-    """Return the decision to abstain; found: the promise whose threshold the text misses."""
-    return _decision("abstain", target, f"{HELD_BACK}{why}", found)
+def held_back(target: Target, why: str, missed: Promise | None = None) -> Decision:
+    """Return the decision to abstain; missed: the promise whose threshold the text misses."""
+    return _decision("abstain", target, f"{HELD_BACK}{why}", missed)
 
 
 def _decision(
-    action: Literal["answer", "abstain"], target: Target, reason: str, found: Promise | None
+    action: Literal["answer", "abstain"], target: Target, reason: str, kept: Promise | None
 ) -> Decision:
     return Decision.model_construct(
         action=action,
         reason=reason,
         target_error=target.error,
         confidence=target.confidence,
-        threshold=None if found is None else found.threshold,
-        coverage=0.0 if found is None else found.coverage,
+        threshold=None if kept is None else kept.threshold,
+        coverage=0.0 if kept is None else kept.coverage,
     )
 
 
@@ -163,12 +149,11 @@ def promise(counts: SelectiveCounts, target: Target) -> Promise:
 
     Remembered: a bound for every threshold takes a millisecond for a thousand of them.
     """
-    [found] = promises(counts, [target.error], target.confidence)
-    return found
+    return promises(counts, [target.error], target.confidence)[0]
 
 
-def _unreachable(counts: SelectiveCounts, found: Promise, target: Target) -> str:
-    lowest = lowest_named(counts, found)
+def _unreachable(counts: SelectiveCounts, missed: Promise, target: Target) -> str:
+    lowest = lowest_named(counts, missed)
     instead = "no error can" if lowest is None else f"the lowest that can is {100 * lowest:g} %"
     return (
         f"That at most {percent(target.error)} of the answers let through are wrong cannot be promised "
@@ -185,16 +170,16 @@ def percent(share: float) -> str:
     return f"{math.ceil(1000 * share - 1e-9) / 10:g} %"
 
 
-def lowest_named(counts: SelectiveCounts, found: Promise) -> float | None:
+def lowest_named(counts: SelectiveCounts, missed: Promise) -> float | None:
     """Return the lowest error that can be promised, rounded up to a target that is kept when asked for."""
-    if found.lowest_error is None:
+    if missed.lowest_error is None:
         return None
     for digits in NAMED_DIGITS:
         # Not always kept: tests of a laxer target may begin at fewer answers, and fail there.
-        rounded: float = math.ceil(found.lowest_error * 10**digits) / 10**digits
-        if rounded < 1 and promise(counts, Target(rounded, found.confidence)).threshold is not None:
+        rounded: float = math.ceil(missed.lowest_error * 10**digits) / 10**digits
+        if rounded < 1 and promise(counts, Target(rounded, missed.confidence)).threshold is not None:
             return rounded
-    return found.lowest_error
+    return missed.lowest_error
 
 
 def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
@@ -206,14 +191,14 @@ def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
 class Outcomes:
     """The distinct answers, a candidate beside them, and what was made of both.
 
-    `embedded`: the vectors of `texts_to_embed(with_candidate(texts, candidate))`. `found`: the spectrum, of
+    `embedded`: the vectors of `texts_to_embed(with_candidate(texts, candidate))`. `spectrum`: of
     the answers alone.
     """
 
     texts: Sequence[str]
     candidate: str | None
     embedded: NDArray[np.float32]
-    found: Spectrum
+    spectrum: Spectrum
 
     def located(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the vectors of the answers (k, d) and that of one of them, or of the candidate (d,).
@@ -226,7 +211,7 @@ class Outcomes:
 
     def born(self, text: str, served: ServedSpectrum) -> BornProbability:
         """Return p(y) of an answer, or of the candidate."""
-        return born_probability_of(self.found, served, *self.located(text))
+        return born_probability_of(self.spectrum, served, *self.located(text))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,13 +225,12 @@ class _Model:
     def probability(self, text: str, outcomes: Outcomes) -> float:
         """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
         # By the decider's own map: what is served was fitted on rows that its counts must not have seen.
-        served = self.map.serve(outcomes.found.eigenvalues, outcomes.found.dimension)
-        told = self.evidence
+        served = self.map.serve(outcomes.spectrum.eigenvalues, outcomes.spectrum.dimension)
         columns = features(
             outcomes.born(text, served).probability,
             served.entropy,
-            None if told is None else told.missing_mass,
-            None if told is None else told.mean_logprob,
+            None if self.evidence is None else self.evidence.missing_mass,
+            None if self.evidence is None else self.evidence.mean_logprob,
         )
         return float(self.decider.model.predict(columns).item())
 
@@ -265,7 +249,7 @@ def judge(
     candidate, share = _candidate(basis, outcomes, model)
     warnings = _mistaken(outcomes)
     if target is None or (target.by_default and isinstance(model, str)):
-        return Judgement(candidate, share, correct, None, no_model), warnings
+        return Judgement(candidate, share, correct, None, no_model, unlike), warnings
     if isinstance(model, str):
         why = f"Nothing tells how likely an answer is right: {model}."
         decision, about_decision = held_back(target, why), [warning("no_correctness_model", why)]
@@ -275,7 +259,8 @@ def judge(
     if unlike:
         decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
     warnings += _unsupported(model, candidate) + _elsewhere(model, basis.answer, outcomes.candidate)
-    return Judgement(candidate, share, correct, decision, no_model), [*warnings, *about_decision]
+    judgement = Judgement(candidate, share, correct, decision, no_model, unlike)
+    return judgement, [*warnings, *about_decision]
 
 
 def _candidate(basis: Basis, outcomes: Outcomes, model: _Model | str) -> tuple[Candidate | None, float]:
@@ -288,7 +273,7 @@ def _candidate(basis: Basis, outcomes: Outcomes, model: _Model | str) -> tuple[C
     correct = None
     if isinstance(model, _Model) and born.mode is not None:
         correct = model.probability(outcomes.candidate, outcomes)
-    share = 0.0 if born.mode is None else float(shares_by_mode(outcomes.found)[born.mode])
+    share = 0.0 if born.mode is None else float(shares_by_mode(outcomes.spectrum)[born.mode])
     candidate = Candidate.model_construct(
         probability=born.probability, mode=born.mode, probability_correct=correct
     )

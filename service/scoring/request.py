@@ -10,8 +10,8 @@ from service.api.bodies import RequestModel
 from service.calibration.rows import LogProbability
 from service.llm.port import GenerationRequest, Message, Sampling, question_text
 from service.scoring.command import EFFORTS, Effort, ScoreCommand, Serving
+from service.scoring.score import ScorePart
 
-ScorePart = Literal["samples", "modes", "spectrum"]
 PromptText = Annotated[str, Field(max_length=1_000_000)]
 Answer = Annotated[str, Field(max_length=200_000)]
 MAX_ITEMS = 256

@@ -1,13 +1,14 @@
 """A score: the one model that the scorer makes, the routes return and the clients read."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 ScorePart = Literal["samples", "modes", "spectrum"]
-PARTS = frozenset[str](("samples", "modes", "spectrum"))
+PARTS = frozenset(get_args(ScorePart))
 
 
 class Part(BaseModel):
@@ -100,6 +101,23 @@ class Decision(Part):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the answers say of the candidate and of the score's own `answer`.
+
+    `share`: of the answers, how many of 1 lie closest to the candidate's mode. `no_model`: why nothing tells
+    P(correct), in words; None where something does. `unlike`: the prompt is too unlike the calibration's rows
+    for anything to be let through.
+    """
+
+    candidate: Candidate | None = None
+    share: float = 0.0
+    probability_correct: float | None = None
+    decision: Decision | None = None
+    no_model: str | None = None
+    unlike: bool = False
+
+
 class Mode(Part):
     """One latent meaning among the answers: an eigenvector of the density matrix."""
 
@@ -183,11 +201,8 @@ class Score(Part):
     usage: TokenUsage | None = Field(description="Tokens used; null for supplied samples.")
     timings_ms: Timings = Field(description="Where the time went.")
 
-    # Not told: why nothing tells P(correct), the share of the answers on the candidate's mode, and whether
-    # the prompt is too unlike the calibration's rows for anything to be let through.
-    _no_model: str | None = PrivateAttr(None)
-    _share: float = PrivateAttr(0.0)
-    _unlike: bool = PrivateAttr(False)
+    # For gateways, which tell parts of it in words of their own.
+    _judgement: Judgement = PrivateAttr(default_factory=Judgement)
 
     @property
     def supported(self) -> bool:
@@ -202,17 +217,17 @@ class Score(Part):
     @property
     def no_model(self) -> str | None:
         """Why nothing tells P(correct), in words; None where something does."""
-        return self._no_model
+        return self._judgement.no_model
 
     @property
     def num_agreeing(self) -> int:
         """How many of the answers lie closest to the candidate's mode; 0 without one."""
-        return round(self._share * self.num_samples)
+        return round(self._judgement.share * self.num_samples)
 
     @property
     def unlike(self) -> bool:
         """Whether the prompt is too unlike the calibration's rows for anything to be let through."""
-        return self._unlike
+        return self._judgement.unlike
 
     def document(self, parts: Collection[ScorePart] = ()) -> dict[str, Any]:
         """Return it as JSON holds it, with these further parts."""

@@ -28,19 +28,19 @@ from service.llm.port import Generation, GenerationRequest, LanguageModel, is_bl
 from service.scoring.basis import Applied, Basis, Drawn, Stopwatch, basis_of, evidence_of
 from service.scoring.command import ScoreCommand
 from service.scoring.judging import (
-    Judgement,
     Outcomes,
-    indistinct,
+    indistinct_warning,
     judge,
     num_indistinct,
-    partial,
-    truncated,
+    partial_warning,
+    truncated_warning,
     with_candidate,
 )
 from service.scoring.score import (
     CalibrationUsed,
     Evidence,
     FullSpectrum,
+    Judgement,
     Score,
     ScoreWarning,
     SpectrumValues,
@@ -49,7 +49,7 @@ from service.scoring.score import (
     warning,
 )
 from service.spectral.maps import DepolarizedMap
-from service.spectral.spectrum import Spectrum, spectrum
+from service.spectral.spectrum import spectrum
 from service.spectral.text_scores import words
 
 MIN_SAMPLES = 2
@@ -194,7 +194,6 @@ def _mismatch(calibration: Calibration, differs: list[str]) -> ScoreWarning:
     return warning("calibration_mismatch", message, tuple(differs))
 
 
-Counts = NDArray[np.int_]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -307,39 +306,40 @@ class Scorer:
         command, chosen, generation, marks = drawn.command, drawn.chosen, drawn.generation, drawn.marks
         texts, index = distinct([draw.text for draw in generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
-        to_embed = self._to_embed(with_candidate(texts, candidate))
+        to_embed = texts_to_embed(with_candidate(texts, candidate), self.empty_answers)
         question = self._question(command, chosen)
         asked = [] if question is None or question in to_embed else [question]
         embedded = await self._embed([*to_embed, *asked], command, marks)
         # A candidate that is none of the answers comes after them, and stays out of their spectrum.
-        vectors = outcome_vectors(texts, embedded.vectors[: len(self._to_embed(texts))])
+        num_embedded = len(texts_to_embed(texts, self.empty_answers))
+        vectors = outcome_vectors(texts, embedded.vectors[:num_embedded])
         marks.lap("embed")
         counts = np.bincount(index, minlength=len(texts))
-        spectrum_ = await self._spectrum(vectors, counts, embedded.made_by.dimension)
+        dimension = embedded.made_by.dimension
+        many = len(texts) > INLINE_DISTINCT
+        spectrum_ = await _apart(many, spectrum, vectors, counts, dimension=dimension)
         alike = await _apart(_much(texts), num_indistinct, texts, vectors)
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         basis = basis_of(spectrum_, texts, counts, generation, applied, evidence)
         about = None if question is None else embedded.vectors[[*to_embed, *asked].index(question)]
         p_value = ood_p_value(applied, about, generation)
-        unlike = out_of_distribution(p_value)
+        ood_warnings = out_of_distribution(p_value)
         outcomes = Outcomes(texts, candidate, embedded.vectors[: len(to_embed)], spectrum_)
         # A decision's first bounds import scipy, which takes half a second.
         decides = command.target is not None and applied is not None and applied.calibration.deciders
         slow = decides or _much([candidate or ""])
         judgement, about_texts = await _apart(
-            slow, judge, basis, outcomes, command.target, unlike=bool(unlike) and self._ood_abstain
+            slow, judge, basis, outcomes, command.target, unlike=bool(ood_warnings) and self._ood_abstain
         )
         marks.lap("spectrum")
-        about_answers = [*partial(generation), *truncated(generation, command)]
-        about_answers += indistinct(alike, len(texts))
+        about_answers = [*partial_warning(generation), *truncated_warning(generation, command)]
+        about_answers += indistinct_warning(alike, len(texts))
         laps = marks.total()
         if command.generation is None:
             del laps["generate"]
-        every = [*about_answers, *warnings, *unlike, *about_texts]
-        score = compose(basis, judgement, every, embedded.made_by, p_value, laps)
-        score._unlike = bool(unlike) and self._ood_abstain
-        return score
+        every = [*about_answers, *warnings, *ood_warnings, *about_texts]
+        return compose(basis, judgement, every, embedded.made_by, p_value, laps)
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
@@ -385,9 +385,6 @@ class Scorer:
         compared = any(one.reference is not None and len(one.reference.questions) for one in every)
         return command.question if compared else None
 
-    def _to_embed(self, texts: Sequence[str]) -> list[str]:
-        return texts_to_embed(texts, self.empty_answers)
-
     async def _embed(self, texts: Sequence[str], command: ScoreCommand, marks: Stopwatch) -> Embedded:
         """Embed in the time that the deadline leaves: under load the embedder may take minutes."""
         deadline_s = command.generation.deadline_s if command.generation else None
@@ -399,9 +396,6 @@ class Scorer:
             raise DeadlineExceeded(
                 "The answers came before the deadline, but could not be embedded in time."
             ) from None
-
-    async def _spectrum(self, vectors: NDArray[np.float32], counts: Counts, dimension: int) -> Spectrum:
-        return await _apart(len(counts) > INLINE_DISTINCT, spectrum, vectors, counts, dimension=dimension)
 
     def fingerprint(
         self,
@@ -501,7 +495,7 @@ def compose(
             None, **{stage: round(seconds * 1000, 3) for stage, seconds in laps.items()}
         ),
     )
-    score._no_model, score._share = judgement.no_model, judgement.share
+    score._judgement = judgement
     return score
 
 

@@ -11,7 +11,7 @@ from service.calibration.calibration import Calibration, NoCalibrations, Paramet
 from service.llm.port import Draw, Generation, GenerationRequest, Message, Sampling, WirePrompt
 from service.scoring.basis import Stopwatch, find_modes
 from service.scoring.command import ScoreCommand
-from service.scoring.judging import num_indistinct, truncated
+from service.scoring.judging import num_indistinct, truncated_warning
 from service.scoring.scorer import LiveLoad, Scorer, choose
 from service.spectral.maps import Identity, TemperatureMap
 from service.spectral.spectrum import Spectrum, spectrum
@@ -76,7 +76,7 @@ def test_answers_that_are_merely_near_are_told_apart() -> None:
 def test_a_score_warns_from_half_of_the_answers_cut(cut: int, warned: bool) -> None:
     draws = tuple(Draw("a", truncated=i < cut) for i in range(4))
     command = ScoreCommand(GenerationRequest(4, Sampling(), prompt="p"))
-    found = truncated(Generation(draws, 4, "m"), command)
+    found = truncated_warning(Generation(draws, 4, "m"), command)
     assert [one.code for one in found] == ["truncated_samples"] * warned
 
 
