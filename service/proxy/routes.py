@@ -61,7 +61,8 @@ MANY_CHOICES = Unscorable("many_choices", "Of several choices only the first is 
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
 # Of the caller's headers those by which its call is read, and found again in traces; its key is ours.
 REQUEST_HEADERS_PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
-GOOD = range(200, 300)  # proxies say 203 or 206 of a complete answer, too
+# Proxies say 203 or 206 of a complete answer, too; these two have no body.
+GOOD = frozenset(range(200, 300)) - {204, 205}
 # Statuses by which servers refuse a parameter, or fail on one: then the call goes as its caller wrote it.
 REFUSING = frozenset({400, 403, 422, 500, 501})
 # A flag there; here a number of alternatives, of which some servers take 0 for none at all.
@@ -412,7 +413,11 @@ async def _open(upstream: Upstream, sent: Call, api: Api, asked: ChatCall | None
 
 def _rewritten(chat: Chat, api: Api, call: ChatCall, running: RunningScore, held: bytes) -> bytes:
     """Return what goes out of a stream that was held until its end."""
-    several = any(has_others(event.chunk() or {}) for event in EventReader().feed(held))
+    events = EventReader().feed(held)
+    failure = next((event for event in events if (event.chunk() or {}).get("error")), None)
+    if failure is not None:  # nothing of the answer goes out, and its caller may ask again
+        return failure.raw
+    several = any(has_others(event.chunk() or {}) for event in events)
     if chat.withholds(call, running.uncertainty, several=several):
         return replaced_stream(held, running.uncertainty, chat.abstain_text, api)
     if chat.passes_only_judged:

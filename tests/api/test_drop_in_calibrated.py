@@ -321,6 +321,32 @@ async def test_an_answer_of_another_good_status_is_judged_as_well(code: int, str
     assert "Ask somebody else." in response.text and "Nice" not in response.text
 
 
+async def test_a_status_without_a_body_goes_on() -> None:
+    async def behave(exchange: Exchange) -> None:
+        await exchange.start(204, {"connection": "close"})
+        exchange.writer.close()
+
+    async with before(behave, plain(), **POLICY) as made:
+        response = await made.ask()
+    assert (response.status_code, response.content) == (204, b"")
+
+
+async def test_a_stream_that_fails_is_an_error_where_the_settings_abstain() -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await telling()(exchange)
+            return
+        await exchange.start_stream()
+        await exchange.event({"model": MODEL, "choices": [{"index": 0, "delta": {"content": "Nice"}}]})
+        await exchange.event({"error": {"message": "out of memory"}})
+        exchange.writer.close()
+
+    async with before(behave, plain(), **POLICY) as made:
+        response = await made.ask(stream=True)
+    [event] = events_of(response.content)
+    assert event == {"error": {"message": "out of memory"}} and "Nice" not in response.text
+
+
 CALL = [{"index": 0, "id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 BESIDE: dict[str, dict[str, Any]] = {
     "a thought": {"content": "<think>Nice</think>Paris"},

@@ -24,20 +24,16 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module", params=["embedded", "outcome"])
+@pytest.fixture(scope="module")
 async def http(
-    shared_data: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application with the paper's embedder.
-
-    The golden numbers embed the empty answer as a text; as an outcome of its own it moves the
-    risks by less than 1e-3.
-    """
+    """A client of the application with the paper's embedder; the golden numbers embed empty answers."""
     folder = tmp_path_factory.mktemp("data")
     settings = Settings(
         data_dir=folder,
         embedder=str(ROOT / "data" / "weights" / "all-mpnet-base-v2"),
-        empty_answers=request.param,
+        empty_answers="embedded",
     )
     app = create_app(settings, llm=FakeLLM())
     async with app.router.lifespan_context(app):
@@ -70,14 +66,8 @@ async def test_spectra(http: httpx.AsyncClient, recorded: dict[str, Any], golden
         assert len(score["spectrum"]["uncalibrated"]) == expected["rank"]
 
 
-@pytest.fixture
-def risk_tolerance(request: pytest.FixtureRequest) -> float:
-    """How near the risks come to the golden ones, by how empty answers count."""
-    return 1e-6 if request.node.callspec.params["http"] == "embedded" else 1e-3
-
-
 async def test_both_maps_and_what_they_serve(
-    http: httpx.AsyncClient, recorded: dict[str, Any], golden: dict[str, Any], risk_tolerance: float
+    http: httpx.AsyncClient, recorded: dict[str, Any], golden: dict[str, Any]
 ) -> None:
     first, last = golden["fit_rows"]
     rows = recorded["rows"][first:last]
@@ -91,7 +81,7 @@ async def test_both_maps_and_what_they_serve(
         report = (await http.get(address, headers={"Accept": "application/json"})).json()
         assert report["data"]["rows_full"] == last - first
         fitted = report["fits"][found["method"]]
-        assert fitted["risk"] == pytest.approx(told["risk_fit"], abs=risk_tolerance)
+        assert fitted["risk"] == pytest.approx(told["risk_fit"], abs=1e-6)
     first, last = golden["test_rows"]
     served: dict[str, list[float]] = {"raw": [], "depolarized": [], "temperature": []}
     for row in recorded["rows"][first:last]:
