@@ -6,7 +6,7 @@ Every buffer is bounded: an event, an answer put together, what waits behind a s
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -191,8 +191,8 @@ class AnswerReader:
 class StreamRewriter:
     """Reads a stream that goes by, and holds back the chunk that finishes the first choice.
 
-    What comes after that chunk waits behind it, but for chunks of other choices. `is_over`: the server has
-    said so. `has_failed`: it has sent an error. `hides_logprobs`: the caller did not ask for them.
+    What comes with that chunk waits behind it. `is_over`: the server has said so. `has_failed`: it has sent
+    an error. `hides_logprobs`: the caller did not ask for them.
     """
 
     def __init__(self, *, hides_logprobs: bool = False) -> None:
@@ -245,21 +245,16 @@ class StreamRewriter:
         if self._passes_all:
             return as_it_is
         self.is_over = self.is_over or event.is_last
-        if self.holds and not _is_of_others(chunk):
+        if self.holds:
             self._behind.append(as_it_is)
             return b""
-        if self.holds or chunk is None:
+        if chunk is None:
             return as_it_is
         self.has_failed = self.has_failed or bool(chunk.get("error"))
         if not self.answer.take(chunk):
             return as_it_is
         now, self._held = divided(chunk)
         return b"" if now is None else event_of(self._quiet(now))
-
-
-def _is_of_others(chunk: dict[str, Any] | None) -> bool:
-    choices = (chunk or {}).get("choices")
-    return isinstance(choices, list) and bool(choices) and not any(map(is_first, choices))
 
 
 def divided(chunk: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
@@ -320,9 +315,8 @@ async def scored_stream(
                 break
         if rewriter.holds:
             running.judge(answer.choice, answer.model)
-            # Closed with this one: left to itself, it would go on reading what nobody takes.
-            async with aclosing(_finished(rewriter, pieces, running, wait_s)) as finished:
-                async for piece in finished:
+            async with aclosing(_released(rewriter, running, wait_s)) as released:
+                async for piece in released:
                     yield piece
         elif rewriter.is_over and not rewriter.has_failed:
             # No chunk finished the answer, so none can carry the score: it is left to be fetched.
@@ -339,41 +333,20 @@ async def scored_stream(
         yield broken_off(error)
 
 
-async def _finished(
-    rewriter: StreamRewriter, pieces: AsyncIterator[bytes], running: RunningScore, wait_s: float | None
+async def _released(
+    rewriter: StreamRewriter, running: RunningScore, wait_s: float | None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield what the server still sends while the score is made, and then the chunk that carries it."""
+    """Yield heartbeats until the score is there, and then the chunk that carries it."""
     if wait_s is None:
         yield rewriter.release(running.detach())
         return
     score = asyncio.ensure_future(running.wait(wait_s))
-    more: asyncio.Future[bytes | None] | None = asyncio.ensure_future(_next(pieces))
-    broken: EigencalError | None = None
     try:
-        while not score.done():
-            awaited: set[asyncio.Future[Any]] = {score} if more is None else {score, more}
-            done, _ = await asyncio.wait(awaited, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
-                yield comment("the score is being made")
-            if more is None or not more.done():
-                continue
-            try:
-                piece = more.result()
-            except EigencalError as error:  # the answer is complete: this can be told behind its score
-                piece, broken = None, error
-            more = None if piece is None else asyncio.ensure_future(_next(pieces))
-            if piece and (passed := rewriter.feed(piece)):
-                yield passed
-        yield rewriter.release(score.result())
-        if broken is not None:
-            raise broken
-        if more is not None and (piece := await more):
-            yield rewriter.feed(piece)
+        while not (await asyncio.wait({score}, timeout=HEARTBEAT_S))[0]:
+            yield comment("the score is being made")
     finally:
-        left = [task for task in (score, more) if task is not None]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        score.cancel()
+    yield rewriter.release(score.result())
 
 
 async def held_stream(
@@ -382,7 +355,7 @@ async def held_stream(
     """Yield nothing of a stream before it has ended, but heartbeats; then what `rewrite` makes of it."""
     held, clock = bytearray(), asyncio.get_running_loop().time
     beat = clock() + HEARTBEAT_S
-    more: asyncio.Future[bytes | None] = asyncio.ensure_future(_next(pieces))
+    more = asyncio.ensure_future(anext(pieces, None))
     try:
         while True:
             await asyncio.wait({more}, timeout=max(beat - clock(), 0))
@@ -397,14 +370,9 @@ async def held_stream(
             if len(held) > MAX_ANSWER_BYTES:
                 yield broken_off(too_long())
                 return
-            more = asyncio.ensure_future(_next(pieces))
+            more = asyncio.ensure_future(anext(pieces, None))
         yield rewrite(bytes(held))
     finally:
         more.cancel()
         await asyncio.gather(more, return_exceptions=True)
         await pieces.aclose()
-
-
-async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
-    """Return the next piece; None for no more."""
-    return await anext(pieces, None)

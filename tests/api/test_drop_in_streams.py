@@ -128,25 +128,17 @@ async def test_usage_on_the_chunk_that_finishes() -> None:
     )
 
 
-async def test_other_choices_go_on_while_the_first_waits() -> None:
-    go = asyncio.Event()
+async def test_other_choices_wait_behind_the_first() -> None:
     other = event({"content": "Lyon"}, None, 1) + event({}, "stop", 1)
 
-    async def own(exchange: Exchange) -> None:
-        await pieces(BEGIN, TEXT, FINISH, other, USAGE, DONE)(exchange)
-        go.set()
-
     async def behave(exchange: Exchange) -> None:
-        if exchange.body["n"] == 2:
-            await own(exchange)
-        else:
-            await go.wait()
-            await answers("Paris")(exchange)
+        own = pieces(BEGIN, TEXT, FINISH, other, USAGE, DONE)
+        await (own if exchange.body["n"] == 2 else answers("Paris"))(exchange)
 
     async with OpenAIServer(default=behave) as server, drop_in(server) as made:
         content = (await stream(made, n=2)).content
     assert check_carried(content)["candidate"]["mode"] == 0
-    assert content.startswith(BEGIN + TEXT + other) and content.endswith(USAGE + DONE)
+    assert content.startswith(BEGIN + TEXT) and content.endswith(other + USAGE + DONE)
 
 
 async def test_a_text_to_complete_carries_it_at_the_top() -> None:
