@@ -20,6 +20,8 @@ EigencalError
 ├── NoProbability             nothing tells how likely an answer is right
 └── Overloaded                our own queue is full
 
+Unscorable is apart: it is no error of the service.
+
 A message is written for the caller: it never holds an exception's text, a path, a key or a prompt.
 """
 
@@ -200,3 +202,15 @@ class Overloaded(EigencalError):
 
     code = "overloaded"
     retryable = True
+
+
+class Unscorable(Exception):
+    """A call or an answer that nothing can be scored of, which is no error: the answer goes on.
+
+    `code` is stable, the message for the caller.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message

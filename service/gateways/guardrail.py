@@ -20,14 +20,8 @@ from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
 from service.api.deps import Services, ServicesDep
 from service.api.errors import request_id_of
 from service.api.openapi import json_body, responses
-from service.errors import EigencalError, Overloaded
-from service.gateways.shared import (
-    GatewayModel,
-    UnscorableError,
-    conversation,
-    keep_and_head,
-    why_no_probability,
-)
+from service.errors import EigencalError, Overloaded, Unscorable
+from service.gateways.shared import GatewayModel, conversation, keep_and_head, why_no_probability
 from service.llm.port import Generation, GenerationRequest
 from service.scoring.basis import Drawn, Stopwatch
 from service.scoring.command import EFFORTS, Effort, ScoreCommand, Serving, Target
@@ -58,10 +52,6 @@ _UNKNOWN = (
     "No request call came here under this litellm_call_id, so nothing was drawn: the guardrail needs "
     "`pre_call` beside `post_call`, and both calls of a chat at the same replica."
 )
-
-
-class NotScoredError(Exception):
-    """There is no score of this call; the message says why, without any text of the caller's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +125,18 @@ class Guardrail:
     async def score(self, key: Key, text: str, target: Target) -> Score:
         """Return the score of a call's answer, as far as it has come; nothing is drawn twice for it.
 
-        Raises NotScoredError, and what drawing and `Scorer.finish` raise.
+        Raises Unscorable, and what drawing and `Scorer.finish` raise.
         """
         self._expire()
         call = self._calls.get(key)
         if call is None or call.drawing is None or call.request is None:
-            raise NotScoredError(_UNKNOWN if call is None else call.refusal)
+            raise Unscorable("not_drawn", _UNKNOWN if call is None else call.refusal)
         # Not awaited itself, which would cancel it when the caller hangs up: another may ask later.
         await asyncio.wait({call.drawing}, timeout=self._wait_s)
         if not call.drawing.done():
-            raise NotScoredError(_SLOW)
+            raise Unscorable("deadline_exceeded", _SLOW)
         if call.drawing.cancelled():
-            raise NotScoredError(_STOPPED)
+            raise Unscorable("overloaded", _STOPPED)
         return await self._scorer.finish(_drawn(call.request, call.drawing.result(), target), text)
 
     async def _draw(self, request: GenerationRequest) -> Generation:
@@ -167,14 +157,6 @@ class Guardrail:
         before = time.monotonic() - self._keep_s
         while self._calls and next(iter(self._calls.values())).since < before:
             self._forget(next(iter(self._calls)))
-
-
-def reason_of(error: BaseException) -> str:
-    """Return an error in words fit for a caller."""
-    if isinstance(error, EigencalError):
-        return error.detail
-    log.error("an unforeseen error in a guardrail", exc_info=error)
-    return "Something went wrong in the service."
 
 
 def _is_done(drawing: "asyncio.Task[Generation] | None") -> bool:
@@ -202,37 +184,6 @@ async def guardrail_of(request: Request) -> Guardrail:
 
 
 GuardrailDep = Annotated[Guardrail, Depends(guardrail_of)]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether to let an answer through.
-
-    `reason`: of BLOCKED, what the caller is told; of NONE, why there was no score to decide by, else "".
-    """
-
-    action: Literal["NONE", "BLOCKED"]
-    reason: str = ""
-    score: Score | None = None
-
-
-def unscored(why: str, *, fail_closed: bool, score: Score | None = None) -> Verdict:
-    """Return the verdict where nothing can be decided: the chat goes on, unless it must not without one."""
-    if fail_closed:
-        return Verdict("BLOCKED", f"The answer could not be judged, and is held back. {why}", score)
-    return Verdict("NONE", why, score)
-
-
-def verdict(score: Score, *, fail_closed: bool) -> Verdict:
-    """Return what the score's decision comes to."""
-    decision = score.decision
-    if decision is None or score.no_model is not None:
-        return unscored(why_no_probability(score), fail_closed=fail_closed, score=score)
-    if decision.action == "answer":
-        return Verdict("NONE", score=score)
-    # Told to whoever waits for the answer, not to who decides about it.
-    why = decision.reason.removeprefix(HELD_BACK)
-    return Verdict("BLOCKED", f"This answer is held back. {why}", score)
 
 
 class GuardrailParams(GatewayModel):
@@ -295,22 +246,38 @@ async def post_guardrail(request: Request, app: ServicesDep, guardrail: Guardrai
     """
     call = await read_json(request, GuardrailCall)
     key = Key(call.litellm_call_id or "", owner_of(request))
-    params, wrong = _params(call)
+    params, fault = _params(call)
+    # An answer that brings its messages is drawn for now, where its request went elsewhere or was never sent.
+    if key.call_id and (call.input_type == "request" or call.structured_messages):
+        _begin(call, params, key, guardrail, app.serving)
     if call.input_type == "request":
-        _begin(call, params, key, guardrail, app.serving)
-        return _answer(Verdict("NONE"), {})
-    if call.structured_messages:
-        # Where its request went to another replica, or was never sent, it is drawn for now.
-        _begin(call, params, key, guardrail, app.serving)
-    work = _judged(app, guardrail, call, params, key, wrong)
-    found = await while_connected(request, work)
-    if found is None:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
-    headers = {} if found.score is None else keep_and_head(app, found.score, key.owner)
-    if found.score is None or found.score.decisive is None:
-        _note(app, request, found.reason)
-        headers["X-Eigencal-Reason"] = found.reason.encode("ascii", "replace").decode()[:MAX_REASON_CHARS]
-    return _answer(found, headers)
+        return _answer(None, {})
+    score, reason, headers = None, "", {}
+    try:
+        score = await while_connected(request, _score(app, guardrail, call, params, key, fault))
+        if score is None:
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        headers = keep_and_head(app, score, key.owner)
+        if score.decision is None or score.no_model is not None:
+            reason = why_no_probability(score)
+    except Unscorable as error:
+        reason = error.message
+    except EigencalError as error:
+        reason = error.detail
+    except Exception:  # of whatever kind: a score that fails must not fail the chat
+        log.exception("an unforeseen error in a guardrail")
+        reason = "Something went wrong in the service."
+    blocked = None
+    if reason and params.fail_closed:
+        blocked = f"The answer could not be judged, and is held back. {reason}"
+    elif not reason and score is not None and score.decision and score.decision.action == "abstain":
+        # Told to whoever waits for the answer, not to who decides about it.
+        blocked = f"This answer is held back. {score.decision.reason.removeprefix(HELD_BACK)}"
+    if score is None or score.decisive is None:
+        why = blocked or reason
+        _note(app, request, why)
+        headers["X-Eigencal-Reason"] = why.encode("ascii", "replace").decode()[:MAX_REASON_CHARS]
+    return _answer(blocked, headers)
 
 
 def _params(call: GuardrailCall) -> tuple[GuardrailParams, str]:
@@ -338,51 +305,36 @@ def _begin(
     call: GuardrailCall, params: GuardrailParams, key: Key, guardrail: Guardrail, serving: Serving
 ) -> None:
     """Begin to draw, or remember why not for the second call."""
-    if not key.call_id:
+    if call.tools or call.images:
+        guardrail.refuse(key, f"The chat has {'tools' if call.tools else 'images'}.")
         return
     try:
-        guardrail.begin(key, _asked(call, params, serving))
-    except UnscorableError as error:
-        guardrail.refuse(key, str(error))
+        number = None if params.effort is None else EFFORTS[params.effort]
+        messages = conversation(call.structured_messages or ())
+        guardrail.begin(key, serving.request(messages=messages, num_samples=number))
+    except Unscorable as error:
+        guardrail.refuse(key, error.message)
     except EigencalError as error:
         guardrail.refuse(key, error.detail)
 
 
-def _asked(call: GuardrailCall, params: GuardrailParams, serving: Serving) -> GenerationRequest:
-    if call.tools:
-        raise UnscorableError("The chat has tools.")
-    if call.images:
-        raise UnscorableError("The chat has images.")
-    number = None if params.effort is None else EFFORTS[params.effort]
-    return serving.request(messages=conversation(call.structured_messages or ()), num_samples=number)
-
-
-async def _judged(
-    app: Services, guardrail: Guardrail, call: GuardrailCall, params: GuardrailParams, key: Key, wrong: str
-) -> Verdict:
-    closed = params.fail_closed
-    target = app.serving.target(params.target_error, params.confidence)
-    why_not = wrong or _unjudged(call, key)
-    if why_not:
-        return unscored(why_not, fail_closed=closed)
-    try:
-        with app.metrics.under_way():
-            score = await guardrail.score(key, str((call.texts or [""])[0]), target)
-    except NotScoredError as error:
-        return unscored(str(error), fail_closed=closed)
-    except Exception as error:  # of whatever kind: a score that fails must not fail the chat
-        return unscored(reason_of(error), fail_closed=closed)
-    app.metrics.scored(score)
-    return verdict(score, fail_closed=closed)
-
-
-def _unjudged(call: GuardrailCall, key: Key) -> str:
-    """Return why an answer cannot be judged, whatever was drawn; "" when it can."""
+async def _score(
+    app: Services, guardrail: Guardrail, call: GuardrailCall, params: GuardrailParams, key: Key, fault: str
+) -> Score:
+    """Return the score of an answer. Raises Unscorable, and what scoring raises."""
+    if fault:
+        raise Unscorable("invalid_request", fault)
     if call.tool_calls:
-        return "The answer calls tools."
+        raise Unscorable("tool_call", "The answer calls tools.")
     if not call.texts or not isinstance(call.texts[0], str):
-        return "The answer has no text."
-    return "" if key.call_id else "The call has no litellm_call_id."
+        raise Unscorable("no_text", "The answer has no text.")
+    if not key.call_id:
+        raise Unscorable("not_drawn", "The call has no litellm_call_id.")
+    target = app.serving.target(params.target_error, params.confidence)
+    with app.metrics.under_way():
+        score = await guardrail.score(key, call.texts[0], target)
+    app.metrics.scored(score)
+    return score
 
 
 def _note(app: Services, request: Request, reason: str) -> None:
@@ -391,7 +343,7 @@ def _note(app: Services, request: Request, reason: str) -> None:
     app.errors.note(body | {"request_id": request_id_of(request)}, f"POST {PATH}")
 
 
-def _answer(found: Verdict, headers: dict[str, str]) -> Response:
-    reason = found.reason if found.action == "BLOCKED" else None
-    content = GuardrailVerdict(action=found.action, blocked_reason=reason).model_dump_json(exclude_none=True)
+def _answer(blocked: str | None, headers: dict[str, str]) -> Response:
+    verdict = GuardrailVerdict(action="BLOCKED" if blocked else "NONE", blocked_reason=blocked)
+    content = verdict.model_dump_json(exclude_none=True)
     return Response(content, headers=headers, media_type="application/json")

@@ -6,6 +6,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ConfigDict
 
 from service.api.deps import Services
+from service.errors import Unscorable
 from service.llm.port import Message
 from service.scoring.score import Score
 
@@ -34,31 +35,29 @@ def why_no_probability(score: Score) -> str:
 ROLES: tuple[str, ...] = get_args(Message.__annotations__["role"])
 
 
-class UnscorableError(Exception):
-    """These messages cannot be scored; the message says why, without any of their text."""
-
-
 def conversation(rows: Sequence[Any]) -> tuple[Message, ...]:
-    """Return turns of plain text, system, user and assistant. Raises UnscorableError for anything else."""
+    """Return turns of plain text, system, user and assistant. Raises Unscorable for anything else."""
     if not rows:
-        raise UnscorableError("There are no messages to draw answers to.")
+        raise Unscorable("no_messages", "There are no messages to draw answers to.")
     turns = tuple(map(_turn, rows))
     if turns[-1].role == "assistant":
-        raise UnscorableError("The chat ends with an assistant's turn: none of the calibrated ones does.")
+        raise Unscorable(
+            "last_turn", "The chat ends with an assistant's turn: none of the calibrated ones does."
+        )
     return turns
 
 
 def _turn(row: Any) -> Message:
     if not isinstance(row, dict):
-        raise UnscorableError("A message is no object.")
+        raise Unscorable("unreadable_request", "A message is no object.")
     role = row.get("role")
     if role not in ROLES:
-        raise UnscorableError("A message is of another role than system, user and assistant.")
+        raise Unscorable("role", "A message is of another role than system, user and assistant.")
     if row.get("tool_calls") or row.get("function_call"):
-        raise UnscorableError("A message calls a tool.")
+        raise Unscorable("tool_call", "A message calls a tool.")
     text = _text(row.get("content"))
     if not text:
-        raise UnscorableError("A message is empty.")
+        raise Unscorable("no_text", "A message is empty.")
     return Message(role, text)
 
 
@@ -66,9 +65,9 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise UnscorableError("A message has no text.")
+        raise Unscorable("no_text", "A message has no text.")
     parts = [part for part in content if isinstance(part, dict) and part.get("type") == "text"]
     if len(parts) < len(content) or not all(isinstance(part.get("text"), str) for part in parts):
-        raise UnscorableError("A message has parts that are no text, such as images.")
+        raise Unscorable("no_text", "A message has parts that are no text, such as images.")
     # As vLLM joins them before its chat template.
     return "\n".join(part["text"] for part in parts)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from service.embedding.port import FAILED
-from service.errors import EigencalError, NoUsableAnswers
+from service.errors import EigencalError, NoUsableAnswers, Unscorable
 from service.ids import new_id
 from service.llm.port import Draw, GenerationRequest, is_blank
-from service.proxy.prompt import Api, Unscorable, drawn_alike, token_limit, wire_prompt
+from service.proxy.prompt import Api, drawn_alike, token_limit, wire_prompt
 from service.scoring.basis import Drawn
 from service.scoring.command import ScoreCommand, Serving, Target
 from service.scoring.score import Score, ScoreWarning, warning

@@ -5,10 +5,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from service.errors import InvalidRequest, NotFound
+from service.errors import InvalidRequest, NotFound, Unscorable
 from service.ids import new_id
 from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
-from service.proxy.prompt import Api, Unscorable, wire_prompt
+from service.proxy.prompt import Api, wire_prompt
 from service.proxy.upstream import Call
 
 APIS: dict[str, Api] = {"/chat/completions": "chat", "/completions": "completions"}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from service.errors import Unscorable
 from service.llm.port import Sampling, WirePrompt
 
 Api = Literal["chat", "completions"]
@@ -47,18 +48,6 @@ PLAIN_ROLES = frozenset({"system", "user", "assistant"})
 PLAIN_TURN = frozenset({"role", "content"})
 # Members that say nothing where they have these values.
 SILENT: dict[str, Any] = {"response_format": {"type": "text"}, "modalities": ["text"]}
-
-
-class Unscorable(Exception):
-    """A call or an answer that nothing can be scored of, which is no error: the answer goes on.
-
-    `code` is stable, the message for the caller.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:

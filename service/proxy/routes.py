@@ -16,7 +16,7 @@ from service.api.auth import BEARER, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, RequestModel, refusal, require_json, while_connected
 from service.api.deps import Metrics
 from service.api.errors import ErrorLog, error_body, internal_body, request_id_of
-from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest
+from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, Unscorable
 from service.proxy.abstention import (
     abstaining,
     has_others,
@@ -39,7 +39,7 @@ from service.proxy.chat_score import (
     first_choice,
     plan_for,
 )
-from service.proxy.prompt import Api, Unscorable
+from service.proxy.prompt import Api
 from service.proxy.stream import (
     MAX_ANSWER_BYTES,
     EventReader,

@@ -11,9 +11,8 @@ from contextlib import aclosing
 from typing import Any
 
 from service.api.errors import error_body, openai_error
-from service.errors import EigencalError
+from service.errors import EigencalError, Unscorable
 from service.proxy.chat_score import RunningScore, Uncertainty
-from service.proxy.prompt import Unscorable
 from service.proxy.upstream import Reply, too_long
 
 MAX_EVENT_BYTES = 8 << 20

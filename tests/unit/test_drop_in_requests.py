@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.errors import Unscorable
 from service.llm.port import Sampling
 from service.proxy.chat_score import first_choice, refuse_textless
-from service.proxy.prompt import Unscorable, drawn_alike, wire_prompt
+from service.proxy.prompt import drawn_alike, wire_prompt
 from service.proxy.routes import parse_call
 from service.proxy.stream import AnswerReader
 
