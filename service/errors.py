@@ -146,12 +146,12 @@ class LLMError(EigencalError):
     @property
     def told(self) -> str:
         """The detail, and what the server said."""
-        said = self.extra.get("llm_message")
-        return f"{self.detail}{SAID}{said}" if said else self.detail
+        message = self.extra.get("llm_message")
+        return f"{self.detail}{SAID}{message}" if message else self.detail
 
     def __init__(self, detail: str, *, llm_status: int | None = None, llm_message: str | None = None) -> None:
-        said: dict[str, Any] = {"llm_status": llm_status, "llm_message": llm_message}
-        super().__init__(detail, **{k: v for k, v in said.items() if v is not None})
+        members: dict[str, Any] = {"llm_status": llm_status, "llm_message": llm_message}
+        super().__init__(detail, **{k: v for k, v in members.items() if v is not None})
 
 
 class LLMBadResponse(LLMError):

@@ -72,21 +72,21 @@ class StartLog:
 
     def _about_embedder(self) -> str:
         try:
-            found = self._embedder.identity
+            identity = self._embedder.identity
         except EmbedderUnavailable:
             return f"embedder: {self._embedder_place} does not answer yet"
         where = f", on {self._embedder.device}" if isinstance(self._embedder, OnDevice) else ""
         return (
-            f"embedder: {found.name}, revision {found.revision or 'unknown'}, {found.dimension} dimensions, "
-            f"{found.precision}{where}"
+            f"embedder: {identity.name}, revision {identity.revision or 'unknown'}, "
+            f"{identity.dimension} dimensions, {identity.precision}{where}"
         )
 
     async def _ask(self) -> None:
-        wait_s, told = self._first_wait_s, ""
+        wait_s, known = self._first_wait_s, ""
         while (why := await self._why_not()) is not None:
-            if why != told:
+            if why != known:
                 log.warning("the LLM does not answer: %s It is asked again until it does.", why)
-            told = why
+            known = why
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         log.info("the LLM answers: model %s", self._model() or "unknown")
@@ -110,10 +110,10 @@ class StartLog:
         keys = self._own_keys()
         if not keys:
             return "unknown until the embedder has answered"
-        found = {kind: self._active(key) for kind, key in zip(KINDS, keys, strict=True)}
-        if not any(found.values()):
+        active = {kind: self._active(key) for kind, key in zip(KINDS, keys, strict=True)}
+        if not any(active.values()):
             return "none for this set-up, raw values are served"
-        return ", ".join(f"{kind} {one.id if one else 'none'}" for kind, one in found.items())
+        return ", ".join(f"{kind} {one.id if one else 'none'}" for kind, one in active.items())
 
 
 def shown_url(url: str) -> str:

@@ -178,11 +178,11 @@ class Keys:
             return "admin"
         if _equal(secret, self._score):
             return "score"
-        found = self.find(secret)
-        if found is None and may_be_ours(secret):
+        key = self.find(secret)
+        if key is None and may_be_ours(secret):
             await self._news()
-            found = self.find(secret)
-        return found.scope if found is not None and self._opens(found) else None
+            key = self.find(secret)
+        return key.scope if key is not None and self._opens(key) else None
 
     async def make(self, name: str, scope: Scope, expires_at: datetime | None) -> tuple[Key, str]:
         """Make a key and return it with the secret. Raises Conflict, StoreUnavailable."""
@@ -200,12 +200,12 @@ class Keys:
 
     async def revoke(self, key_id: str) -> Key | None:
         """Revoke a key, here at once; None when there is no such key. Raises StoreUnavailable."""
-        found = await self._store.revoke(key_id, self._clock())
-        if found is not None:
+        key = await self._store.revoke(key_id, self._clock())
+        if key is not None:
             # Remembered for good: a reading that began before may end after this, and bring the key again.
             self._revoked.add(key_id)
-            log.info("key %s was revoked: %r, scope %s", found.id, found.name, found.scope)
-        return found
+            log.info("key %s was revoked: %r, scope %s", key.id, key.name, key.scope)
+        return key
 
     def find(self, secret: str) -> Key | None:
         """Return the key of this secret, where it is known here, valid or not."""
@@ -251,7 +251,7 @@ class Keys:
         """Take over what the store knows. Raises StoreUnavailable."""
         self._began = time.monotonic()
         try:
-            found = await self._store.read_soon()
+            keys = await self._store.read_soon()
         except StoreUnavailable:
             self._failing = True  # it was logged
             raise
@@ -261,14 +261,14 @@ class Keys:
             log.exception("the keys cannot be read")
             raise StoreUnavailable("The keys cannot be read.", retry_after_s=self._poll_s) from error
         self._failing = False
-        self._keep(found)
+        self._keep(keys)
 
     def _keep(self, keys: list[Key]) -> None:
-        found = defaultdict[str, list[Key]](list)
+        by_prefix = defaultdict[str, list[Key]](list)
         for key in keys:
-            found[key.prefix].append(key)
+            by_prefix[key.prefix].append(key)
             self._close(key.scope)
-        self._by_prefix = dict(found)
+        self._by_prefix = dict(by_prefix)
 
     def _close(self, scope: Scope) -> None:
         if scope not in self._closed:
@@ -400,8 +400,8 @@ def owner_of(request: Request) -> str:
 
 def keys_of(request: Request) -> Keys:
     """Return the keys of the application that got the request."""
-    found: Keys = request.app.state.keys
-    return found
+    keys: Keys = request.app.state.keys
+    return keys
 
 
 def _mark(sent: str) -> str:

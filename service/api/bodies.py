@@ -90,13 +90,13 @@ def refusal(
     body that was read.
     """
     if error.error_count() > MAX_FAULTS:
-        said = f"has {error.error_count()} faults, too many to tell them one by one"
-        return InvalidRequest(f"The body {said}.", [{"loc": ["body"], "msg": said}])
-    found = error.errors(include_url=False, include_input=False)
-    for item in found:
+        msg = f"has {error.error_count()} faults, too many to tell them one by one"
+        return InvalidRequest(f"The body {msg}.", [{"loc": ["body"], "msg": msg}])
+    faults = error.errors(include_url=False, include_input=False)
+    for item in faults:
         if item["type"] == "extra_forbidden" and (right := (misnamed or {}).get(str(item["loc"][0]))):
             item["msg"] = f"is not a field; its name here is `{right}`"
-    return invalid_request([{**item, "loc": ("body", *within, *item["loc"])} for item in found])
+    return invalid_request([{**item, "loc": ("body", *within, *item["loc"])} for item in faults])
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:

@@ -175,8 +175,8 @@ class Services:
 
 async def services(request: Request) -> Services:
     """Return the services of the application that got the request."""
-    found: Services = request.app.state.services
-    return found
+    built: Services = request.app.state.services
+    return built
 
 
 ServicesDep = Annotated[Services, Depends(services)]

@@ -94,10 +94,10 @@ def level_of(body: Mapping[str, Any]) -> int:
 def line(body: Mapping[str, Any], where: str) -> str:
     """Return a problem as a line of the log."""
     shown = repr(where)[1:-1][:MAX_PATH_CHARS]  # as escaped: a path may hold anything, line feeds included
-    told = f"{body['status']} {body['code']}, request {body['request_id']}, {shown}"
+    text = f"{body['status']} {body['code']}, request {body['request_id']}, {shown}"
     if body["status"] >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        told += f": {body['detail']}"
-    return told
+        text += f": {body['detail']}"
+    return text
 
 
 # problem+json (RFC 9457): the one table from error code to HTTP status, and the handlers that use it.
@@ -241,9 +241,9 @@ def _clean(part: object) -> str:
 def _message(error: Mapping[str, Any]) -> str:
     # A JSON syntax error keeps what is wrong in the context; the message alone says only "JSON decode error".
     context = error.get("ctx", {})
-    said = context.get("error")
-    if error["type"] == "json_invalid" and said:
-        return f"The body is not valid JSON: {str(said)[:200]}"
+    fault = context.get("error")
+    if error["type"] == "json_invalid" and fault:
+        return f"The body is not valid JSON: {str(fault)[:200]}"
     if error["type"] == "string_pattern_mismatch" and context.get("pattern") == NOT_EMPTY:
         return "It is empty, or white space alone"
     return str(error["msg"]).removeprefix("Value error, ")
@@ -259,8 +259,8 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     first, *inner = items[0]["loc"]
     where = ".".join(str(part) for part in (inner if first == "body" else items[0]["loc"]))
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    said = f"{items[0]['msg']}{more}"
-    return (TooFewSamples if few else InvalidRequest)(f"{where}: {said}" if where else said, items)
+    fault = f"{items[0]['msg']}{more}"
+    return (TooFewSamples if few else InvalidRequest)(f"{where}: {fault}" if where else fault, items)
 
 
 # Starlette's 405 names the methods of the first route alone.

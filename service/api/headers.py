@@ -11,12 +11,12 @@ def prefers_html(accept: str) -> bool:
 def quality(accept: str, media_type: str) -> float:
     """Return how much a media type is accepted, 0..1: by the most specific range that covers it."""
     ranges = {media_type: 2, media_type.partition("/")[0] + "/*": 1, "*/*": 0}
-    best, found = -1, 0.0
+    best, weight = -1, 0.0
     for part in accept.split(","):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
         if ranges.get(name, -1) > best:
-            best, found = ranges[name], _q(parameters)
-    return found
+            best, weight = ranges[name], _q(parameters)
+    return weight
 
 
 def _q(parameters: list[str]) -> float:

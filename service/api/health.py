@@ -66,12 +66,12 @@ class Root(BaseModel):
 )
 async def root(request: Request, response: Response, app: ServicesDep) -> Root | Response:
     """Return the paths of the service: JSON unless HTML is preferred."""
-    found = Root(name="Eigencal", version=__version__, links=PATHS)
+    links = Root(name="Eigencal", version=__version__, links=PATHS)
     if prefers_html(request.headers.get("accept", "*/*")):
-        page = await asyncio.to_thread(app.pages.home, found.model_dump())
+        page = await asyncio.to_thread(app.pages.home, links.model_dump())
         return Response(page, headers=VARY, media_type="text/html")
     response.headers.update(VARY)
-    return found
+    return links
 
 
 # Some load balancers ask by HEAD; the server leaves the body out.
@@ -95,8 +95,8 @@ async def healthz() -> Health:
 )
 async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
     """Check store, embedder and LLM; 503 names the part that does not work."""
-    said = await asyncio.gather(*(check(name, call) for name, call in app.checks.items()))
-    states = dict(zip(app.checks, said, strict=True))
+    results = await asyncio.gather(*(check(name, call) for name, call in app.checks.items()))
+    states = dict(zip(app.checks, results, strict=True))
     broken = [name for name in ORDER if states.get(name, "ok") != "ok"]
     if not broken:
         return Ready(status="ready", parts=dict.fromkeys(states, "ok"))

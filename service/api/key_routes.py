@@ -141,8 +141,8 @@ async def post_key(request: Request, response: Response, keys: KeysDep) -> MadeK
     """
     body = await read_json(request, KeyRequest)
     if body.expires_at is not None and body.expires_at <= keys.now():
-        said = "must be in the future"
-        raise InvalidRequest(f"expires_at: {said}", [{"loc": ["body", "expires_at"], "msg": said}])
+        msg = "must be in the future"
+        raise InvalidRequest(f"expires_at: {msg}", [{"loc": ["body", "expires_at"], "msg": msg}])
     was_closed = keys.closed(body.scope)
     made, secret = await keys.make(body.name, body.scope, body.expires_at)
     response.headers["Location"] = f"/keys/{made.id}"

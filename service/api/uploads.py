@@ -46,9 +46,9 @@ class Upload:
 
     def check(self, limits: UploadLimits) -> list[DevData]:
         """Return every part, all rows checked; for a thread. Raises InvalidDevData, BodyTooLarge."""
-        found = [self._check(part, name, limits) for part, name in zip(self.parts, self.names, strict=True)]
-        check_size([data.texts for data in found], self.options.num_samples, limits)
-        return found
+        checked = [self._check(part, name, limits) for part, name in zip(self.parts, self.names, strict=True)]
+        check_size([data.texts for data in checked], self.options.num_samples, limits)
+        return checked
 
     def _check(self, part: UploadedPart, name: str, limits: UploadLimits) -> DevData:
         # Missing answers can be drawn only where it is the service that draws.

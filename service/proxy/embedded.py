@@ -74,12 +74,12 @@ class ModelUpstream:
 
 def _object(content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        payload = json.loads(content)
     except (ValueError, RecursionError):
         raise InvalidRequest("The body is not valid JSON.") from None
-    if not isinstance(found, dict):
+    if not isinstance(payload, dict):
         raise InvalidRequest("The body is no JSON object.")
-    return found
+    return payload
 
 
 def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> GenerationRequest:
@@ -142,22 +142,22 @@ def _completion(generation: Generation, api: Api, kind: str) -> dict[str, Any]:
 
 
 def _choice(draw: Draw, index: int, api: Api, kind: str) -> dict[str, Any]:
-    said: dict[str, Any] = {"text": draw.text}
+    content: dict[str, Any] = {"text": draw.text}
     if api == "chat":
-        said = {"delta" if kind else "message": {"role": "assistant", "content": draw.text}}
+        content = {"delta" if kind else "message": {"role": "assistant", "content": draw.text}}
     reason = "length" if draw.truncated else "stop"
-    return {"index": index, **said, "logprobs": None, "finish_reason": reason}
+    return {"index": index, **content, "logprobs": None, "finish_reason": reason}
 
 
 def _events(generation: Generation, api: Api, body: Mapping[str, Any]) -> bytes:
     """Return a stream of one chunk, and one of the usage where it is asked for."""
     chunk = _completion(generation, api, ".chunk" if api == "chat" else "")
     usage = chunk.pop("usage")
-    told = [chunk]
+    chunks = [chunk]
     options = body.get("stream_options")
     if isinstance(options, dict) and options.get("include_usage"):
-        told.append({**chunk, "choices": [], "usage": usage})
-    return b"".join(b"data: %b\n\n" % one for one in [*map(_bytes, told), b"[DONE]"])
+        chunks.append({**chunk, "choices": [], "usage": usage})
+    return b"".join(b"data: %b\n\n" % one for one in [*map(_bytes, chunks), b"[DONE]"])
 
 
 def _bytes(payload: Mapping[str, Any]) -> bytes:

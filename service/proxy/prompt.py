@@ -56,21 +56,21 @@ def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
     A chat of plain text turns has no marks, nor has a text to complete: they are drawn like any other. Raises
     Unscorable.
     """
-    said = {name: value for name, value in body.items() if value is not None}
+    fields = {name: value for name, value in body.items() if value is not None}
     own = "messages" if api == "chat" else "prompt"
     marks = {
         name: value
-        for name, value in said.items()
+        for name, value in fields.items()
         if name not in {own} | ASIDE | SAMPLED | NEUTRAL.keys() and SILENT.get(name) != value
     }
     if api == "chat":
-        turns = said.get("messages")
+        turns = fields.get("messages")
         beside = _unlike_plain(turns)
         # No chat that a calibration knows: servers go on with that turn, or begin another.
         if turns and turns[-1].get("role") == "assistant":
             beside["last_turn"] = "assistant"
         return WirePrompt(api, {"messages": turns, **marks}, marks | beside)
-    prompt, beside = _one_prompt(said)
+    prompt, beside = _one_prompt(fields)
     return WirePrompt(api, {"prompt": prompt, **marks}, marks | beside)
 
 
@@ -80,7 +80,7 @@ def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
     A parameter that is left out is the server's to choose, and may be the model's own default.
     """
     most = _own_limit(body)
-    told = (body.get("temperature"), body.get("top_p"), body.get("top_k"), most, _stops(body.get("stop")))
+    asked = (body.get("temperature"), body.get("top_p"), body.get("top_k"), most, _stops(body.get("stop")))
     wanted = (
         sampling.temperature,
         sampling.top_p,
@@ -89,7 +89,7 @@ def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
         sorted(sampling.stop),
     )
     neutral = all(body.get(name) in (None, value) for name, value in NEUTRAL.items())
-    return told == wanted and neutral and sampling.seed is None
+    return asked == wanted and neutral and sampling.seed is None
 
 
 def token_limit(body: Mapping[str, Any], sampling: Sampling) -> int:
@@ -105,10 +105,10 @@ def _own_limit(body: Mapping[str, Any]) -> Any:
     return body.get("max_completion_tokens") or body.get("max_tokens")
 
 
-def _stops(told: object) -> object:
-    if isinstance(told, list) and all(isinstance(one, str) for one in told):
-        return sorted(told)
-    return [] if told is None else [told]
+def _stops(stop: object) -> object:
+    if isinstance(stop, list) and all(isinstance(one, str) for one in stop):
+        return sorted(stop)
+    return [] if stop is None else [stop]
 
 
 def _unlike_plain(turns: object) -> dict[str, Any]:
@@ -133,17 +133,17 @@ def _kinds(content: object) -> list[str]:
 def _kind(part: object) -> str:
     if not isinstance(part, dict):
         return "unknown"
-    told = str(part.get("type"))
-    return told if told != "text" or isinstance(part.get("text"), str) else "unknown"
+    kind = str(part.get("type"))
+    return kind if kind != "text" or isinstance(part.get("text"), str) else "unknown"
 
 
-def _one_prompt(said: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _one_prompt(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the text to complete, and its marks: tokens are no text. Raises Unscorable for several."""
-    if said.get("echo"):
+    if fields.get("echo"):
         raise Unscorable(
             "echo", "With `echo` the answer repeats its prompt: there is none to judge by itself."
         )
-    prompt = said.get("prompt")
+    prompt = fields.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
         [prompt] = prompt
     if isinstance(prompt, str):

@@ -89,16 +89,16 @@ def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | No
 
 
 def find_modes(
-    found: Spectrum, served: ServedSpectrum, texts: Sequence[str], counts: NDArray[np.int_]
+    spectrum: Spectrum, served: ServedSpectrum, texts: Sequence[str], counts: NDArray[np.int_]
 ) -> tuple[Mode, ...]:
     """Return a mode for each of the leading eigenvectors (at most MAX_MODES), largest eigenvalue first.
 
     The answer of a mode is the one with the largest squared projection, ties to the most frequent.
     """
-    squared = np.square(found.projections)
-    share = shares_by_mode(found)
+    squared = np.square(spectrum.projections)
+    share = shares_by_mode(spectrum)
     modes = []
-    for i in range(min(found.rank, MAX_MODES)):
+    for i in range(min(spectrum.rank, MAX_MODES)):
         # Equal but for rounding.
         tied = np.flatnonzero(squared[:, i] >= squared[:, i].max() - 1e-9)
         best = tied[np.argmax(counts[tied])]
@@ -110,10 +110,10 @@ def find_modes(
     return tuple(modes)
 
 
-def shares_by_mode(found: Spectrum) -> NDArray[np.float64]:
+def shares_by_mode(spectrum: Spectrum) -> NDArray[np.float64]:
     """Return the shares (r,) of the answers that lie closest to each eigenvector; they sum to 1."""
-    nearest = np.square(found.projections).argmax(axis=1)
-    return np.bincount(nearest, weights=found.weights, minlength=found.rank).astype(np.float64)
+    nearest = np.square(spectrum.projections).argmax(axis=1)
+    return np.bincount(nearest, weights=spectrum.weights, minlength=spectrum.rank).astype(np.float64)
 
 
 class Stopwatch:

@@ -287,8 +287,8 @@ def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
         return []
     answers, vector = outcomes.located(candidate)
     near = np.flatnonzero(answers @ vector > EQUAL_COSINE)
-    said = essence(candidate) if near.size else ""
-    if all(essence(texts[i]) == said for i in near.tolist()):
+    meaning = essence(candidate) if near.size else ""
+    if all(essence(texts[i]) == meaning for i in near.tolist()):
         return []
     message = (
         "The embedder cannot tell the candidate from an answer that says another thing (characters unknown "

@@ -199,7 +199,7 @@ async def get_score(
     An hour unless set otherwise, and the latest 10,000. Made under another key, it is not found.
     """
     # Refused by its form: a database may choke on characters that no id has.
-    found = await app.kept.find(score_id, owner_of(request)) if _ID.match(score_id) else None
-    if found is None:
+    document = await app.kept.find(score_id, owner_of(request)) if _ID.match(score_id) else None
+    if document is None:
         raise NotFound("No score has this id, it is no longer kept, or it was made under another key.")
-    return {"status": "scored"} | found
+    return {"status": "scored"} | document

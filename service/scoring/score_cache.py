@@ -108,14 +108,14 @@ class ScoreCache:
             return dict(json.loads(entry.text))
         if not self._keep_s:
             return None
-        found = await self._documents.get(KIND, id_, owner)
+        document = await self._documents.get(KIND, id_, owner)
         # A caller may ask here before the replica that scored has written.
         for _ in range(3):
-            if found is not None or not _young(id_):
+            if document is not None or not _young(id_):
                 break
             await asyncio.sleep(self._gather_s)
-            found = await self._documents.get(KIND, id_, owner)
-        return found
+            document = await self._documents.get(KIND, id_, owner)
+        return document
 
     def _make_room(self, now: float) -> None:
         while self._known:

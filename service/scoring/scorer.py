@@ -130,14 +130,14 @@ def choose(
     if candidate is None:
         return None, [_no_fit(wanted, source.any_active())]
     differs = candidate.fingerprint.differs(wanted)
-    told = evidence if candidate.evidence else None
+    given = evidence if candidate.evidence else None
     # There are parameters for as many answers as were drawn for the fit, and fewer; one takes evidence.
-    if num_samples > candidate.num_samples or (num_samples == 1 and told is None):
+    if num_samples > candidate.num_samples or (num_samples == 1 and given is None):
         differs.append("num_samples")
     if differs:
         return None, [_mismatch(candidate, differs)]
-    if told is not None:
-        served = candidate.map_for(num_samples, told.missing_mass)
+    if given is not None:
+        served = candidate.map_for(num_samples, given.missing_mass)
         return Applied(candidate, served, candidate.evidence[num_samples]), []
     warnings = [NO_EVIDENCE] if candidate.evidence else []
     return Applied(candidate, candidate.map_for(num_samples)), warnings
@@ -343,17 +343,17 @@ class Scorer:
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
-            said = "must not be blank: a text is judged by it (or set EIGENCAL_EMPTY_ANSWERS)"
-            raise InvalidRequest(f"candidate: {said}", [{"loc": ["body", "candidate"], "msg": said}])
+            msg = "must not be blank: a text is judged by it (or set EIGENCAL_EMPTY_ANSWERS)"
+            raise InvalidRequest(f"candidate: {msg}", [{"loc": ["body", "candidate"], "msg": msg}])
 
     async def _named_calibration(self, choice: str) -> Calibration | None:
         """Look an explicitly named calibration up before the LLM is put to work."""
         if choice in ("active", "none"):
             return None
-        found = await self._calibrations.get(choice)
-        if found is None:
+        calibration = await self._calibrations.get(choice)
+        if calibration is None:
             raise NotFound("No calibration has the id given in `calibration`.")
-        return found
+        return calibration
 
     async def _draw(self, command: ScoreCommand, chosen: Calibration | None) -> Generation:
         if command.num_samples < MIN_SAMPLES and not self._one_may_do(command, chosen):

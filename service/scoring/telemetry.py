@@ -90,7 +90,7 @@ def attributes_of(score: Score) -> dict[str, Any]:
         name, value = PROBABILITY, score.decisive
     elif candidate is not None:
         name, value = CANDIDATE, candidate.probability
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "gen_ai.evaluation.name": name,
         "gen_ai.evaluation.score.value": value,
         "gen_ai.evaluation.score.label": None if decision is None else decision.action,
@@ -105,7 +105,7 @@ def attributes_of(score: Score) -> dict[str, Any]:
         "eigencal.num_samples": score.num_samples,
         "eigencal.calibration.id": score.calibration.id if score.calibration else None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _exporter() -> Any:

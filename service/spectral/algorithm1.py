@@ -186,12 +186,12 @@ def draw_reference(
     if served.null_value == 0 or served.null_count == 0:  # rounding at the very end of the last interval
         drawn = np.minimum(drawn, len(basis) - 1)
     outside = drawn == len(basis)
-    found = basis[np.where(outside, 0, drawn)]
+    directions = basis[np.where(outside, 0, drawn)]
     # Of length 1 but for rounding, which the division by small eigenvalues magnifies.
-    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     if outside.any():
-        found[outside] = null_directions(basis, rng, int(outside.sum()))
-    return np.asarray(found)
+        directions[outside] = null_directions(basis, rng, int(outside.sum()))
+    return np.asarray(directions)
 
 
 def _block_sizes(num_draws: int, entries: int) -> Iterator[int]:
@@ -245,15 +245,15 @@ def rescaled_shares(shares: Floats, expected: Floats) -> Floats:
     mean log sum_g f_g s_g - sum_g expected_g log f_g; a step replaces f_g by f_g expected_g / mean_g, which
     never increases it.
     """
-    found = np.maximum(shares, NEVER)
-    found /= found.sum(axis=2, keepdims=True)
+    rescaled = np.maximum(shares, NEVER)
+    rescaled /= rescaled.sum(axis=2, keepdims=True)
     for _ in range(MAX_STEPS):
-        mean = found.mean(axis=1)
+        mean = rescaled.mean(axis=1)
         if np.abs(mean - expected).max() < CLOSE:
             break
-        found *= (expected / np.maximum(mean, TINY))[:, None]
-        found /= found.sum(axis=2, keepdims=True)
-    return found
+        rescaled *= (expected / np.maximum(mean, TINY))[:, None]
+        rescaled /= rescaled.sum(axis=2, keepdims=True)
+    return rescaled
 
 
 def rescaled_blocks(
@@ -383,7 +383,7 @@ def nulls(
     read = [_read(clusterings, blocks) for blocks in (drawn, rescaled)]
     eces = [algorithm1(one, targets).ece for one in clusterings]
     return [
-        Nulls(*(null_of(one, found, ece) for found in pair))
+        Nulls(*(null_of(one, nulls, ece) for nulls in pair))
         for one, ece, *pair in zip(clusterings, eces, *read, strict=True)
     ]
 

@@ -33,11 +33,11 @@ class ConformalReference:
         question: unit vector (d,), None for a prompt without text; lengths: words of its m' <= m answers.
         At least 2 / (n + 1) by the question, 4 / (k + 1) by the length.
         """
-        found = [self._of_lengths(lengths)]
+        p_values = [self._of_lengths(lengths)]
         if question is not None and len(self.questions) >= MIN_QUESTIONS:
-            found.append(self._of_question(question))
+            p_values.append(self._of_question(question))
         # Two tests, each at half the level; without a question there is one.
-        return min(1.0, len(found) * min(found))
+        return min(1.0, len(p_values) * min(p_values))
 
     def _of_question(self, question: NDArray[np.float32]) -> float:
         score = distances((self.questions @ question)[None])[0]

@@ -63,8 +63,8 @@ def best_temperature(
     size = predictor.alignment.shape[0]
     # A resample as counts, which are weights: no rows are copied.
     counts = rng.multinomial(size, np.full(size, 1 / size), size=resamples)
-    found = np.array(
+    refits = np.array(
         [fit_temperature(predictor.dev_set(row / size), eps=eps).map.temperature for row in counts]
     )
     best = fit_temperature(predictor.dev_set(), eps=eps).map.temperature
-    return best, percentile_interval(found)
+    return best, percentile_interval(refits)

@@ -210,10 +210,10 @@ def dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:
 
     Of equal ones the most frequent, then the first: the answer that a score names.
     """
-    found = np.empty(len(problems), dtype=np.int_)
+    dominant = np.empty(len(problems), dtype=np.int_)
     for rows in _chunks(problems):
-        found[rows] = _dominant([problems[i] for i in rows])
-    return found
+        dominant[rows] = _dominant([problems[i] for i in rows])
+    return dominant
 
 
 def _dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:

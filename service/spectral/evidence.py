@@ -293,11 +293,11 @@ def fit_evidence(rows: EvidenceSet) -> EvidenceFit:
     that one has g below 6e-6 or above 1 - 6e-6, outside the bounds of a).
     """
     end = _search(rows, _starts(rows))
-    found = _map(end.point)
-    over = found.over(rows.missing_mass)
+    fitted = _map(end.point)
+    over = fitted.over(rows.missing_mass)
     gap = float(np.abs(np.where(end.bound, 0.0, end.gradient)).max())
     bound = tuple(name for name, hit in zip(PARAMETERS, end.bound, strict=True) if hit)
-    return EvidenceFit(found, risk(over, rows.dev), mean_entropy(over, rows.dev), bound, gap)
+    return EvidenceFit(fitted, risk(over, rows.dev), mean_entropy(over, rows.dev), bound, gap)
 
 
 def bootstrap_evidence(
@@ -330,8 +330,8 @@ def held_out_evidence(rows: EvidenceSet, fold: Ints) -> tuple[Floats, tuple[Evid
     if fold.shape != (len(rows),):
         raise ValueError("every prompt needs a fold")
     maps = tuple(fit_evidence(rows.take(fold != number)).map for number in range(int(fold.max()) + 1))
-    found = np.empty(len(rows))
+    out_of_fold = np.empty(len(rows))
     for number, map_ in enumerate(maps):
         held = rows.take(fold == number)
-        found[fold == number] = risks(map_.over(held.missing_mass), held.dev)
-    return found, maps
+        out_of_fold[fold == number] = risks(map_.over(held.missing_mass), held.dev)
+    return out_of_fold, maps

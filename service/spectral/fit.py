@@ -188,14 +188,14 @@ def minimize(
         step = _direction(gradient, hessian, free)
         for _ in range(MAX_HALVINGS):
             trial = np.clip(point + step, low, high)
-            found = objective(trial)
-            if found[0] <= value + ROUNDING * abs(value):
+            here = objective(trial)
+            if here[0] <= value + ROUNDING * abs(value):
                 break
             step = step / 2
         else:
             break
         moved = float(np.abs(trial - point).max())
-        point, (value, gradient, hessian) = trial, found
+        point, (value, gradient, hessian) = trial, here
         if moved < tol:
             break
     return Minimum(point, value, gradient, _pressed(point, gradient, low, high))
@@ -387,11 +387,11 @@ def cross_validated_risks(
     # One assignment for all candidates: their risks are compared prompt by prompt.
     fold = assign_folds(len(dev), folds, rng)
     maps = {name: _fold_maps(dev, fold, candidate, eps) for name, candidate in candidates.items()}
-    found = {name: np.empty(len(dev)) for name in candidates}
+    out_of_fold = {name: np.empty(len(dev)) for name in candidates}
     for name, per_fold in maps.items():
         for number, map_ in enumerate(per_fold):
-            found[name][fold == number] = risks(map_, dev.take(fold == number))
-    return CrossValidation(fold, found, maps)
+            out_of_fold[name][fold == number] = risks(map_, dev.take(fold == number))
+    return CrossValidation(fold, out_of_fold, maps)
 
 
 def _fold_maps(

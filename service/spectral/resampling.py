@@ -124,5 +124,5 @@ class ResampleCounts:
 
     def means(self, values: ArrayLike) -> Floats:
         """Return the mean of values (n,) in each resample, (B,)."""
-        found = np.asarray(values, dtype=np.float64)
-        return np.asarray(self.counts @ found / found.size)
+        column = np.asarray(values, dtype=np.float64)
+        return np.asarray(self.counts @ column / column.size)

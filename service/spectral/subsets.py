@@ -79,13 +79,13 @@ def with_totals(answers: Iterable[Answers], log_probabilities: Iterable[ArrayLik
     The vectors are forgotten. Raises ValueError unless there is one valid log-probability per draw.
     """
     # Overlaps are keys by identity (eq=False): equal prompts stay two.
-    found: Totals = {}
+    totals: Totals = {}
     for one, given in zip(answers, log_probabilities, strict=True):
         values = checked_log_probabilities(given)
         if values.shape != one.index.shape:
             raise ValueError("every answer drawn needs a log-probability")
-        found[overlaps(one)] = values
-    return found
+        totals[overlaps(one)] = values
+    return totals
 
 
 def fit_by_num_samples(

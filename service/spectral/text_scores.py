@@ -43,8 +43,8 @@ def rouge_l(prediction: str, references: Iterable[str]) -> float:
 
     F = 2 LCS / (words in prediction + words in reference). A text without words, or no reference, gives 0.
     """
-    said = words(prediction)
-    return max((_f_measure(said, words(reference)) for reference in references), default=0.0)
+    predicted = words(prediction)
+    return max((_f_measure(predicted, words(reference)) for reference in references), default=0.0)
 
 
 # Said of what follows or stands before in the same clause, it takes it back (en, de, fr, es, it, pt).
@@ -85,9 +85,9 @@ def contains(prediction: str, reference: str) -> bool:
     >>> contains("The capital of Germany is Berlin.", "Berlin"), contains("It is not Berlin.", "Berlin")
     (True, False)
     """
-    said, wanted = words(prediction), words(reference)
+    predicted, wanted = words(prediction), words(reference)
     letters = "".join(wanted)
-    if len(wanted) >= len(said) or len(letters) < 2 or letters in _EVERYWHERE or _is_list(prediction):
+    if len(wanted) >= len(predicted) or len(letters) < 2 or letters in _EVERYWHERE or _is_list(prediction):
         return False
     # As `words` folds it, so that a word is the same in both.
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", prediction).casefold())
@@ -95,7 +95,7 @@ def contains(prediction: str, reference: str) -> bool:
     sign = _SIGN if _SIGNED.match(reference) else _NO_SIGN
     before, after = sign if wanted[0].isdecimal() else "", _NO_DIGITS if wanted[-1].isdecimal() else ""
     whole = re.compile(rf"{before}(?<!\w)" + r"\W+".join(map(re.escape, wanted)) + rf"(?!\w){after}")
-    return any(_is_meant(text, found.start(), found.end()) for found in whole.finditer(text))
+    return any(_is_meant(text, match.start(), match.end()) for match in whole.finditer(text))
 
 
 def _is_list(prediction: str) -> bool:
@@ -120,9 +120,9 @@ def _around(text: str, start: int, end: int, ends: re.Pattern[str]) -> str:
 
 def too_long(prediction: str, references: Sequence[str], threshold: float = 0.3) -> bool:
     """Return whether the answer has so many words that none of the references could reach ROUGE-L's F."""
-    said = len(words(prediction))
+    length = len(words(prediction))
     longest = max((len(words(one)) for one in references), default=0)
-    return 2 * longest <= threshold * (said + longest)
+    return 2 * longest <= threshold * (length + longest)
 
 
 Why = Literal["rouge_l", "reference_contained", "none"]
@@ -151,11 +151,11 @@ def correct(
 
 def pairwise_rouge_l(texts: Sequence[str]) -> Floats:
     """Return ROUGE-L F (k, k) between the texts, symmetric; 1 on the diagonal, whatever the text."""
-    said = [words(text) for text in texts]
-    scores = np.eye(len(said))
-    for a, first in enumerate(said):
+    split = [words(text) for text in texts]
+    scores = np.eye(len(split))
+    for a, first in enumerate(split):
         for b in range(a):
-            scores[a, b] = scores[b, a] = _f_measure(first, said[b])
+            scores[a, b] = scores[b, a] = _f_measure(first, split[b])
     return scores
 
 
