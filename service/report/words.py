@@ -5,13 +5,10 @@ import math
 import re
 from collections.abc import Mapping
 
-import numpy as np
-
-from service.report.model import Band, Estimate, NullPart, ServedRow
+from service.report.model import Estimate, NullPart
 
 LEVEL = 0.05  # of the p-value of a null
 MISSING = "—"
-TOO_FEW = "too few rows for a null"  # of Algorithm 1
 MAPS = {
     "raw": "Raw",
     "temperature": "Temperature",
@@ -70,7 +67,7 @@ def share(value: float) -> str:
     return f"{100 * value:.1f} %".replace(".0 %", " %")
 
 
-def between(bounds: Estimate | Band | NullPart) -> str:
+def between(bounds: Estimate | NullPart) -> str:
     """Return "low to high", or nothing when there are no bounds."""
     if bounds["low"] is None or bounds["high"] is None:
         return ""
@@ -92,18 +89,13 @@ def when(stamp: str) -> str:
 
 def visible(text: str) -> str:
     """Return text that HTML may hold: control characters but for tab and newline replaced."""
-    return "".join(c if c in "\t\n" or c.isprintable() or not _is_control(c) else "�" for c in text)
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", text)
 
 
 def typeset(text: str) -> str:
     """Return text of results as the pages write it: λmax, real minus signs, "p = 0.01" on one line."""
     signed = re.sub(r"(?<![\w.-])-(?=\d)", "−", text.replace("lambda_max", "λmax"))
     return re.sub(r"\b([pT]) = (?=\d)", "\\1\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}", signed)
-
-
-def _is_control(char: str) -> bool:
-    code = ord(char)
-    return code < 32 or 127 <= code < 160 or 0xD800 <= code < 0xE000
 
 
 def fingerprint_rows(fingerprint: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -133,38 +125,3 @@ def judgment(p_value: float | None) -> str:
     if p_value is None:
         return "cannot be judged"
     return "is off by more than chance" if off(p_value) else "shows no miscalibration"
-
-
-def projection_words(row: ServedRow) -> str:
-    """Return the projection ECE of a map beside its residual null, as a sentence."""
-    null = row["projection_null"]
-    return (
-        f"{MAPS[row['map']]}: {number(row['projection_ece'])}; calibrated scores would read {_around(null)}; "
-        f"{p_words(null['p_value'])}: it {judgment(null['p_value'])}."
-    )
-
-
-def algorithm1_words(row: ServedRow) -> str:
-    """Return Algorithm 1's ECE of a map beside both nulls, with its clusters, as sentences."""
-    both = f"(a) {_with_p(row['algorithm1_drawn'])}; (b) {_with_p(row['algorithm1_rescaled'])}"
-    return f"{MAPS[row['map']]}: {number(row['algorithm1_ece'])}; {both}. {_cluster_words(row)}"
-
-
-def _cluster_words(row: ServedRow) -> str:
-    """Return how many prompts Algorithm 1 ignored, and the sizes of its clusters."""
-    sizes, alone = row["cluster_sizes"], row["singletons"]
-    left_out = f"{count(alone, 'prompt')} alone in {'its' if alone == 1 else 'their'} cluster and ignored"
-    if not sizes:
-        return f"No cluster has two members: {left_out}."
-    spread = f"{min(sizes)} to {max(sizes)} prompts, median {np.median(sizes):g}"
-    return f"{count(len(sizes), 'cluster')} of {spread}; {left_out}."
-
-
-def _with_p(null: NullPart) -> str:
-    if null["mean"] is None:
-        return TOO_FEW
-    return f"{_around(null)}, {p_words(null['p_value'])}"
-
-
-def _around(null: NullPart) -> str:
-    return f"{number(null['mean'])} on average ({between(null) or 'band unknown'})"
