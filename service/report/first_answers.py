@@ -91,6 +91,8 @@ def judge(
 ) -> AtSize:
     """Return what is fitted on `dev` with so many answers, as judged on `test`."""
     maps = _maps(dev, num_samples, eps)
+    if test.missing_mass is None:
+        maps.pop("evidence", None)
     served = {name: _served(map_, test) for name, map_ in maps.items()}
     base = np.full(len(test), dev.right.mean())
     fits: dict[str, CorrectnessFit] = {}
