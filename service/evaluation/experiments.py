@@ -31,7 +31,7 @@ from service.report.diagnostics import (
 )
 from service.report.model import PlainWarning, estimate, finite
 from service.report.report import figures, null_part
-from service.report.summary import about_fit, caution, few_of_a_kind
+from service.report.summary import about_fit, caution, few_of_a_kind, in_short
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
 from service.spectral.correctness import auroc
 from service.spectral.density import calibration_error, frobenius_cosines
@@ -68,13 +68,15 @@ def make_results(
     found = figures(context)
     tell(1, 3)
     risks = {name: fit["cv_risk"] for name, fit in found["fits"].items()}
+    method = min(risks, key=lambda name: risks[name])
     error = cal_s(context)
     tell(2, 3)
     results: Results = {
         "version": 1,
         "num_samples": context.test.material.num_samples,
         "seed": context.seed,
-        "method": min(risks, key=lambda name: risks[name]),
+        "method": method,
+        "verdict": [*in_short(found["served"], method), found["answers"]["recommendation"]],
         "dev": _describe(context.dev, rows[0]),
         "test": _describe(context.test, rows[1]),
         "fits": found["fits"],

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from service.evaluation.results import Provenance, Results
-from service.report.pages import figures_context, page, summary
+from service.report.pages import figures_context, page
 from service.report.words import LABELLED, count, fingerprint_rows, when
 
 ANSWERS = {"file": "answers as the file has them", "model": "answers drawn by the model below"}
@@ -20,7 +20,6 @@ def render_evaluation(results: Results) -> str:
         "right_by": LABELLED[test["correct_from"]],
         "accuracy": test["accuracy"],
         "eps": results["provenance"]["eps"],
-        "verdict": list(summary(results["served"], method)),
         "origin": list(_origin(results["provenance"])),
         "labelled": LABELLED,
     }

@@ -111,7 +111,8 @@ class BaselinesPart(TypedDict):
 class Results(Figures):
     """The whole evaluation. num_samples: answers per prompt that scores and fits use.
 
-    method: the map of the lowest cross-validated risk on dev. calibration_error: null for more test prompts
+    method: the map of the lowest cross-validated risk on dev; verdict: what it comes to, in sentences.
+    calibration_error: null for more test prompts
     than all pairs can be kept of.
     """
 
@@ -119,6 +120,7 @@ class Results(Figures):
     num_samples: int
     seed: int
     method: str
+    verdict: list[str]
     dev: SplitPart
     test: SplitPart
     comparison: list[ComparisonRow]

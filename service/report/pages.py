@@ -21,6 +21,7 @@ from service.report.model import (
     Report,
     ServedRow,
 )
+from service.report.summary import in_short
 from service.report.words import MISSING, between, number
 from service.scoring.judging import percent
 from service.spectral.correctness_model import MIN_OF_A_KIND
@@ -114,7 +115,7 @@ def render(report: Report) -> str:
         "accuracy": data["accuracy"],
         "eps": calibration["eps"],
         "fingerprint": words.fingerprint_rows(calibration["fingerprint"]),
-        "summary": [*summary(served, method), *_to_do(report)],
+        "summary": [*in_short(served, method), *_to_do(report)],
         "state": _state(report),
         "parameters": report.get("evidence_parameters") or report["parameters"],
         "decided": _decided(report),
@@ -270,38 +271,6 @@ def _state(report: Report) -> str:
         return "Activated" if report["decision"]["activated"] else "Not activated"
     since = f" since {words.when(now['activated_at'])}" if now["activated_at"] else ""
     return f"Active now{since}" if now["active"] else "Not active now"
-
-
-def summary(served: Sequence[ServedRow], method: str) -> Iterator[str]:
-    """Yield what changes from raw scores to those of a map, on prompts that it was not fitted on."""
-    rows = {row["map"]: row for row in served}
-    raw, ours = rows["raw"], rows[method]
-    before, after = number(raw["projection_ece"]), number(ours["projection_ece"])
-    verb = "falls" if ours["projection_ece"] < raw["projection_ece"] else "rises"
-    change = f"stays at {after}" if before == after else f"{verb} from {before} to {after}"
-    yield f"Against raw scores, the gap between what λmax says and what is found (projection ECE) {change}."
-    null = ours["projection_null"]
-    read = f"Calibrated scores would read {between(null) or MISSING} on these prompts"
-    p_value = words.p_words(null["p_value"])
-    if not words.off(null["p_value"]):
-        yield f"{read} ({p_value}): {words.MAPS[method]} {words.judgment(null['p_value'])}."
-    else:
-        useful = "Raw scores are no further off: better serve those than this calibration."
-        if ours["projection_ece"] < raw["projection_ece"]:
-            useful = (
-                "It may still be used, being nearer than raw scores: take λmax as off by about "
-                f"{number(ours['projection_ece'], 2)}."
-            )
-        yield f"{read} ({p_value}), so a gap is left that chance does not explain. {useful}"
-    ranked = [row["auroc_lambda_max"]["value"] for row in (raw, ours)]
-    if None in ranked:
-        yield "How well λmax tells right from wrong answers cannot be computed: there is one kind only."
-    else:
-        yield (
-            "How well λmax tells right from wrong answers (AUROC; 0.5 is chance) goes from "
-            f"{number(ranked[0])} to {number(ranked[1])}. Calibration is about what the numbers mean; "
-            "it is not meant to improve this."
-        )
 
 
 def _to_do(report: Report) -> Iterator[str]:

@@ -22,7 +22,7 @@ from service.report.model import (
     PromiseAt,
     ServedRow,
 )
-from service.report.words import LEVEL
+from service.report.words import MAPS, MISSING, between, judgment, number, off, p_words
 from service.scoring.judging import percent
 from service.spectral.evidence import EvidenceFit
 from service.spectral.fit import DepolarizedFit, TemperatureFit
@@ -64,14 +64,14 @@ def _safe(calibration: CalibrationPart, data: DataPart, served: list[ServedRow])
     rows = {row["map"]: row for row in served}
     raw, ours = rows["raw"], rows[calibration["method"]]
     p_value = ours["projection_null"]["p_value"]
-    off = f"{ours['projection_ece']:.2f} off on average"
+    gap = f"{ours['projection_ece']:.2f} off on average"
     like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
-    if p_value is None or p_value > LEVEL:
+    if not off(p_value):
         return f"Safe to use {like}: no miscalibration was detected."
     if ours["projection_ece"] < raw["projection_ece"]:
         raw_off = f"{raw['projection_ece']:.2f}"
-        return f"To be used with care {like}: the confidence is {off}, where raw scores are {raw_off} off."
-    return f"Not safe to use: on questions held out the confidence is {off}, no less than raw scores."
+        return f"To be used with care {like}: the confidence is {gap}, where raw scores are {raw_off} off."
+    return f"Not safe to use: on questions held out the confidence is {gap}, no less than raw scores."
 
 
 def _fewest(part: CorrectnessPart, target_error: float) -> tuple[int, PromiseAt] | None:
@@ -121,6 +121,38 @@ def _answers(
     if lowest:
         return f"{count}: the fewest that reach {percent(lowest[0])}."
     return answers["recommendation"]
+
+
+def in_short(served: Sequence[ServedRow], method: str) -> Iterator[str]:
+    """Yield what changes from raw scores to those of a map, on prompts that it was not fitted on."""
+    rows = {row["map"]: row for row in served}
+    raw, ours = rows["raw"], rows[method]
+    before, after = number(raw["projection_ece"]), number(ours["projection_ece"])
+    verb = "falls" if ours["projection_ece"] < raw["projection_ece"] else "rises"
+    change = f"stays at {after}" if before == after else f"{verb} from {before} to {after}"
+    yield f"Against raw scores, the gap between what λmax says and what is found (projection ECE) {change}."
+    null = ours["projection_null"]
+    read = f"Calibrated scores would read {between(null) or MISSING} on these prompts"
+    p_value = p_words(null["p_value"])
+    if not off(null["p_value"]):
+        yield f"{read} ({p_value}): {MAPS[method]} {judgment(null['p_value'])}."
+    else:
+        useful = "Raw scores are no further off: better serve those."
+        if ours["projection_ece"] < raw["projection_ece"]:
+            useful = (
+                "It may still be used, being nearer than raw scores: take λmax as off by about "
+                f"{number(ours['projection_ece'], 2)}."
+            )
+        yield f"{read} ({p_value}), so a gap is left that chance does not explain. {useful}"
+    ranked = [row["auroc_lambda_max"]["value"] for row in (raw, ours)]
+    if None in ranked:
+        yield "How well λmax tells right from wrong answers cannot be computed: there is one kind only."
+    else:
+        yield (
+            "How well λmax tells right from wrong answers (AUROC; 0.5 is chance) goes from "
+            f"{number(ranked[0])} to {number(ranked[1])}. Calibration is about what the numbers mean; "
+            "it is not meant to improve this."
+        )
 
 
 def caution(code: str, text: str) -> PlainWarning:

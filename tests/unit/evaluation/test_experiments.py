@@ -132,6 +132,13 @@ def test_too_many_prompts_for_all_pairs_have_no_calibration_error(bench, monkeyp
     assert cal_s(bench) is None
 
 
+def test_the_verdict_is_of_the_map_of_the_lowest_risk(results):
+    risks = {name: fit["cv_risk"] for name, fit in results["fits"].items()}
+    assert risks[results["method"]] == min(risks.values())
+    assert "projection ECE" in results["verdict"][0]
+    assert results["verdict"][-1] == results["answers"]["recommendation"]
+
+
 @pytest.mark.parametrize(
     ("at", "told"),
     [
