@@ -30,7 +30,7 @@ from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_t
 from service.embedding.outcomes import outcome_vectors, supplied_draws, texts_to_embed
 from service.embedding.port import Embedder
 from service.errors import BodyTooLarge, EigencalError, InvalidDevData
-from service.evaluation.baselines import EntailmentModel, by_entailment
+from service.evaluation.baselines import TransformersEntailment, by_entailment
 from service.evaluation.experiments import make_results
 from service.evaluation.page import render_evaluation
 from service.evaluation.results import FilePart, Provenance, Results
@@ -72,7 +72,7 @@ class Components:
     embedder: Embedder
     serving: Serving
     slots: int = 1
-    entailment: EntailmentModel | None = None
+    entailment: TransformersEntailment | None = None
     version: str = ""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 

@@ -43,27 +43,29 @@ CORRECT_BY = ("evidence", "depolarized")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MapAt:
-    """What a map serves with so many answers, (n,) each: risks in nats, lambda_max, and its gap to c_1."""
+class Scored:
+    """One score of a map with so many answers, (n,) each: losses in nats, squared errors, and its values."""
 
-    risks: Floats
-    lambda_max: Floats
-    gaps: Floats
+    score: Literal["probability_correct", "lambda_max"]
+    map: str
+    losses: Floats
+    squares: Floats
+    values: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AtSize:
     """n prompts judged by so many of their answers.
 
-    right: (n,) verdicts on the text judged. served: by map, none but evidence for one answer. correct:
-    P(correct) (n,) by `CORRECT_BY`, the base rate where no model beats it; base: (n,) the base rate of the
-    verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion tokens per
-    question, None where a draw does not tell.
+    right: (n,) verdicts on the text judged. served: lambda_max of each map, evidence alone for one answer.
+    correct: P(correct) (n,) by `CORRECT_BY`, the base rate where no model beats it; base: (n,) the base rate
+    of the verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion tokens
+    per question, None where a draw does not tell.
     """
 
     num_samples: int
     right: NDArray[np.bool_]
-    served: Mapping[str, MapAt]
+    served: Sequence[Scored]
     correct: Mapping[str, Floats]
     base: Floats
     why_none: str
@@ -93,7 +95,7 @@ def judge(
     maps = _maps(dev, num_samples, eps)
     if test.missing_mass is None:
         maps.pop("evidence", None)
-    served = {name: _served(map_, test) for name, map_ in maps.items()}
+    served = [_scored(name, map_, test) for name, map_ in maps.items()]
     base = np.full(len(test), dev.right.mean())
     fits: dict[str, CorrectnessFit] = {}
     correct: dict[str, Floats] = {}
@@ -112,15 +114,15 @@ def judge_held_out(
     folds = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
     order = np.argsort(np.concatenate(folds))
     parts = [(rows.take(held), _maps(rows.take(fold != k), num_samples, eps)) for k, held in enumerate(folds)]
-    served = {}
+    served = []
     for name in parts[0][1]:
-        by_fold = [_served(maps[name], held) for held, maps in parts]
-        columns = zip(*((one.risks, one.lambda_max, one.gaps) for one in by_fold), strict=True)
-        served[name] = MapAt(*(np.concatenate(column)[order] for column in columns))
+        by_fold = [_scored(name, maps[name], held) for held, maps in parts]
+        columns = zip(*((one.losses, one.squares, one.values) for one in by_fold), strict=True)
+        served.append(Scored("lambda_max", name, *(np.concatenate(column)[order] for column in columns)))
     base = held_out_predictions({}, rows.right, (), stratified_folds(rows.right, 5, rng()))
     fits: dict[str, CorrectnessFit] = {}
     correct: dict[str, Floats] = {}
-    for name in (name for name in CORRECT_BY if name in served):
+    for name in (name for name in CORRECT_BY if name in parts[0][1]):
         told = [_columns(held, maps[name], name) for held, maps in parts]
         stacked = {key: np.concatenate([np.asarray(one[key]) for one in told])[order] for key in told[0]}
         fits[name] = one = fit_correctness(stacked, rows.right, rng=rng())
@@ -142,10 +144,11 @@ def _maps(rows: Judged, num_samples: int, eps: float) -> dict[str, AnyMap]:
     return maps
 
 
-def _served(map_: AnyMap, rows: Judged) -> MapAt:
+def _scored(name: str, map_: AnyMap, rows: Judged) -> Scored:
     over = rows.over(map_)
     largest = served_lambda_max(over, rows.rows)
-    return MapAt(risks(over, rows.rows), largest, largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0))
+    gaps = largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0)
+    return Scored("lambda_max", name, risks(over, rows.rows), np.square(gaps), largest)
 
 
 def _columns(rows: Judged, map_: AnyMap, name: str) -> Columns:
@@ -270,7 +273,7 @@ def answers_part(sizes: Sequence[AtSize], resamples: ResampleCounts) -> AnswersP
     its gap to that with all answers, on the same resamples of the prompts: fits stay as they are.
     """
     sentence, chosen = recommended(sizes)
-    full = {(one.score, one.map): one.losses for one in _scored(sizes[-1])}
+    full = {(one.score, one.map): one.losses for one in _every_score(sizes[-1])}
     return {
         "recommendation": sentence,
         "recommended": chosen.num_samples if chosen else None,
@@ -278,32 +281,20 @@ def answers_part(sizes: Sequence[AtSize], resamples: ResampleCounts) -> AnswersP
         "rows": [
             _row(at, one, None if at is sizes[-1] else full.get((one.score, one.map)), resamples)
             for at in sizes
-            for one in _scored(at)
+            for one in _every_score(at)
         ],
     }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Scored:
-    """One score with so many answers: what its means are of, (n,) each, and how it orders the prompts."""
-
-    score: Literal["probability_correct", "lambda_max"]
-    map: str
-    losses: Floats
-    squares: Floats
-    values: Floats
-
-
-def _scored(at: AtSize) -> Iterator[_Scored]:
+def _every_score(at: AtSize) -> Iterator[Scored]:
     for name, p in at.correct.items():
         # Base rates of folds order by the lack of right answers in each: below 0.5, and nobody's score.
         values = np.zeros_like(p) if p is at.base else p
-        yield _Scored("probability_correct", name, log_losses(p, at.right), np.square(p - at.right), values)
-    for name, one in at.served.items():
-        yield _Scored("lambda_max", name, one.risks, np.square(one.gaps), one.lambda_max)
+        yield Scored("probability_correct", name, log_losses(p, at.right), np.square(p - at.right), values)
+    yield from at.served
 
 
-def _row(at: AtSize, one: _Scored, full: Floats | None, resamples: ResampleCounts) -> AnswersRow:
+def _row(at: AtSize, one: Scored, full: Floats | None, resamples: ResampleCounts) -> AnswersRow:
     def mean(values: Floats) -> Estimate:
         spread = percentile_interval(resamples.means(values))
         return estimate(float(values.mean()), spread.low, spread.high)

@@ -23,25 +23,6 @@ ORIGINS = {
     "evidence": "ours, by log-probabilities",
     "active": "what it would replace",
 }
-PARTS = {
-    "source": "Answers drawn by",
-    "source_label": "Label of the caller's set-up",
-    "model": "Language model",
-    "api": "API of the model",
-    "prompt_shape": "Prompt format",
-    "answer_regex": "Answer regex",
-    "empty_answers": "Empty answers",
-    "sampling.temperature": "Sampling temperature",
-    "sampling.top_p": "Sampling top_p",
-    "sampling.top_k": "Sampling top_k (0: no limit)",
-    "sampling.max_tokens": "Sampling max_tokens",
-    "sampling.stop": "Sampling stops at",
-    "evidence": "Log-probabilities (not compared)",
-    "embedder": "Embedder",
-    "embedder_revision": "Embedder revision",
-    "embedder_precision": "Embedder precision",
-    "embedder_dimension": "Embedder dimension",
-}
 LABELLED = {
     "data": "the labels in the data",
     "rouge_l": "words: ROUGE-L F above 0.3 against the best reference, or a reference in it",
@@ -99,15 +80,9 @@ def typeset(text: str) -> str:
 
 
 def fingerprint_rows(fingerprint: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return (name, value) of the parts that are set, known ones first and in their order."""
-    names = [*(n for n in PARTS if n in fingerprint), *(n for n in sorted(fingerprint) if n not in PARTS)]
-    return [(PARTS.get(n, n), _value(fingerprint[n])) for n in names if fingerprint[n] not in ("", None, [])]
-
-
-def _value(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
+    """Return (name, value) of the parts that are set."""
+    known = {name: value for name, value in fingerprint.items() if value not in ("", None, [])}
+    return [(n, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for n, v in known.items()]
 
 
 def p_words(p_value: float | None) -> str:
