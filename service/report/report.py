@@ -42,7 +42,6 @@ from service.report.summary import about_data, about_fit, about_gain, about_verd
 from service.scoring.command import Target
 from service.scoring.judging import lowest_named, percent
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
-from service.spectral.correctness_model import CorrectnessFit, Scores
 from service.spectral.dev_set import mean_entropy, overlaps, risk
 from service.spectral.evidence import EvidenceFit
 from service.spectral.fit import DepolarizedFit, TemperatureFit
@@ -259,7 +258,13 @@ def _at(
     seed: int,
     resamples: Resamples,
 ) -> CorrectnessAt:
-    best, base = _best(one.fit), one.fit.base_rate
+    # Of the features that were chosen, or would have been; None where none were tried.
+    best = min(one.fit.candidates, key=lambda scores: scores.log_loss, default=None)
+    base, auroc = one.fit.base_rate, estimate(math.nan)
+    if one.fit.held_out is not None:
+        random = rng(seed, Stream.AUROC)
+        ranking = bootstrap_auroc(one.fit.held_out, one.fitted, random, num_resamples=resamples.auroc)
+        auroc = estimate(ranking.value, ranking.low, ranking.high)
     counts = None if one.decider is None else one.decider.counts
     return {
         "num_samples": num_samples,
@@ -272,23 +277,11 @@ def _at(
         "base_log_loss": base.log_loss if base else None,
         "brier": best.brier if best else None,
         "base_brier": base.brier if base else None,
-        "auroc": _auroc(one, seed, resamples.auroc),
+        "auroc": auroc,
         "why_none": one.fit.why_none,
         "promises": promises_part(counts, errors, confidence) if counts else [],
         "lowest": lowest_part(counts, confidence) if counts else None,
     }
-
-
-def _best(fit: CorrectnessFit) -> Scores | None:
-    """Return the scores of the features that were chosen, or would have been; None where none were tried."""
-    return min(fit.candidates, key=lambda one: one.log_loss, default=None)
-
-
-def _auroc(one: DecidedAt, seed: int, resamples: int) -> Estimate:
-    if one.fit.held_out is None:
-        return estimate(math.nan)
-    ranking = bootstrap_auroc(one.fit.held_out, one.fitted, rng(seed, Stream.AUROC), num_resamples=resamples)
-    return estimate(ranking.value, ranking.low, ranking.high)
 
 
 def _diagram(one: DecidedAt, seed: int, resamples: Resamples) -> list[Bin]:
