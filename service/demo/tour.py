@@ -293,6 +293,8 @@ def show_gain(console: Console, report: dict[str, Any]) -> None:
         label = "log loss of P(correct), before: share right"
         table.add_row(label, f"{full['base_log_loss']:.3f}", f"{full['log_loss']:.3f}")
     console.print(table)
-    for text in (*report["opening"].values(), *(warning["text"] for warning in report["warnings"])):
-        if isinstance(text, str):
-            console.print(f"Note: {escape(text)}")
+    opening = report["opening"]
+    for question, name in (("To use it", "safe"), ("Promise", "promise"), ("Answers to draw", "answers")):
+        console.print(f"{question}: {escape(opening[name])}")
+    for warning in report["warnings"]:
+        console.print(f"Note: {escape(warning['text'])}")

@@ -151,11 +151,11 @@ NO_LOGPROBS = "not run: the answers carry no log-probabilities"
 class Likelihoods:
     """Log-probabilities in nats, one array (m,) per prompt.
 
-    normalised: per `unit`: tokens where their number is known, else words; totals: of whole answers, None
+    normalized: per `unit`: tokens where their number is known, else words; totals: of whole answers, None
     where only the mean per token is known.
     """
 
-    normalised: Sequence[Floats]
+    normalized: Sequence[Floats]
     totals: Sequence[Floats] | None
     unit: Literal["token", "word"]
 
@@ -228,10 +228,10 @@ def _by_words(test: Split) -> Iterator[tuple[str, str, Floats]]:
 
 def _by_likelihood(known: Likelihoods) -> Iterator[tuple[str, str, Floats]]:
     note = f"log-probability per {known.unit}"
-    best = [best_log_likelihood(one) for one in known.normalised]
-    yield "length-normalised log-likelihood", f"{note}, of the likeliest sample", np.array(best)
-    normalised = [predictive_entropy(one) for one in known.normalised]
-    yield "length-normalised predictive entropy", note, -np.array(normalised)
+    best = [best_log_likelihood(one) for one in known.normalized]
+    yield "length-normalized log-likelihood", f"{note}, of the likeliest sample", np.array(best)
+    normalized = [predictive_entropy(one) for one in known.normalized]
+    yield "length-normalized predictive entropy", note, -np.array(normalized)
     if known.totals is not None:
         whole = [predictive_entropy(one) for one in known.totals]
         yield "predictive entropy", "log-probability of whole answers", -np.array(whole)

@@ -50,9 +50,9 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a map is told apart: an Okabe-Ito colour, and without colour by marker and dashes."""
+    """How a map is told apart: an Okabe-Ito color, and without color by marker and dashes."""
 
-    colour: str
+    color: str
     marker: str
     dashes: Any
 
@@ -171,7 +171,7 @@ def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Bin], xlabel: str, d
 
 def _look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], **more: Any) -> None:
     """Paint a line in the look of its map; not clipped, so that markers on the frame are whole."""
-    axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, clip_on=False, **more)
+    axes.plot(x, y, color=look.color, marker=look.marker, linestyle=look.dashes, clip_on=False, **more)
 
 
 def rejection(curves: Sequence[RejectionCurve], size: int) -> str:

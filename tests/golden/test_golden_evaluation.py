@@ -102,7 +102,7 @@ def test_log_probabilities_are_of_whole_answers(recorded: dict[str, Any]) -> Non
     found = likelihoods(split(recorded, slice(150, 400), tells=True))
     assert found is not None
     assert found.totals is not None
-    totals, per_word = np.concatenate(found.totals), np.concatenate(found.normalised)
+    totals, per_word = np.concatenate(found.totals), np.concatenate(found.normalized)
     words = totals / per_word
     assert np.corrcoef(words, totals)[0, 1] < -0.4
     assert abs(np.corrcoef(words, per_word)[0, 1]) < 0.4
