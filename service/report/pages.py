@@ -141,36 +141,33 @@ def figures_context(
 
 
 def _plots(figures: Figures, num_prompts: int) -> dict[str, Any]:
-    """Return the plots of the curves, as HTML; three of them by map."""
+    """Return the plots of the curves as SVG, three of them by map. Ours: no text of a caller is drawn."""
     curves, served = figures["curves"], figures["served"]
 
-    def panels(kind: str, by_map: Mapping[str, Sequence[Bin]], ylabel: str, noted: str) -> list[Any]:
-        notes = {row["map"]: f"{noted} {number(_value(row, NOTED[kind]))}" for row in served}
+    def panels(
+        kind: str, by_map: Mapping[str, Sequence[Bin]], ylabel: str, noted: str, field: str
+    ) -> list[str]:
+        notes = {row["map"]: f"{noted} {number(_value(row, field))}" for row in served}
+        diagonal = kind == "projection"
         return [
-            _markup(plots.reliability(kind, name, by_map[name], ylabel, note, to_diagonal=kind == PROJECTION))
+            plots.reliability(kind, name, by_map[name], ylabel, note, to_diagonal=diagonal)
             for name, note in notes.items()
         ]
 
-    clustered = any(curves["algorithm1"].values())
+    projection, paper, correctness = curves["projection"], curves["algorithm1"], curves["correctness"]
     return {
-        "projection": panels(PROJECTION, curves["projection"], "share of the reference", "projection ECE"),
-        "algorithm1": panels("algorithm1", curves["algorithm1"], "target of the clusters", "ECE")
-        if clustered
+        "projection": panels(
+            "projection", projection, "share of the reference", "projection ECE", "projection_ece"
+        ),
+        "algorithm1": panels("algorithm1", paper, "target of the clusters", "ECE", "algorithm1_ece")
+        if any(paper.values())
         else [],
-        "correctness": panels("correctness", curves["correctness"], "share of right answers", "AUROC"),
-        "rejection": _markup(plots.rejection(curves["rejection"], num_prompts)),
-        "temperature": _markup(plots.temperature(curves["temperature"])),
+        "correctness": panels(
+            "correctness", correctness, "share of right answers", "AUROC", "auroc_lambda_max"
+        ),
+        "rejection": plots.rejection(curves["rejection"], num_prompts),
+        "temperature": plots.temperature(curves["temperature"]),
     }
-
-
-PROJECTION = "projection"
-NOTED = {PROJECTION: "projection_ece", "algorithm1": "algorithm1_ece", "correctness": "auroc_lambda_max"}
-
-
-def _markup(svg: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(svg)  # noqa: S704  # ours from end to end: no text of a caller is drawn
 
 
 # The maps side by side.
@@ -308,8 +305,8 @@ def _decided(report: Report) -> Mapping[str, Any]:
     drawn = {}
     if part["promises"]:
         drawn = {
-            "p_correct": _markup(plots.p_correct(part, report["calibration"]["method"])),
-            "risk_coverage": _markup(plots.risk_coverage(part)),
+            "p_correct": plots.p_correct(part, report["calibration"]["method"]),
+            "risk_coverage": plots.risk_coverage(part),
         }
     return {
         **part,
