@@ -10,15 +10,15 @@ import json
 import resource
 import sys
 import time
+from typing import Any
 
 import numpy as np
 
 from benchmarks.spectral_worlds import DIMENSION, prompts
 from service.calibration.material import Material
 from service.calibration.rows import DevRow, StoredRow
-from service.evaluation.baselines import not_drawn
-from service.evaluation.page import evaluation_figures
-from service.evaluation.study import Inputs, run_all
+from service.evaluation.experiments import make_results
+from service.evaluation.page import render_evaluation
 from service.llm.port import Draw
 from service.report.diagnostics import EvaluationContext, Split, make_split
 
@@ -42,24 +42,21 @@ def split(count: int, seed: int) -> Split:
 
 def main() -> None:
     test, dev = (int(x) for x in [*sys.argv[1:], *("2000", "500")[len(sys.argv) - 1 :]])
-    began = last = time.perf_counter()
+    began = time.perf_counter()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     bench = EvaluationContext(split(dev, 1), split(test, 2))
     print(f"{test} test and {dev} dev prompts of {SAMPLES} answers, d = {DIMENSION}")
-    name = "vectors made, spectra"
-
-    def tell(_done: int, _all: int, what: str) -> None:
-        nonlocal last, name
-        now = time.perf_counter()
-        print(f"{name:30}{now - last:8.1f} s", flush=True)
-        last, name = now, what
-
-    results = {"experiments": run_all(Inputs({"made up": bench}, None, None, not_drawn("")), tell)}
+    print(f"{'vectors made, spectra':30}{time.perf_counter() - began:8.1f} s")
+    origin: Any = {"files": {}, "answers": None, "version": "", "created_at": "", "eps": bench.eps}
+    origin["embedder"] = {"name": "made up", "revision": "", "dimension": DIMENSION, "precision": "float32"}
+    last = time.perf_counter()
+    results = make_results(bench, (dev, test), origin)
     drawn = time.perf_counter()
-    evaluation_figures(results)
+    render_evaluation(results)
     now = time.perf_counter()
+    print(f"{'experiments':30}{drawn - last:8.1f} s")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"{'figures':30}{now - drawn:8.1f} s\n{'all':30}{now - began:8.1f} s")
+    print(f"{'page':30}{now - drawn:8.1f} s\n{'all':30}{now - began:8.1f} s")
     print(f"peak memory {peak / 1024:.0f} MiB, of which {before / 1024:.0f} MiB interpreter and libraries")
     print(f"results.json {len(json.dumps(results, allow_nan=False)) / 1024:.0f} kB")
 

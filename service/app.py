@@ -609,7 +609,7 @@ def create_app(
 
 def render_report(report: Mapping[str, Any]) -> str:
     """Return the HTML page of a report, or of an evaluation. The first loads the drawing library."""
-    if "experiments" in report:
+    if "comparison" in report:
         from service.evaluation.page import render_evaluation
         from service.evaluation.results import Results
 

@@ -15,7 +15,6 @@ from service.settings import PREFIX, Settings, unknown_variables
 # Commands import what they need: `--help` and `weights fetch` wait for no application.
 if TYPE_CHECKING:
     from service.demo import Target
-    from service.evaluation.baselines import EntailmentModel
     from service.evaluation.command import Components
 
 cli = typer.Typer(
@@ -176,73 +175,54 @@ def evaluate_command(
     out: Annotated[Path, typer.Option(help="Folder for the report, and for what is kept on the way.")] = Path(
         "evaluation"
     ),
-    embedder: Annotated[
-        list[str] | None, typer.Option(help="Embedder, may be given twice; left out: the settings'.")
-    ] = None,
+    embedder: Annotated[str, typer.Option(help="Embedder; left out: the settings'.")] = "",
     limit: Annotated[int | None, typer.Option(min=30, help="Rows taken from each file; all.")] = None,
     num_samples: Annotated[
         int | None, typer.Option(min=2, max=256, help="Answers per prompt; those there, or the settings'.")
-    ] = None,
-    sampling_temperature: Annotated[
-        list[float] | None,
-        typer.Option(help="Temperature of the sampling baseline, give several; it draws answers at each."),
     ] = None,
     entailment: Annotated[
         str,
         typer.Option(help="NLI model (folder or hub name); left out: the embedder stands in, and is named."),
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of every bootstrap and draw.")] = 0,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="Set aside the answers kept in the folder, and draw again.")
-    ] = False,
 ) -> None:
     """Reproduce the paper's experiments: fit on DEV, test on TEST, report. Resumes where it stopped."""
     from service.errors import EigencalError
     from service.evaluation.command import Plan, evaluate
-    from service.evaluation.kept import OutFolderError
 
     if dev.samefile(test):
         typer.echo(
             "Warning: DEV and TEST are one file: tested on its own rows, a fit looks too good.", err=True
         )
-    plan = Plan(dev, test, out, limit, num_samples, tuple(sampling_temperature or ()), seed, anew)
+    plan = Plan(dev, test, out, limit, num_samples, seed)
     try:
-        evaluate(plan, _evaluation_components(load_settings(), embedder or [], entailment))
-    except (EigencalError, ValueError) as error:
+        evaluate(plan, _evaluation_components(load_settings(), embedder, entailment))
+    except (EigencalError, ValueError, OSError) as error:
         typer.echo(error.detail if isinstance(error, EigencalError) else str(error), err=True)
         for bad in error.extra.get("errors", ()) if isinstance(error, EigencalError) else ():
             where = [f"line {bad['line']}" if bad["line"] else "file", *filter(None, [bad["field"]])]
             typer.echo(f"{', '.join(where)}: {bad['reason']}", err=True)
         raise typer.Exit(1) from None
-    except OutFolderError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("\nInterrupted. The same command goes on from here.", err=True)
         raise typer.Exit(130) from None
     typer.echo(out / "report.html")
 
 
-def _evaluation_components(settings: Settings, embedders: list[str], entailment: str) -> "Components":
+def _evaluation_components(settings: Settings, embedder: str, entailment: str) -> "Components":
     """Return what an evaluation is done with; the settings' own embedder where none is named."""
     from service.app import build_embedder, build_llm, llm_slots, serving_of
+    from service.evaluation.baselines import TransformersEntailment
     from service.evaluation.command import Components
 
-    named = [settings.model_copy(update={"embedder": name}) for name in embedders or [settings.embedder]]
     return Components(
         build_llm(settings),
-        [build_embedder(one) for one in named],
+        build_embedder(settings.model_copy(update={"embedder": embedder or settings.embedder})),
         serving_of(settings),
         llm_slots(settings),
-        _entailment(entailment),
+        TransformersEntailment(entailment) if entailment else None,
         __version__,
     )
-
-
-def _entailment(name: str) -> "EntailmentModel | None":
-    from service.evaluation.baselines import TransformersEntailment
-
-    return TransformersEntailment(name) if name else None
 
 
 def main() -> None:

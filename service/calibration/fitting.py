@@ -313,7 +313,6 @@ class Stream(IntEnum):
     DIFFERENCES = 3
     ALGORITHM1 = 4
     SUBSETS = 5
-    CONSTANT = 6
     PROJECTION = 7
     CORRECTNESS = 8
     AUROC = 9

@@ -1,9 +1,10 @@
-"""The command `evaluate`: files in, answers and vectors kept on the way, report and figures out."""
+"""The command `evaluate`: files in, answers drawn and kept, report and results out."""
 
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -14,57 +15,49 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.calibration.files import EvaluationFile, Recorded, read_evaluation_file
+from service.calibration.files import EvaluationFile, read_evaluation_file
 from service.calibration.fitting import Stream, rng
-from service.calibration.material import Material, all_texts, answered, assemble, full_number, usable_rows
-from service.calibration.rows import DevRow, StoredRow
-from service.embedding.outcomes import outcome_vectors, supplied_draws, texts_to_embed
-from service.embedding.port import Embedder, EmbedderIdentity
-from service.errors import BodyTooLarge, EigencalError, InvalidDevData
-from service.evaluation.baselines import (
-    EntailmentModel,
-    by_entailment,
-    choose_sampling,
-    drawn,
-    judge_sampling,
-    not_drawn,
-    recorded,
+from service.calibration.material import (
+    Material,
+    all_texts,
+    answered,
+    assemble,
+    check_made_by,
+    full_number,
+    usable_rows,
 )
-from service.evaluation.kept import AnswerFile, KeptVectors, make_folder, rename_aside, write_results
-from service.evaluation.results import DataFile, DrawnAnswers, Experiment, Provenance, Results, provenance
-from service.evaluation.study import FileFacts, Inputs, make_results
+from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_to_json
+from service.embedding.outcomes import outcome_vectors, supplied_draws, texts_to_embed
+from service.embedding.port import Embedder
+from service.errors import BodyTooLarge, EigencalError, InvalidDevData
+from service.evaluation.baselines import TransformersEntailment, by_entailment
+from service.evaluation.experiments import make_results
+from service.evaluation.page import render_evaluation
+from service.evaluation.results import FilePart, Provenance, Results
 from service.jobs.drawing import row_request
 from service.jobs.waiting import Patience
-from service.llm.port import Draw, GenerationRequest, LanguageModel, LLMIdentity
+from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of
-from service.report.diagnostics import EvaluationContext, Split, make_split
+from service.report.diagnostics import EvaluationContext, make_split
 from service.scoring.command import Serving
+from service.spectral.maps import DEFAULT_EPS
 from service.spectral.resampling import DEFAULT, Resamples
 
-SUPPLIED = (
-    "The files hold supplied samples only, drawn at one sampling temperature; other temperatures need the "
-    "model that drew them. Give files without samples, and an LLM by the settings."
-)
-NOT_ASKED = "No sampling temperatures were given; give --sampling-temperature at least twice."
 # An evaluation runs at a terminal: someone waits, and it goes on where it stopped.
 PATIENCE = Patience(give_up_s=120.0)
+CHUNK = 64  # texts between two moves of the bar
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked. limit: rows taken of each file; num_samples: answers per prompt, None: those there.
-
-    anew: set aside the answers kept in the folder, and draw again.
-    """
+    """What is asked. limit: rows taken of each file; num_samples: answers per prompt, None: those there."""
 
     dev: Path
     test: Path
     out: Path
     limit: int | None = None
     num_samples: int | None = None
-    sampling_temperatures: tuple[float, ...] = ()
     seed: int = 0
-    anew: bool = False
     resamples: Resamples = DEFAULT
 
 
@@ -76,137 +69,176 @@ class Components:
     """
 
     llm: LanguageModel
-    embedders: Sequence[Embedder]
+    embedder: Embedder
     serving: Serving
     slots: int = 1
-    entailment: EntailmentModel | None = None
+    entailment: TransformersEntailment | None = None
     version: str = ""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
-@dataclass(slots=True)
-class Run:
-    """One run of the command. kept: the answers drawn here, once any are asked for; model: asked for them."""
-
-    plan: Plan
-    parts: Components
-    progress: Progress
-    kept: AnswerFile | None = None
-    model: str = ""
-
-    def stage(self, name: str, total: int) -> Callable[[int], None]:
-        """Show a new bar; return what moves it on."""
-        return partial(self.progress.advance, self.progress.add_task(name, total=total))
-
-
-@dataclass(frozen=True, slots=True)
-class GatheredRows:
-    """Both files with their answers: m of them per prompt, and all of them (`deep`) where there are more."""
-
-    dev: list[StoredRow]
-    test: list[StoredRow]
-    deep: list[StoredRow]
-    num_samples: int
-
-
 def evaluate(plan: Plan, parts: Components) -> Results:
-    """Run the evaluation and write its files; a second run goes on where it stopped.
+    """Run the evaluation and write report.html and results.json; a second run draws no answer twice.
 
-    Raises EigencalError, and OutFolderError before anything is read, drawn or embedded.
+    Raises EigencalError, and OSError where the folder cannot be made.
     """
-    make_folder(plan.out)
+    plan.out.mkdir(parents=True, exist_ok=True)
     columns = TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        results = asyncio.run(_evaluate(Run(plan, parts, progress)))
-    write_results(plan.out, results)
+        results = asyncio.run(_Run(plan, parts, progress).results())
+    text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
+    (plan.out / "results.json").write_text(f"{text}\n", encoding="utf-8")
+    (plan.out / "report.html").write_text(render_evaluation(results), encoding="utf-8")
     return results
 
 
-async def _evaluate(run: Run) -> Results:
-    dev, test = read(run.plan.dev, run.plan.limit), read(run.plan.test, run.plan.limit)
-    if not (dev.supplied and test.supplied):
-        await _try_embedders(run.parts.embedders)
-    contexts: dict[str, EvaluationContext] = {}
-    identities: list[EmbedderIdentity] = []  # asked while it runs: some know theirs only then
-    try:
-        rows = await _gathered(run, dev, test)
-        for embedder in run.parts.embedders:
-            await embedder.start()
-            try:
-                context = await _context(run, rows, embedder)
-                identities.append(embedder.identity)
-                name = embedder.identity.name
-                contexts[f"{name} ({len(contexts) + 1})" if name in contexts else name] = context
-                # Of the first embedder alone, the one that all experiments use.
-                if len(contexts) == 1:
-                    context.deep = await _uncut(run, rows, embedder) or context.deep
-                    baseline = await _sampling_temperature(run, dev, test, rows.num_samples, embedder)
-            finally:
-                await embedder.stop()
-    finally:
-        if run.kept is not None:
-            await run.parts.llm.stop()
-    return await asyncio.to_thread(_results, run, (dev, test), rows, contexts, identities, baseline)
+class _Run:
+    """One run of the command."""
 
+    def __init__(self, plan: Plan, parts: Components, progress: Progress) -> None:
+        self._plan, self._parts, self._progress = plan, parts, progress
 
-async def _try_embedders(embedders: Sequence[Embedder]) -> None:
-    """Load each embedder once: one that is missing must not be noticed after an hour of drawing answers."""
-    for embedder in embedders:
+    async def results(self) -> Results:
+        plan, embedder = self._plan, self._parts.embedder
+        files = {"dev": _read(plan.dev, plan.limit), "test": _read(plan.test, plan.limit)}
+        # First: an embedder that is missing must not be noticed after an hour of drawing answers.
+        await embedder.start()
         try:
-            await embedder.start()
             await embedder.check()
+            drawn, answers = await self._drawn(files)
+            rows = {
+                name: answered(drawn.get(name) or _supplied(file), embedder.empty_answers)
+                for name, file in files.items()
+            }
+            m = plan.num_samples or min(
+                full_number([len(r.draws) for r in one], None) for one in rows.values()
+            )
+            dev, test = [await self._material(name, one, m) for name, one in rows.items()]
+            check_made_by(dev.made_by, test.made_by)
         finally:
             await embedder.stop()
+        return await asyncio.to_thread(self._experiments, dev, test, self._provenance(files, answers), files)
 
+    def _stage(self, name: str, total: int) -> Callable[[int], None]:
+        """Show a new bar; return what moves it on."""
+        return partial(self._progress.advance, self._progress.add_task(name, total=total))
 
-def _results(
-    run: Run,
-    files: tuple[EvaluationFile, EvaluationFile],
-    rows: GatheredRows,
-    contexts: Mapping[str, EvaluationContext],
-    embedders: Sequence[EmbedderIdentity],
-    baseline: Experiment,
-) -> Results:
-    dev, test = files
-    split = next(iter(contexts.values())).test
-    meanings = None
-    if run.parts.entailment is not None:
-        advance = run.stage("entailment", len(split))
-        meanings = by_entailment(split, run.parts.entailment, partial(advance, 1))
-    likelihoods = recorded(split, test.recorded) if test.supplied else drawn(split)
-    inputs = Inputs(contexts, meanings, likelihoods, baseline)
-    facts = FileFacts(dev.total, _depth(dev, rows)), FileFacts(test.total, _depth(test, rows))
-    task = run.progress.add_task("experiments", total=None)
+    async def _drawn(
+        self, files: dict[str, EvaluationFile]
+    ) -> tuple[dict[str, list[StoredRow]], dict[str, dict[str, Any]] | None]:
+        """Return the rows of the files that lack answers with theirs, and what they were drawn with."""
+        lacking = {name: file for name, file in files.items() if not file.supplied}
+        if not lacking:
+            return {}, None
+        llm, serving, rows = self._parts.llm, self._parts.serving, {}
+        wanted = self._plan.num_samples or serving.num_samples
+        await llm.start()
+        try:
+            requests = {
+                name: [(row, row_request(serving, row, wanted)) for row in file.rows]
+                for name, file in lacking.items()
+            }
+            # Before the first answer, with which a server may change the name of its model.
+            asked = {
+                name: [(row, one, answer_key(name, row, one, setup(llm, one))) for row, one in pairs]
+                for name, pairs in requests.items()
+            }
+            kept = AnswerFile(self._plan.out / "answers.jsonl")
+            for name, items in asked.items():
+                rows[name] = await self._draw_all(name, items, kept)
+            every = [pair for pairs in requests.values() for pair in pairs]
+            kinds = {"prompt" if row.messages is None else "messages": one for row, one in every}
+            return rows, {kind: setup(llm, one) for kind, one in kinds.items()}
+        finally:
+            await llm.stop()
 
-    def report(done: int, total: int, what: str) -> None:
-        run.progress.update(task, completed=done, total=total, description=f"experiments: {what}")
+    async def _draw_all(
+        self, name: str, items: Sequence[tuple[DevRow, GenerationRequest, str]], kept: "AnswerFile"
+    ) -> list[StoredRow]:
+        """Return every row with its answers, those that are kept not drawn again.
 
-    return make_results(inputs, facts, _provenance(run, files, embedders), report)
+        Raises what the model raises once patience ends.
+        """
+        advance, free = self._stage(f"{name}: answers", len(items)), asyncio.Semaphore(self._parts.slots)
 
+        async def work(row: DevRow, request: GenerationRequest, key: str) -> StoredRow:
+            async with free:
+                draws = kept.get(key)
+                while len(draws) < request.num_samples:
+                    asked = replace(request, num_samples=request.num_samples - len(draws))
+                    drawn = await PATIENCE.keep_trying(partial(self._parts.llm.generate, asked), _silent)
+                    kept.add(key, drawn.draws)
+                    draws = kept.get(key)
+            advance(1)
+            return StoredRow(row, tuple(draws[: request.num_samples]), complete=True)
 
-def _depth(file: EvaluationFile, rows: GatheredRows) -> int:
-    return max((len(row.samples) for row in file.rows if row.samples is not None), default=rows.num_samples)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(work(*item)) for item in items]
+        except* EigencalError as errors:
+            # A task group wraps even a single error; callers know ours, not groups.
+            raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
 
+    async def _material(self, name: str, stored: list[StoredRow], num_samples: int) -> Material:
+        embedder = self._parts.embedder
+        rows = usable_rows(stored, num_samples, rng(self._plan.seed, Stream.COPIES))[0]
+        texts = all_texts(rows)
+        embedded = texts_to_embed(texts, embedder.empty_answers)
+        advance = self._stage(f"{name}: vectors", len(embedded))
+        found = []
+        for start in range(0, len(embedded), CHUNK):
+            found.append(await embedder.embed(embedded[start : start + CHUNK]))
+            advance(len(found[-1].vectors))
+        check_made_by(*(one.made_by for one in found))
+        vectors = outcome_vectors(texts, np.concatenate([one.vectors for one in found]))
+        place = {text: i for i, text in enumerate(texts)}
+        material = assemble(rows, num_samples, vectors, place, embedder.identity.dimension)
+        return replace(material, made_by=found[0].made_by)
 
-def _provenance(
-    run: Run, files: tuple[EvaluationFile, EvaluationFile], embedders: Sequence[EmbedderIdentity]
-) -> Provenance:
-    paths = {"dev": run.plan.dev, "test": run.plan.test}
-    data = {
-        split: DataFile(file.supplied, path.name, sha256_of(path))
-        for (split, path), file in zip(paths.items(), files, strict=True)
-    }
-    answers: DrawnAnswers | None = None
-    if run.kept is not None:
-        answers = {
-            "model": run.kept.model,
-            "answered_as": run.kept.answered_as,
-            "setups": run.kept.setups,
+    def _experiments(
+        self, dev: Material, test: Material, provenance: Provenance, files: dict[str, EvaluationFile]
+    ) -> Results:
+        plan, split = self._plan, make_split(test)
+        context = EvaluationContext(make_split(dev), split, seed=plan.seed, resamples=plan.resamples)
+        meanings = None
+        if self._parts.entailment is not None:
+            advance = self._stage("entailment", len(split))
+            meanings = by_entailment(split, self._parts.entailment, partial(advance, 1))
+        task = self._progress.add_task("experiments", total=None)
+
+        def report(done: int, total: int) -> None:
+            self._progress.update(task, completed=done, total=total)
+
+        return make_results(context, (files["dev"].total, files["test"].total), provenance, meanings, report)
+
+    def _provenance(
+        self, files: dict[str, EvaluationFile], answers: dict[str, dict[str, Any]] | None
+    ) -> Provenance:
+        paths = {"dev": self._plan.dev, "test": self._plan.test}
+        parts: dict[str, FilePart] = {
+            name: {
+                "name": path.name,
+                "sha256": sha256_of(path),
+                "answers_from": "file" if files[name].supplied else "model",
+            }
+            for name, path in paths.items()
         }
-    return provenance(data, answers, embedders, version=run.parts.version, now=run.parts.now())
+        return {
+            "version": self._parts.version,
+            "created_at": self._parts.now().isoformat(timespec="seconds"),
+            "eps": DEFAULT_EPS,
+            "files": parts,
+            "answers": answers,
+            "embedder": asdict(self._parts.embedder.identity),
+        }
 
 
-def read(path: Path, limit: int | None) -> EvaluationFile:
+async def _silent(_: str) -> None:
+    """Say nothing: the bar stands still meanwhile."""
+
+
+def _read(path: Path, limit: int | None) -> EvaluationFile:
     """Return the first `limit` rows of a file. Raises InvalidDevData, BodyTooLarge, which name it."""
     with path.open("rb") as file:
         try:
@@ -216,181 +248,59 @@ def read(path: Path, limit: int | None) -> EvaluationFile:
             raise
 
 
-async def _gathered(run: Run, dev: EvaluationFile, test: EvaluationFile) -> GatheredRows:
-    """Return both files with their answers, drawing what is missing. Raises what drawing raises."""
-    asked, empty_answers = run.plan.num_samples, run.parts.embedders[0].empty_answers
-    files = [
-        supplied(file.rows, file.recorded)
-        if file.supplied
-        else await _draw_all(run, split, file, "answers", run.parts.serving)
-        for split, file in (("dev", dev), ("test", test))
-    ]
-    both = [answered(rows, empty_answers) for rows in files]
-    sizes = [full_number([len(one.draws) for one in rows], asked) for rows in both]
-    m = asked or min(sizes)
-    kept = [_usable(run, rows, m) for rows in both]
-    return GatheredRows(kept[0], kept[1], both[int(np.argmax(sizes))], m)
+def _supplied(file: EvaluationFile) -> list[StoredRow]:
+    """Return rows that came with their answers, each with the number of its tokens where the file tells."""
+    rows = []
+    for row in file.rows:
+        draws, tokens = supplied_draws(row.samples or (), row.logprobs), file.recorded[row.line].tokens
+        if len(tokens) == len(draws):
+            pairs = zip(draws, tokens, strict=True)
+            draws = tuple(replace(draw, num_tokens=int(count)) for draw, count in pairs)
+        rows.append(StoredRow(row, draws, complete=True))
+    return rows
 
 
-def supplied(rows: Sequence[DevRow], recorded: Mapping[int, Recorded] | None = None) -> list[StoredRow]:
-    """Return rows that came with their answers; recorded: by line, what else the file says of them."""
-    known = recorded or {}
-    return [
-        StoredRow(row, _supplied(row, known.get(row.line, Recorded()).tokens), complete=True) for row in rows
-    ]
+def setup(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:
+    """Return what decides the answers beside the prompt: parts of a fingerprint, without a seed."""
+    sampling = {
+        f"sampling.{name}": value for name, value in asdict(request.sampling).items() if name != "seed"
+    }
+    return {**llm.identity(request).parts(), **sampling, "sampling.stop": list(request.sampling.stop)}
 
 
-def _supplied(row: DevRow, tokens: Sequence[float]) -> tuple[Draw, ...]:
-    draws = supplied_draws(row.samples or (), row.logprobs)
-    if len(tokens) != len(draws):
-        return draws
-    return tuple(replace(draw, num_tokens=int(one)) for draw, one in zip(draws, tokens, strict=True))
-
-
-def _usable(run: Run, rows: list[StoredRow], num_samples: int) -> list[StoredRow]:
-    return usable_rows(rows, num_samples, rng(run.plan.seed, Stream.COPIES))[0]
-
-
-async def _draw_all(
-    run: Run, split: str, file: EvaluationFile, what: str, serving: Serving
-) -> list[StoredRow]:
-    """Return every row with its answers, those that are kept not drawn again.
-
-    Raises Conflict when those kept were drawn otherwise, and what the model raises once patience ends.
-    """
-    kept = run.kept or await _open_answers(run, file)
-    # By the set-up of the run, also at another sampling temperature: that is part of an answer's key.
-    kept.agree(run.model, _setups(run.parts.llm, run.parts.serving, file.rows))
-    advance = run.stage(f"{split}: {what}", len(file.rows))
-    wanted = run.plan.num_samples or serving.num_samples
-    free = asyncio.Semaphore(run.parts.slots)
-
-    async def work(row: DevRow) -> StoredRow:
-        async with free:
-            draws = await _draw(run, kept, split, row, row_request(serving, row, wanted))
-        advance(1)
-        return StoredRow(row, draws, complete=True)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work(row)) for row in file.rows]
-    except* EigencalError as errors:
-        # A task group wraps even a single error; callers know ours, not groups.
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
-async def _open_answers(run: Run, file: EvaluationFile) -> AnswerFile:
-    """Start the language model, and open what it has answered before."""
-    llm, path = run.parts.llm, run.plan.out / "answers.jsonl"
-    if run.plan.anew:
-        rename_aside(path)
-    run.kept = AnswerFile(path)
-    await llm.start()
-    run.model = llm.identity(row_request(run.parts.serving, file.rows[0], 1)).model
-    return run.kept
-
-
-async def _draw(
-    run: Run, kept: AnswerFile, split: str, row: DevRow, request: GenerationRequest
-) -> tuple[Draw, ...]:
-    llm, wanted = run.parts.llm, request.num_samples
-    key = answer_key(split, row, request, llm.identity(request))
-    draws = tuple(kept.get(key))[:wanted]
-    while len(draws) < wanted:
-        asked = replace(request, num_samples=wanted - len(draws))
-        drawn = await PATIENCE.keep_trying(partial(llm.generate, asked), _silent)
-        kept.add(key, drawn.draws, run.model or drawn.model, drawn.model)
-        draws = (*draws, *drawn.draws)[:wanted]
-    return draws
-
-
-async def _silent(_: str) -> None:
-    """Say nothing: the bar stands still meanwhile."""
-
-
-def answer_key(split: str, row: DevRow, request: GenerationRequest, llm: LLMIdentity) -> str:
-    """Return what makes two draws the same: file, line, prompt, its shape, sampling; not the number asked.
-
-    The model is left out: a server tells its name with the first answer only.
-    """
+def answer_key(split: str, row: DevRow, request: GenerationRequest, drawn_with: dict[str, Any]) -> str:
+    """Return what makes two draws the same: file, line, prompt, set-up; not the number asked."""
     messages = [[m.role, m.content] for m in request.messages or ()]
-    sampling = {**asdict(request.sampling), "seed": None}
-    shape = [llm.api, llm.prompt_shape, llm.answer_regex]
-    parts = [split, row.line, request.prompt, messages, sampling, shape]
+    parts = [split, row.line, request.prompt, messages, drawn_with]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _setups(llm: LanguageModel, serving: Serving, rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
-    """Return what decides the answers to these rows beside the model, by kind of row: prompt, messages.
+class AnswerFile:
+    """Answers drawn, one line per batch, on the disk before the next is asked for.
 
-    The seed is no part of it: an evaluation sends none of its own.
+    A line cut by a crash is dropped, and with it only that batch.
     """
-    kinds = {"prompt" if row.messages is None else "messages": row for row in rows}
-    setups = {}
-    for kind, row in kinds.items():
-        request = row_request(serving, row, 1)
-        identity = {k: v for k, v in llm.identity(request).parts().items() if k != "model"}
-        sampling = {f"sampling.{k}": v for k, v in asdict(request.sampling).items() if k != "seed"}
-        setups[kind] = {**identity, **sampling, "sampling.stop": list(request.sampling.stop)}
-    return setups
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._answers: dict[str, list[Draw]] = {}
+        data = path.read_bytes() if path.exists() else b""
+        complete = data.rfind(b"\n") + 1
+        for line in map(json.loads, data[:complete].splitlines()):
+            self._answers.setdefault(line["key"], []).extend(draws_from_json(line["draws"]))
+        if complete < len(data):
+            # Else the next batch would be appended to half a line, and neither could be read.
+            os.truncate(path, complete)
 
-async def _context(run: Run, rows: GatheredRows, embedder: Embedder) -> EvaluationContext:
-    """Return both files as seen by a started embedder."""
-    dev = await _split(run, embedder, "dev: vectors", rows.dev, rows.num_samples)
-    test = await _split(run, embedder, "test: vectors", rows.test, rows.num_samples)
-    return EvaluationContext(dev, test, seed=run.plan.seed, resamples=run.plan.resamples)
+    def get(self, key: str) -> Sequence[Draw]:
+        """Return the answers kept under a key."""
+        return self._answers.get(key, ())
 
-
-async def _uncut(run: Run, rows: GatheredRows, embedder: Embedder) -> Material | None:
-    """Return the file with more answers than the fit uses, all of them; None where there are no more."""
-    m = full_number([len(one.draws) for one in rows.deep], None)
-    if m <= rows.num_samples:
-        return None
-    return await _material(run, embedder, "all answers: vectors", _usable(run, rows.deep, m), m)
-
-
-async def _split(run: Run, embedder: Embedder, stage: str, rows: list[StoredRow], num_samples: int) -> Split:
-    return await asyncio.to_thread(make_split, await _material(run, embedder, stage, rows, num_samples))
-
-
-async def _material(
-    run: Run, embedder: Embedder, stage: str, rows: list[StoredRow], num_samples: int
-) -> Material:
-    texts = all_texts(rows)
-    embedded = texts_to_embed(texts, embedder.empty_answers)
-    advance = run.stage(f"{stage} ({embedder.identity.name})", len(embedded))
-    kept = KeptVectors(embedder, run.plan.out / "vectors")
-    vectors = outcome_vectors(texts, await kept.vectors(embedded, advance))
-    place = {text: i for i, text in enumerate(texts)}
-    return assemble(rows, num_samples, vectors, place, embedder.identity.dimension)
-
-
-async def _sampling_temperature(
-    run: Run, dev: EvaluationFile, test: EvaluationFile, num_samples: int, embedder: Embedder
-) -> Experiment:
-    """Return the sampling-temperature baseline, drawn at every temperature asked for."""
-    if dev.supplied or test.supplied:
-        return not_drawn(SUPPLIED)
-    if len(run.plan.sampling_temperatures) < 2:
-        return not_drawn(NOT_ASKED)
-    at = partial(_drawn_at, run, embedder, num_samples)
-    choice = choose_sampling({t: await at("dev", dev, t) for t in run.plan.sampling_temperatures})
-    chosen = await at("test", test, choice.sampling_temperature)
-    return await asyncio.to_thread(judge_sampling, choice, chosen, run.plan.seed, run.plan.resamples.nulls)
-
-
-async def _drawn_at(
-    run: Run, embedder: Embedder, num_samples: int, split: str, file: EvaluationFile, temperature: float
-) -> Split:
-    serving = run.parts.serving
-    warmer = replace(
-        serving,
-        sampling=replace(serving.sampling, temperature=temperature),
-        messages_sampling=replace(serving.messages_sampling, temperature=temperature),
-    )
-    what = f"at sampling temperature {temperature:g}"
-    rows = answered(await _draw_all(run, split, file, what, warmer), embedder.empty_answers)
-    usable = _usable(run, rows, num_samples)
-    return await _split(run, embedder, f"{split} {what}: vectors", usable, num_samples)
+    def add(self, key: str, draws: Sequence[Draw]) -> None:
+        """Append answers."""
+        line = json.dumps({"key": key, "draws": draws_to_json(draws)}, ensure_ascii=False)
+        with self._path.open("ab") as file:
+            file.write(line.encode("utf-8", "replace") + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._answers.setdefault(key, []).extend(draws)

@@ -3,35 +3,27 @@
 import functools
 import logging
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from service.calibration.fingerprint import Fingerprint
 from service.calibration.fitting import Stream, rng
-from service.calibration.material import (
-    Material,
-    answered,
-    check_made_by,
-    full_number,
-    usable_rows,
-)
+from service.calibration.material import answered, check_made_by, full_number, usable_rows
 from service.calibration.rows import StoredRow
 from service.embedding.port import Embedder
-from service.evaluation.baselines import drawn, not_drawn
-from service.evaluation.results import DataFile, DrawnAnswers, Provenance, Results, provenance
-from service.evaluation.study import FileFacts, Inputs, make_results
+from service.evaluation.experiments import make_results
+from service.evaluation.results import FilePart, Provenance, Results
 from service.jobs.calibrator import Embedding
 from service.jobs.progress import Progress, in_thread
 from service.jobs.store import RunningJob, SqlJobs
 from service.report.diagnostics import EvaluationContext, make_split
+from service.spectral.maps import DEFAULT_EPS
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
 logger = logging.getLogger(__name__)
-
-COMMAND_ONLY = (
-    "A job draws at one sampling temperature; the command `python -m service evaluate` tries several."
-)
+# Of a fingerprint: what decides the answers.
+DRAWN_WITH = ("model", "api", "prompt_shape", "answer_regex", "sampling.")
 
 
 class Evaluator:
@@ -56,68 +48,48 @@ class Evaluator:
 
     async def finish(self, job: RunningJob) -> None:
         """Embed, run the experiments, store the results, end the job. Raises as `Calibrator.finish` does."""
-        dev, test = await self._rows(job)
-        facts = _facts(dev, job), _facts(test, job)
+        stored = answered([one async for one in self._jobs.rows(job.id)], self._embedder.empty_answers)
+        dev_rows, seed = job.options.dev_rows or 0, job.options.seed
+        files = {
+            "dev": [one for one in stored if one.row.line <= dev_rows],
+            "test": [one for one in stored if one.row.line > dev_rows],
+        }
+        asked = job.options.num_samples
         # One m for both files: best parameters move with m, so a fit is judged at its own.
-        m = min(one.answers for one in facts)
-        materials = [await self._material(job, rows, m) for rows in (dev, test)]
+        m = min(full_number([len(one.draws) for one in rows], asked) for rows in files.values())
+        materials = []
+        for rows in files.values():
+            usable, *_ = usable_rows(rows, m, rng(seed, Stream.COPIES))
+            materials.append(await self._embedding.material(job, usable, m))
         # An embedding server may change its model between the two files.
         check_made_by(*(one.made_by for one in materials))
-        origin = self._provenance(job, dev, test)
-        results = await self._run(job, materials, facts, origin)
+        sizes = len(files["dev"]), len(files["test"])
+        origin = self._provenance(job, files)
+
+        def work(report: OnDone) -> Results:
+            dev, test = map(make_split, materials)
+            context = EvaluationContext(dev, test, seed=seed, resamples=self._resamples)
+            return make_results(context, sizes, origin, progress=report)
+
+        results = await in_thread(work, functools.partial(Progress, self._jobs, job.id, "fitting"))
         await self._jobs.keep_evaluation(job.id, cast("dict[str, Any]", results))
         logger.info("job %s succeeded: an evaluation", job.id)
 
-    async def _rows(self, job: RunningJob) -> tuple[list[StoredRow], list[StoredRow]]:
-        rows = [one async for one in self._jobs.rows(job.id)]
-        stored = answered(rows, self._embedder.empty_answers)
-        dev_rows = job.options.dev_rows or 0
-        dev = [one for one in stored if one.row.line <= dev_rows]
-        return dev, [one for one in stored if one.row.line > dev_rows]
-
-    async def _material(self, job: RunningJob, rows: list[StoredRow], num_samples: int) -> Material:
-        usable, *_ = usable_rows(rows, num_samples, rng(job.options.seed, Stream.COPIES))
-        return await self._embedding.material(job, usable, num_samples)
-
-    def _provenance(self, job: RunningJob, dev: list[StoredRow], test: list[StoredRow]) -> Provenance:
-        supplied = {s: _supplied(rows) for s, rows in (("dev", dev), ("test", test))}
-        drawn_with = None if all(supplied.values()) else job.fingerprint
-        return provenance(
-            {split: DataFile(one) for split, one in supplied.items()},
-            _answers(drawn_with) if drawn_with else None,
-            [self._embedder.identity],
-            version=self._version,
-            now=self._now(),
-        )
-
-    async def _run(
-        self,
-        job: RunningJob,
-        materials: list[Material],
-        facts: tuple[FileFacts, FileFacts],
-        origin: Provenance,
-    ) -> Results:
-        def work(report: OnDone) -> Results:
-            dev, test = map(make_split, materials)
-            context = EvaluationContext(dev, test, seed=job.options.seed, resamples=self._resamples)
-            name = self._embedder.identity.name
-            inputs = Inputs({name: context}, None, drawn(test), not_drawn(COMMAND_ONLY))
-            return make_results(inputs, facts, origin, lambda done, total, _: report(done, total))
-
-        return await in_thread(work, functools.partial(Progress, self._jobs, job.id, "fitting"))
-
-
-def _supplied(rows: list[StoredRow]) -> bool:
-    return all(one.row.samples is not None for one in rows)
-
-
-def _answers(drawn_with: Fingerprint) -> DrawnAnswers:
-    parts = drawn_with.parts()
-    setup = {
-        k: v for k, v in parts.items() if k.startswith(("api", "prompt_shape", "answer_regex", "sampling."))
-    }
-    return {"model": drawn_with.model, "answered_as": "", "setups": {"rows": setup}}
-
-
-def _facts(rows: list[StoredRow], job: RunningJob) -> FileFacts:
-    return FileFacts(len(rows), full_number([len(one.draws) for one in rows], job.options.num_samples))
+    def _provenance(self, job: RunningJob, files: dict[str, list[StoredRow]]) -> Provenance:
+        supplied = {name: all(one.row.samples is not None for one in rows) for name, rows in files.items()}
+        parts: dict[str, FilePart] = {
+            name: {"name": None, "sha256": None, "answers_from": "file" if known else "model"}
+            for name, known in supplied.items()
+        }
+        answers = None
+        if job.fingerprint and not all(supplied.values()):
+            fingerprint = job.fingerprint.parts()
+            answers = {"rows": {k: v for k, v in fingerprint.items() if k.startswith(DRAWN_WITH)}}
+        return {
+            "version": self._version,
+            "created_at": self._now().isoformat(timespec="seconds"),
+            "eps": DEFAULT_EPS,
+            "files": parts,
+            "answers": answers,
+            "embedder": asdict(self._embedder.identity),
+        }

@@ -15,7 +15,7 @@ from service.calibration.material import Material
 from service.report.first_answers import AtSize, judge, judge_held_out, mean_tokens
 from service.spectral.algorithm1 import Clustering, Nulls, algorithm1, cluster_prompts, nulls
 from service.spectral.correctness import Auroc, bootstrap_auroc
-from service.spectral.density import DensityStack, frobenius_cosines
+from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, DevSet, dev_set, risks
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import Bootstrap, CrossValidation, DepolarizedFit, TemperatureFit
@@ -26,7 +26,6 @@ from service.spectral.reliability import (
     Null,
     ReliabilityDiagram,
     label_band,
-    projection_brier,
     projection_null,
     projection_reliability,
     reliability_diagram,
@@ -35,6 +34,7 @@ from service.spectral.resampling import DEFAULT, Difference, Resamples, mean_dif
 from service.spectral.spectrum import Spectrum, spectrum
 
 Floats = NDArray[np.float64]
+BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,84 +102,26 @@ def served(maps: Iterable[CalibrationMap], prompts: Sequence[Spectrum], risks: F
     return Served(spectra, largest, np.array([one.entropy for one in spectra]), risks)
 
 
-Setting = tuple[int, int]
-
-# The paper's bins and clusters; one cluster per bin is its naive diagram.
-STANDARD: Setting = (8, 5)
-NAIVE: Setting = (8, 1)
-# Around the paper's own: how much hangs on that choice?
-GRID: tuple[Setting, ...] = tuple((b, c) for b in (6, 8, 10) for c in (3, 5, 7))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class ProjectionDiagnostic:
-    """lambda_max against u_1^T Y u_1: the diagram, its residual null, and the Brier score."""
+class MapDiagnostics:
+    """The diagrams of one map, each with what it reads under calibration.
 
-    diagram: ReliabilityDiagram
-    null: Null
-    brier: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CorrectnessDiagnostic:
-    """lambda_max against right (1) and wrong (0), and where it would lie as the chance of being right."""
-
-    diagram: ReliabilityDiagram
-    band: ConsistencyBand
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Algorithm1Diagnostic:
-    """One setting (bins, clusters): the diagram, both of its nulls, and the clusters behind it."""
-
-    clusters: Clustering
-    diagram: ReliabilityDiagram
-    nulls: Nulls
-
-
-def algorithm1_diagnostics(
-    served: Served,
-    split: Split,
-    settings: Iterable[Setting],
-    rng: np.random.Generator,
-    *,
-    worlds: int,
-    cosines: Floats | None = None,
-) -> Mapping[Setting, Algorithm1Diagnostic]:
-    """Return Algorithm 1 in these settings, which share the worlds of the nulls.
-
-    cosines: (n, n) of all pairs of prompts; None: they are computed bin by bin, once per setting.
+    projection: lambda_max against u_1^T Y u_1, with its residual null. algorithm1: the paper's, of
+    `clusters`, with both of its nulls. correctness: lambda_max against right (1) and wrong (0); its band is
+    where it would lie as the chance of being right.
     """
-    clusters = {
-        (bins, wanted): cluster_prompts(
-            split.stack, served.lambda_max, num_bins=bins, num_clusters=wanted, cosines=cosines
-        )
-        for bins, wanted in dict.fromkeys(settings)
-    }
-    found = nulls(
-        list(clusters.values()),
-        split.stack,
-        split.spectra,
-        served.spectra,
-        split.targets,
-        rng,
-        num_draws=worlds,
-    )
-    return {
-        setting: Algorithm1Diagnostic(one, algorithm1(one, split.targets), null)
-        for (setting, one), null in zip(clusters.items(), found, strict=True)
-    }
 
-
-# Beyond this many prompts the table of all Frobenius cosines (8 bytes a pair) is not kept.
-MAX_COSINES = 4000
+    projection: ReliabilityDiagram
+    projection_null: Null
+    clusters: Clustering
+    algorithm1: ReliabilityDiagram
+    algorithm1_nulls: Nulls
+    correctness: ReliabilityDiagram
+    correctness_band: ConsistencyBand
 
 
 class EvaluationContext:
-    """Maps fitted on `dev` and judged on `test`; what is derived from the two is made once, when asked for.
-
-    deep: the material whose answers show how the estimator converges; may be one with more answers.
-    """
+    """Maps fitted on `dev` and judged on `test`; each derived figure is computed once, when asked for."""
 
     def __init__(
         self,
@@ -191,9 +133,6 @@ class EvaluationContext:
         resamples: Resamples = DEFAULT,
     ) -> None:
         self.dev, self.test, self.seed, self.eps, self.resamples = dev, test, seed, eps, resamples
-        self.deep: Material = test.material
-        # By map: the null worlds of a map are drawn from what it serves.
-        self._algorithm1: dict[tuple[str, Setting], Algorithm1Diagnostic] = {}
 
     def rng(self, stream: Stream) -> np.random.Generator:
         """Return the random numbers of one experiment, the same whichever others run."""
@@ -242,20 +181,13 @@ class EvaluationContext:
             return [self.evidence.fit.map.at(u) for u in self.test.missing_mass]
         return [self.maps[name]] * len(self.test)
 
-    def risks_of(self, name: str) -> Floats:
-        """Return what a map's fitted operators cost on the references of test, (n,) in nats."""
-        return risks(self.maps[name], self.test.dev)
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The maps that are judged, raw first."""
-        return tuple(self.maps)
-
     @cached_property
     def served(self) -> Mapping[str, Served]:
-        """What each map serves on test."""
-        spectra = self.test.spectra
-        return {name: served(self.maps_of(name), spectra, self.risks_of(name)) for name in self.names}
+        """What each map serves on test, by name, raw first."""
+        spectra, dev = self.test.spectra, self.test.dev
+        return {
+            name: served(self.maps_of(name), spectra, risks(map_, dev)) for name, map_ in self.maps.items()
+        }
 
     def first_answers(self, num_samples: int) -> AtSize:
         """Return what is fitted on dev with the first answers of each prompt, as judged on test."""
@@ -269,58 +201,42 @@ class EvaluationContext:
         return dev, test
 
     @cached_property
-    def cosines(self) -> Floats | None:
-        """Frobenius cosines (n, n) of the test prompts; None where there are too many to keep."""
-        return frobenius_cosines(self.test.stack) if len(self.test) <= MAX_COSINES else None
+    def diagnostics(self) -> Mapping[str, MapDiagnostics]:
+        """The diagrams of each map."""
+        return {name: self._diagnose(one) for name, one in self.served.items()}
 
-    @cached_property
-    def projection(self) -> Mapping[str, ProjectionDiagnostic]:
-        """The projection diagram of each map, with its null."""
-        diagnostics, worlds = {}, self.resamples.band
-        for name, one in self.served.items():
-            pair = one.lambda_max, self.test.c1
-            null = projection_null(*pair, self.rng(Stream.PROJECTION), num_draws=worlds)
-            diagnostics[name] = ProjectionDiagnostic(
-                projection_reliability(*pair), null, projection_brier(*pair)
-            )
-        return diagnostics
+    def _diagnose(self, served: Served) -> MapDiagnostics:
+        pair, worlds, right = (served.lambda_max, self.test.c1), self.resamples.band, self.test.labels.right
+        clusters, paper = self.algorithm1(served)
+        return MapDiagnostics(
+            projection_reliability(*pair),
+            projection_null(*pair, self.rng(Stream.PROJECTION), num_draws=worlds),
+            clusters,
+            algorithm1(clusters, self.test.targets),
+            paper,
+            reliability_diagram(served.lambda_max, right),
+            label_band(served.lambda_max, self.rng(Stream.CORRECTNESS), num_draws=worlds),
+        )
 
-    @cached_property
-    def correctness(self) -> Mapping[str, CorrectnessDiagnostic]:
-        """The correctness diagram of each map, with its band."""
-        diagnostics, worlds = {}, self.resamples.band
-        for name, one in self.served.items():
-            band = label_band(one.lambda_max, self.rng(Stream.CORRECTNESS), num_draws=worlds)
-            diagram = reliability_diagram(one.lambda_max, self.test.labels.right)
-            diagnostics[name] = CorrectnessDiagnostic(diagram, band)
-        return diagnostics
+    def algorithm1(self, served: Served, *, num_clusters: int = CLUSTERS) -> tuple[Clustering, Nulls]:
+        """Return the clusters of Algorithm 1, and its nulls; 1 cluster per bin: the paper's naive diagram."""
+        test = self.test
+        clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=num_clusters)
+        [found] = nulls(
+            [clusters],
+            test.stack,
+            test.spectra,
+            served.spectra,
+            test.targets,
+            self.rng(Stream.ALGORITHM1),
+            num_draws=self.resamples.nulls,
+        )
+        return clusters, found
 
     def auroc(self, scores: Floats) -> Auroc:
         """Return the AUROC of scores (n,), higher = more certain; the same resamples for every score."""
         right, random = self.test.labels.right, self.rng(Stream.AUROC)
         return bootstrap_auroc(scores, right, random, num_resamples=self.resamples.auroc)
-
-    def algorithm1(self, name: str, setting: Setting = STANDARD) -> Algorithm1Diagnostic:
-        """Return Algorithm 1 of a map.
-
-        Only the standard setting is read alone: the first other one brings all, which share null worlds.
-        """
-        if (name, setting) not in self._algorithm1:
-            self._diagnose(name, (STANDARD,) if setting == STANDARD else (NAIVE, STANDARD, *GRID))
-        return self._algorithm1[name, setting]
-
-    def _diagnose(self, name: str, settings: Sequence[Setting]) -> None:
-        # One setting needs the pairs within its bins only: the table of all would be more work, and memory.
-        cosines = None if len(settings) == 1 else self.cosines
-        found = algorithm1_diagnostics(
-            self.served[name],
-            self.test,
-            settings,
-            self.rng(Stream.ALGORITHM1),
-            worlds=self.resamples.nulls,
-            cosines=cosines,
-        )
-        self._algorithm1.update({(name, setting): one for setting, one in found.items()})
 
 
 class CrossValidated(EvaluationContext):
@@ -342,35 +258,17 @@ class CrossValidated(EvaluationContext):
         super().__init__(rows, rows, seed=seed, eps=eps, resamples=resamples)
         self._fitted = fitted
         self._first_answers: dict[int, AtSize] = {}
+        # As fitted, not fitted anew.
+        self.fits, self.bootstraps, self.evidence = fitted.fits, fitted.bootstraps, fitted.evidence
+        self.held_out = fitted.held_out
 
     @cached_property
-    def fits(self) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
-        """Both maps, as fitted."""
-        return self._fitted.fits
-
-    @cached_property
-    def bootstraps(self) -> Mapping[PlainMethod, Bootstrap]:
-        """Their uncertainty, as found with the fit."""
-        return self._fitted.bootstraps
-
-    @cached_property
-    def held_out(self) -> CrossValidation:
-        """Out-of-fold risks and maps, those of the active calibration included."""
-        return self._fitted.held_out
-
-    @cached_property
-    def evidence(self) -> FittedEvidence | None:
-        """The evidence map, as fitted."""
-        return self._fitted.evidence
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The maps that have out-of-fold risks, "active" last."""
-        return tuple(self.held_out.risks)
-
-    def maps_of(self, name: str) -> Sequence[CalibrationMap]:
-        """Return the map that serves each prompt, fitted without its fold."""
-        return self._fitted.maps_of(name)
+    def served(self) -> Mapping[str, Served]:
+        """What serves each prompt: the map fitted without its fold; "active" last."""
+        spectra, fitted = self.test.spectra, self._fitted
+        return {
+            name: served(fitted.maps_of(name), spectra, risks) for name, risks in self.held_out.risks.items()
+        }
 
     def first_answers(self, num_samples: int) -> AtSize:
         """Return what the first answers of each prompt are worth, each judged by fits without its fold."""
@@ -396,10 +294,6 @@ class CrossValidated(EvaluationContext):
     @cached_property
     def _full(self) -> FullRows:
         return FullRows(self.test.material, one_text=True)
-
-    def risks_of(self, name: str) -> Floats:
-        """Return the out-of-fold risks of a map, (n,) in nats."""
-        return self.held_out.risks[name]
 
 
 def mean_differences(

@@ -7,15 +7,15 @@ for m' answers would have drawn, and cost. They judge one text of a prompt, howe
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from service.calibration.calibration import NEEDED_OF_A_KIND, WITHOUT_EVIDENCE
 from service.calibration.labels import Judged
 from service.calibration.material import Material
-from service.report.model import AnswersPart, AnswersRow, finite
+from service.report.model import AnswersPart, AnswersRow, Estimate, estimate
 from service.spectral.correctness import auroc, resampled_aurocs
 from service.spectral.correctness_model import (
     Columns,
@@ -43,27 +43,29 @@ CORRECT_BY = ("evidence", "depolarized")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MapAt:
-    """What a map serves with so many answers, (n,) each: risks in nats, lambda_max, and its gap to c_1."""
+class Scored:
+    """One score of a map with so many answers, (n,) each: losses in nats, squared errors, and its values."""
 
-    risks: Floats
-    lambda_max: Floats
-    gaps: Floats
+    score: Literal["probability_correct", "lambda_max"]
+    map: str
+    losses: Floats
+    squares: Floats
+    values: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AtSize:
     """n prompts judged by so many of their answers.
 
-    right: (n,) verdicts on the text judged. served: by map, none but evidence for one answer. correct:
-    P(correct) (n,) by `CORRECT_BY`, the base rate where no model beats it; base: (n,) the base rate of the
-    verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion tokens per
-    question, None where a draw does not tell.
+    right: (n,) verdicts on the text judged. served: lambda_max of each map, evidence alone for one answer.
+    correct: P(correct) (n,) by `CORRECT_BY`, the base rate where no model beats it; base: (n,) the base rate
+    of the verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion tokens
+    per question, None where a draw does not tell.
     """
 
     num_samples: int
     right: NDArray[np.bool_]
-    served: Mapping[str, MapAt]
+    served: Sequence[Scored]
     correct: Mapping[str, Floats]
     base: Floats
     why_none: str
@@ -91,51 +93,43 @@ def judge(
 ) -> AtSize:
     """Return what is fitted on `dev` with so many answers, as judged on `test`."""
     maps = _maps(dev, num_samples, eps)
-    fits = {
-        name: fit_correctness(_columns(dev, maps[name], name), dev.right, rng=rng())
-        for name in CORRECT_BY
-        if name in maps
-    }
+    if test.missing_mass is None:
+        maps.pop("evidence", None)
+    served = [_scored(name, map_, test) for name, map_ in maps.items()]
     base = np.full(len(test), dev.right.mean())
-    correct = {
-        name: one.model.predict(_columns(test, maps[name], name)) if one.model else base
-        for name, one in fits.items()
-        if one.candidates
-    }
-    served = {name: _served(map_, test) for name, map_ in maps.items()}
+    fits: dict[str, CorrectnessFit] = {}
+    correct: dict[str, Floats] = {}
+    for name in (name for name in CORRECT_BY if name in maps):
+        fits[name] = one = fit_correctness(_columns(dev, maps[name], name), dev.right, rng=rng())
+        if one.candidates:
+            correct[name] = one.model.predict(_columns(test, maps[name], name)) if one.model else base
     why = _why_none(fits, "answers of the dev file")
     return AtSize(num_samples, test.right, served, correct, base, why, tokens)
 
 
 def judge_held_out(
-    rows: Judged,
-    fold: Ints,
-    num_samples: int,
-    tokens: float | None,
-    eps: float,
-    rng: Fresh,
+    rows: Judged, fold: Ints, num_samples: int, tokens: float | None, eps: float, rng: Fresh
 ) -> AtSize:
     """Return the same for one set of rows, each judged by fits without its fold (n,)."""
     folds = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
-    parts = [(held, _maps(rows.take(fold != k), num_samples, eps)) for k, held in enumerate(folds)]
     order = np.argsort(np.concatenate(folds))
-    names = list(parts[0][1])
-    served = {
-        name: _joined([_served(maps[name], rows.take(held)) for held, maps in parts], order) for name in names
-    }
-    columns = {
-        name: _stacked([_columns(rows.take(held), maps[name], name) for held, maps in parts], order)
-        for name in CORRECT_BY
-        if name in names
-    }
-    fits = {name: fit_correctness(one, rows.right, rng=rng()) for name, one in columns.items()}
-    base = _base_rates(rows.right, rng)
-    correct = {
-        name: base if one.model is None or one.held_out is None else one.held_out
-        for name, one in fits.items()
-        if one.candidates
-    }
-    return AtSize(num_samples, rows.right, served, correct, base, _why_none(fits, "answers"), tokens)
+    parts = [(rows.take(held), _maps(rows.take(fold != k), num_samples, eps)) for k, held in enumerate(folds)]
+    served = []
+    for name in parts[0][1]:
+        by_fold = [_scored(name, maps[name], held) for held, maps in parts]
+        columns = zip(*((one.losses, one.squares, one.values) for one in by_fold), strict=True)
+        served.append(Scored("lambda_max", name, *(np.concatenate(column)[order] for column in columns)))
+    base = held_out_predictions({}, rows.right, (), stratified_folds(rows.right, 5, rng()))
+    fits: dict[str, CorrectnessFit] = {}
+    correct: dict[str, Floats] = {}
+    for name in (name for name in CORRECT_BY if name in parts[0][1]):
+        told = [_columns(held, maps[name], name) for held, maps in parts]
+        stacked = {key: np.concatenate([np.asarray(one[key]) for one in told])[order] for key in told[0]}
+        fits[name] = one = fit_correctness(stacked, rows.right, rng=rng())
+        if one.candidates:
+            correct[name] = base if one.model is None or one.held_out is None else one.held_out
+    why = _why_none(fits, "answers")
+    return AtSize(num_samples, rows.right, served, correct, base, why, tokens)
 
 
 def _maps(rows: Judged, num_samples: int, eps: float) -> dict[str, AnyMap]:
@@ -150,31 +144,17 @@ def _maps(rows: Judged, num_samples: int, eps: float) -> dict[str, AnyMap]:
     return maps
 
 
-def _served(map_: AnyMap, rows: Judged) -> MapAt:
+def _scored(name: str, map_: AnyMap, rows: Judged) -> Scored:
     over = rows.over(map_)
     largest = served_lambda_max(over, rows.rows)
-    return MapAt(risks(over, rows.rows), largest, largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0))
+    gaps = largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0)
+    return Scored("lambda_max", name, risks(over, rows.rows), np.square(gaps), largest)
 
 
 def _columns(rows: Judged, map_: AnyMap, name: str) -> Columns:
     columns = rows.columns(map_)
     # Without evidence means what a server without log-probabilities would leave.
     return columns if name == "evidence" else {k: v for k, v in columns.items() if k in WITHOUT_EVIDENCE}
-
-
-def _joined(parts: list[MapAt], order: Ints) -> MapAt:
-    columns = ([part.risks, part.lambda_max, part.gaps] for part in parts)
-    return MapAt(*(np.concatenate(column)[order] for column in zip(*columns, strict=True)))
-
-
-def _stacked(parts: list[Columns], order: Ints) -> dict[str, ArrayLike]:
-    return {name: np.concatenate([np.asarray(one[name]) for one in parts])[order] for name in parts[0]}
-
-
-def _base_rates(right: NDArray[np.bool_], rng: Fresh) -> Floats:
-    """Return for each row (n,) the share right among the rows of the other folds."""
-    fold = stratified_folds(right, 5, rng())
-    return held_out_predictions({}, right, (), fold)
 
 
 def _why_none(fits: Mapping[str, CorrectnessFit], what: str) -> str:
@@ -219,6 +199,12 @@ class Gap:
     value: float
     standard_error: float
 
+    @classmethod
+    def between(cls, losses: Floats, best: Floats) -> "Gap":
+        """Return the mean of losses - best (n,) with its standard error, of at least two prompts."""
+        by_prompt = losses - best
+        return cls(float(by_prompt.mean()), float(by_prompt.std(ddof=1) / np.sqrt(by_prompt.size)))
+
     @property
     def within(self) -> bool:
         """Whether it is one standard error at most."""
@@ -228,69 +214,45 @@ class Gap:
         return f"difference {self.value:+.4f}, standard error {self.standard_error:.4f}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Recommendation:
-    """A sentence, and what it names; None where nothing can be recommended. best: of the least mean loss."""
-
-    sentence: str
-    chosen: Candidate | None = None
-    best: Candidate | None = None
-    gap: Gap | None = None
-
-
-def gap(losses: Floats, best: Floats) -> Gap:
-    """Return the mean of losses - best (n,) with its standard error, of at least two prompts."""
-    by_prompt = losses - best
-    return Gap(float(by_prompt.mean()), float(by_prompt.std(ddof=1) / np.sqrt(by_prompt.size)))
-
-
-def recommend(candidates: Sequence[Candidate], base: Floats | None = None) -> Recommendation:
+def recommend(candidates: Sequence[Candidate], base: Floats | None = None) -> tuple[str, Candidate | None]:
     """Return the fewest answers whose mean loss is within one standard error of the least, paired by prompt.
 
-    Losses: of P(correct). Among candidates with equally few answers, the one of the lower loss. base: losses
-    (n,) of what needs no answers at all; where they are within one standard error, too, these prompts cannot
-    tell numbers of answers apart, and nothing is recommended.
+    As a sentence, and the candidate that it names; None where nothing can be recommended. Losses: of
+    P(correct). Among candidates with equally few answers, the one of the lower loss. base: losses (n,) of
+    what needs no answers at all; where they are within one standard error, too, these prompts cannot tell
+    numbers of answers apart.
     """
     if len({one.num_samples for one in candidates}) < 2:
         return _nothing("there are not two numbers of answers to compare")
     best = min(candidates, key=lambda one: (one.loss, one.num_samples))
-    if base is not None and (to_base := gap(base, best.losses)).within:
+    if base is not None and (to_base := Gap.between(base, best.losses)).within:
         return _nothing(
             f"the log loss of P(correct) of the best, {best.words} ({best.loss:.3f}), is within one standard "
-            f"error of that of the mere share of right answers ({to_base})",
-            best,
+            f"error of that of the mere share of right answers ({to_base})"
         )
-    close = [one for one in candidates if gap(one.losses, best.losses).within]
+    close = [one for one in candidates if Gap.between(one.losses, best.losses).within]
     chosen = min(close, key=lambda one: (one.num_samples, one.loss))
-    difference = gap(chosen.losses, best.losses)
-    beside = "" if chosen is best else f"; best: {best.words}, {best.loss:.3f}, {difference}"
+    gap = Gap.between(chosen.losses, best.losses)
+    beside = "" if chosen is best else f"; best: {best.words}, {best.loss:.3f}, {gap}"
     full = max(candidates, key=lambda one: one.num_samples)
-    sentence = (
-        f"Recommended: {chosen.words} (log loss of P(correct) {chosen.loss:.3f}{beside}); "
-        f"{_cost(chosen, full)}."
-    )
-    return Recommendation(sentence, chosen, best, difference)
+    cost = f"{chosen.tokens:.0f} tokens per question" if chosen.tokens is not None else "tokens are not known"
+    if chosen.tokens is not None and full.tokens is not None and chosen.num_samples != full.num_samples:
+        cost += f" instead of {full.tokens:.0f}"
+    loss = f"log loss of P(correct) {chosen.loss:.3f}{beside}"
+    return f"Recommended: {chosen.words} ({loss}); {cost}.", chosen
 
 
-def _nothing(reason: str, best: Candidate | None = None) -> Recommendation:
-    return Recommendation(f"No number of answers can be recommended: {reason}.", best=best)
+def _nothing(reason: str) -> tuple[str, None]:
+    return f"No number of answers can be recommended: {reason}.", None
 
 
-def _cost(chosen: Candidate, full: Candidate) -> str:
-    if chosen.tokens is None or full.tokens is None:
-        return "tokens per question are not known"
-    if chosen.num_samples == full.num_samples:
-        return f"{chosen.tokens:.0f} tokens per question"
-    return f"{chosen.tokens:.0f} tokens per question instead of {full.tokens:.0f}"
-
-
-def recommended(sizes: Sequence[AtSize]) -> Recommendation:
+def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
     """Return how many answers to ask for, by the log loss of P(correct); where there is none, why not.
 
     Never by risk, which falls with every answer (they span more of what a reference may be): that would name
     all of them, whatever they are worth.
     """
-    if why := missing_verdicts(sizes):
+    if why := next((one.why_none for one in sizes if one.why_none), ""):
         return _nothing(
             f"{why}. They are compared by P(correct), and for that a file should have at least "
             f"{NEEDED_OF_A_KIND} right answers and {NEEDED_OF_A_KIND} wrong ones"
@@ -303,91 +265,48 @@ def recommended(sizes: Sequence[AtSize]) -> Recommendation:
     return recommend(candidates, log_losses(sizes[-1].base, sizes[-1].right))
 
 
-def missing_verdicts(sizes: Sequence[AtSize]) -> str:
-    """Return which verdicts P(correct) lacks at some number of answers; "" for none."""
-    return next((one.why_none for one in sizes if one.why_none), "")
-
-
 def answers_part(sizes: Sequence[AtSize], resamples: ResampleCounts) -> AnswersPart:
     """Return a row per number of answers and score, and the fewest answers that are enough.
 
     Scores: lambda_max of every map (loss: matrix log risk; Brier: the projection's), and P(correct) with
-    evidence and without (log loss and Brier of the verdicts). Each figure has its 95 % interval, and its gap
-    to the same score with all answers, on the same resamples of the prompts: fits stay as they are.
+    evidence and without (log loss and Brier of the verdicts). Each figure has its 95 % interval, and the loss
+    its gap to that with all answers, on the same resamples of the prompts: fits stay as they are.
     """
-    advice = recommended(sizes)
-    figures = [(at, {key: one.figures(resamples) for key, one in _scored(at)}) for at in sizes]
-    _, full = figures[-1]
-    rows = [
-        _row(at, key, of_score, full[key] if at is not sizes[-1] and key in full else None)
-        for at, by_score in figures
-        for key, of_score in by_score.items()
-    ]
+    sentence, chosen = recommended(sizes)
+    full = {(one.score, one.map): one.losses for one in _every_score(sizes[-1])}
     return {
-        "recommendation": advice.sentence,
-        "recommended": advice.chosen.num_samples if advice.chosen else None,
-        "recommended_map": advice.chosen.map if advice.chosen else None,
-        # Without P(correct) the risk is drawn, by which nothing is recommended.
-        "recommended_by": "lambda_max" if missing_verdicts(sizes) else "probability_correct",
-        "rows": rows,
+        "recommendation": sentence,
+        "recommended": chosen.num_samples if chosen else None,
+        "recommended_map": chosen.map if chosen else None,
+        "rows": [
+            _row(at, one, None if at is sizes[-1] else full.get((one.score, one.map)), resamples)
+            for at in sizes
+            for one in _every_score(at)
+        ],
     }
 
 
-Score = tuple[Literal["probability_correct", "lambda_max"], str]  # and the map
-Figures = Mapping[str, "_Figure"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Scored:
-    """One score with so many answers: what its means are of, (n,) each, and how it orders the prompts."""
-
-    losses: Floats
-    squares: Floats
-    values: Floats
-    right: NDArray[np.bool_]
-
-    def figures(self, resamples: ResampleCounts) -> Figures:
-        ranking = auroc(self.values, self.right), resampled_aurocs(resamples, self.values, self.right)
-        return {
-            "loss": _Figure(float(self.losses.mean()), resamples.means(self.losses)),
-            "brier": _Figure(float(self.squares.mean()), resamples.means(self.squares)),
-            "auroc": _Figure(*ranking),
-        }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Figure:
-    """A figure, and its value in each resample (B,)."""
-
-    value: float
-    drawn: Floats
-
-    def __sub__(self, other: "_Figure") -> "_Figure":
-        # On the same resamples: that is what pairs them.
-        return _Figure(self.value - other.value, self.drawn - other.drawn)
-
-    def columns(self, name: str) -> dict[str, float | None]:
-        spread = percentile_interval(self.drawn)
-        low, high = finite(spread.low), finite(spread.high)
-        return {name: finite(self.value), f"{name}_low": low, f"{name}_high": high}
-
-
-_UNKNOWN = _Figure(np.nan, np.empty(0))
-
-
-def _scored(at: AtSize) -> Iterator[tuple[Score, _Scored]]:
+def _every_score(at: AtSize) -> Iterator[Scored]:
     for name, p in at.correct.items():
         # Base rates of folds order by the lack of right answers in each: below 0.5, and nobody's score.
         values = np.zeros_like(p) if p is at.base else p
-        losses = log_losses(p, at.right)
-        yield ("probability_correct", name), _Scored(losses, np.square(p - at.right), values, at.right)
-    for name, one in at.served.items():
-        yield ("lambda_max", name), _Scored(one.risks, np.square(one.gaps), one.lambda_max, at.right)
+        yield Scored("probability_correct", name, log_losses(p, at.right), np.square(p - at.right), values)
+    yield from at.served
 
 
-def _row(at: AtSize, key: Score, figures: Figures, full: Figures | None) -> AnswersRow:
-    row: dict[str, Any] = {"num_samples": at.num_samples, "score": key[0], "map": key[1], "tokens": at.tokens}
-    for name, figure in figures.items():
-        to_full = _UNKNOWN if full is None else figure - full[name]
-        row |= figure.columns(name) | to_full.columns(f"{name}_gap")
-    return cast("AnswersRow", row)
+def _row(at: AtSize, one: Scored, full: Floats | None, resamples: ResampleCounts) -> AnswersRow:
+    def mean(values: Floats) -> Estimate:
+        spread = percentile_interval(resamples.means(values))
+        return estimate(float(values.mean()), spread.low, spread.high)
+
+    ranking = percentile_interval(resampled_aurocs(resamples, one.values, at.right))
+    return {
+        "num_samples": at.num_samples,
+        "score": one.score,
+        "map": one.map,
+        "tokens": at.tokens,
+        "loss": mean(one.losses),
+        "loss_gap": None if full is None else mean(one.losses - full),
+        "brier": mean(one.squares),
+        "auroc": estimate(auroc(one.values, at.right), ranking.low, ranking.high),
+    }

@@ -18,14 +18,6 @@ class Estimate(TypedDict):
     high: float | None
 
 
-class Band(TypedDict):
-    """What a figure reads under perfect calibration: mean and 95 % band over repeated draws."""
-
-    mean: float | None
-    low: float | None
-    high: float | None
-
-
 class NullPart(TypedDict):
     """What a figure reads under calibration: mean and 95 % band over `draws` worlds.
 
@@ -177,9 +169,9 @@ class ServedRow(TypedDict):
     curve, higher is better.
 
     An ECE is above 0 under calibration, too: it counts by its null alone. projection_null: residuals of like
-    prompts resampled. algorithm1_drawn: references drawn from the served spectrum (algorithm1_band is its
-    band); distance from it is mostly what no map of eigenvalues can mend. algorithm1_rescaled: real
-    references with squared coordinates rescaled to the served spectrum; distance from it is the map's.
+    prompts resampled. algorithm1_drawn: references drawn from the served spectrum; distance from it is
+    mostly what no map of eigenvalues can mend. algorithm1_rescaled: real references with squared coordinates
+    rescaled to the served spectrum; distance from it is the map's.
     cluster_sizes: of the clusters that Algorithm 1 used; singletons: prompts that it ignored.
     """
 
@@ -188,7 +180,6 @@ class ServedRow(TypedDict):
     projection_ece: float
     projection_brier: float
     algorithm1_ece: float | None
-    algorithm1_band: Band
     auroc_lambda_max: Estimate
     auroc_entropy: Estimate
     rejection_area: float | None
@@ -271,33 +262,19 @@ class AnswersRow(TypedDict):
 
     score: "lambda_max" of a map, or "probability_correct", P(correct) with evidence ("evidence") or without
     ("depolarized"). tokens: completion tokens per question, null where they were not recorded.
-    loss: nats, the matrix log risk or the log loss of the verdicts; brier: the projection's, or that of the
-    verdicts; auroc: right against wrong. *_low, *_high: 95 %, by resampling prompts. *_gap: minus the same
-    score with all answers, on the same resamples; null for all answers themselves.
+    loss: nats, the matrix log risk or the log loss of the verdicts; loss_gap: minus that of the same score
+    with all answers, on the same resamples; null for all answers themselves. brier: the projection's, or that
+    of the verdicts; auroc: right against wrong.
     """
 
     num_samples: int
     score: Literal["lambda_max", "probability_correct"]
     map: str
     tokens: float | None
-    loss: float
-    loss_low: float | None
-    loss_high: float | None
-    loss_gap: float | None
-    loss_gap_low: float | None
-    loss_gap_high: float | None
-    brier: float
-    brier_low: float | None
-    brier_high: float | None
-    brier_gap: float | None
-    brier_gap_low: float | None
-    brier_gap_high: float | None
-    auroc: float | None
-    auroc_low: float | None
-    auroc_high: float | None
-    auroc_gap: float | None
-    auroc_gap_low: float | None
-    auroc_gap_high: float | None
+    loss: Estimate
+    loss_gap: Estimate | None
+    brier: Estimate
+    auroc: Estimate
 
 
 class AnswersPart(TypedDict):
@@ -305,14 +282,12 @@ class AnswersPart(TypedDict):
 
     recommended: the fewest answers within one standard error (paired) of the least loss, with the map
     `recommended_map`, by the log loss of P(correct); null where nothing can be recommended. recommendation:
-    the same as a sentence, or why not. recommended_by: the score whose loss is drawn; "lambda_max" (its risk)
-    where there is no P(correct), and then nothing is recommended.
+    the same as a sentence, or why not.
     """
 
     recommendation: str
     recommended: int | None
     recommended_map: str | None
-    recommended_by: Literal["probability_correct", "lambda_max"]
     rows: list[AnswersRow]
 
 
@@ -409,12 +384,24 @@ class PlainWarning(TypedDict):
     text: str
 
 
-class Report(TypedDict):
-    """The whole report. `fits` holds every map; `served` holds one row per map, raw first.
+class Figures(TypedDict):
+    """What a report and an evaluation have alike: the maps as fitted, and what they do to other prompts.
 
-    unfitted: why a map could not be fitted, by name.
-    evidence_parameters: of every number of answers from 1, for the method "evidence" alone.
+    fits: every map; unfitted: why a map could not be fitted, by name. served: one row per map, raw first.
     answers: figures by number of answers.
+    """
+
+    fits: dict[str, FitPart]
+    unfitted: dict[str, str]
+    served: list[ServedRow]
+    curves: Curves
+    answers: AnswersPart
+
+
+class Report(Figures):
+    """The whole report of a calibration.
+
+    evidence_parameters: of every number of answers from 1, for the method "evidence" alone.
     correctness: whether answers are right.
     now, verdicts: added when it is sent; all else is as it was when the calibration was made. verdicts: null
     once its rows are forgotten.
@@ -424,14 +411,9 @@ class Report(TypedDict):
     opening: Opening
     calibration: CalibrationPart
     data: DataPart
-    fits: dict[str, FitPart]
-    unfitted: dict[str, str]
     parameters: list[ParametersAt]
     evidence_parameters: NotRequired[list[EvidenceAt]]
-    served: list[ServedRow]
     decision: Decision
-    curves: Curves
-    answers: AnswersPart
     correctness: CorrectnessPart
     warnings: list[PlainWarning]
     job_id: NotRequired[str]

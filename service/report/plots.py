@@ -1,19 +1,17 @@
-"""The plots of a report and of an evaluation: rows of numbers to inline SVG, one function each.
-
-Rows are mappings, as a report stores them (`Bin`, `SamplesAt`) or an experiment's table has them.
-"""
+"""The plots of a report and of an evaluation: the numbers of its curves to inline SVG, one function each."""
 
 import io
 import math
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from service.report.model import (
+    Bin,
     CorrectnessPart,
     PromiseAt,
     RejectionCurve,
@@ -52,9 +50,9 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a map is told apart: an Okabe-Ito colour, and without colour by marker and dashes."""
+    """How a map is told apart: an Okabe-Ito color, and without color by marker and dashes."""
 
-    colour: str
+    color: str
     marker: str
     dashes: Any
 
@@ -66,12 +64,6 @@ LOOKS = {
     "evidence": Look("#CC79A7", "v", (0, (3, 1, 1, 1))),
     "active": Look("#009E73", "D", (0, (6, 1.5, 1, 1.5))),
 }
-
-
-# Lines that are no maps: risks, entropies, calibration errors.
-FIRST = Look("#D55E00", "^", "solid")
-SECOND = Look("#0072B2", "o", (0, (5, 1.8)))
-THIRD = Look("#009E73", "D", (0, (1, 1.2)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,80 +109,69 @@ def _inline(svg: str, plot: Plot) -> str:
     return "\n".join(line for line in f"{head}{title}{words}{body}".splitlines() if line.strip())
 
 
-Row = Mapping[str, object]
-Line = tuple[str, Sequence[float], Look]  # name, values, look
-Rows = Sequence[Row]
 ALONG: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor"}
 TICKS = ([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])
 HEAD_ROOM = 2.2  # risks beyond this many times the least are a wall that hides the rest
 MIN_KEPT = 10  # answers left where an accuracy-rejection curve ends: fewer say nothing
-ANSWERS_SIZE = (4.4, 3.0)
 
 
-def column(rows: Rows, name: str) -> list[float]:
-    """Return a column as floats, NaN where null."""
-    return [float(value) if isinstance(value := row[name], int | float) else math.nan for row in rows]
-
-
-def reliability(name: str, map_name: str, rows: Rows, ylabel: str, note: str, *, to_diagonal: bool) -> str:
+def reliability(
+    name: str, map_name: str, bins: Sequence[Bin], ylabel: str, note: str, *, to_diagonal: bool
+) -> str:
     """Return one reliability diagram. note: a line under the title; to_diagonal: see `paint_reliability`."""
-    points = "; ".join(f"{number(x, 2)}: {number(y, 2)}" for x, y in _points(rows))
     title = f"{MAPS[map_name]}: {ylabel} against λmax. {note}"
-    plot = Plot(f"{name}-{map_name}", title, f"Bins: {points}.", PANEL)
+    plot = Plot(f"{name}-{map_name}", title, _points(bins), PANEL)
 
     def paint(figure: "Figure") -> None:
         axes = figure.add_subplot(ylabel=ylabel)
-        paint_reliability(axes, map_name, rows, note, to_diagonal=to_diagonal)
+        paint_reliability(axes, map_name, bins, note, to_diagonal=to_diagonal)
 
     return draw(plot, paint)
 
 
-def _points(rows: Rows) -> list[tuple[float, float]]:
-    return list(zip(column(rows, "predicted"), column(rows, "observed"), strict=True))
+def _points(bins: Sequence[Bin]) -> str:
+    points = (f"{number(one['predicted'], 2)}: {number(one['observed'], 2)}" for one in bins)
+    return f"Bins: {'; '.join(points)}."
 
 
-def paint_reliability(axes: "Axes", map_name: str, rows: Rows, note: str, *, to_diagonal: bool) -> None:
-    """Paint predicted against observed by bins of a map, above its null's band; of Algorithm 1 with both.
+def paint_reliability(
+    axes: "Axes", map_name: str, bins: Sequence[Bin], note: str, *, to_diagonal: bool
+) -> None:
+    """Paint predicted against observed by bins of a map, above its null's band.
 
     note: a line under the title. to_diagonal: whether a calibrated map lies on the diagonal.
     """
-    _unit_square(axes, rows, "λmax served, mean of bin", "perfect" if to_diagonal else "equal")
-    for end in ("rescaled_low", "rescaled_high"):
-        if any(row.get(end) is not None for row in rows):
-            axes.plot(
-                column(rows, "predicted"), column(rows, end), color=GREY, linewidth=1.1, linestyle=(0, (4, 2))
-            )
-    _look_line(axes, LOOKS[map_name], column(rows, "predicted"), column(rows, "observed"))
+    _paint_bins(axes, map_name, bins, "λmax served, mean of bin", "perfect" if to_diagonal else "equal")
     axes.set_title(f"{MAPS[map_name]}\n", loc="left")
     axes.text(0, 1.03, note, transform=axes.transAxes, fontsize=9.5)
 
 
-def _unit_square(axes: "Axes", rows: Rows, xlabel: str, word: str) -> None:
-    """Paint what is below every reliability diagram: the band of its bins where known, and the diagonal.
+def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Bin], xlabel: str, diagonal: str) -> None:
+    """Paint the bins in the look of their map, above the band of the null where known, and the diagonal.
 
-    word: what lies on the diagonal.
+    diagonal: what lies on it.
     """
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", xlabel=xlabel)
     axes.set_xticks(*TICKS)
     axes.set_yticks(*TICKS)
-    if known := [row for row in rows if row["band_low"] is not None and row["band_high"] is not None]:
-        _band(axes, known)
+    bands = [
+        (one["predicted"], max(one["band_low"], 0.0), min(one["band_high"], 1.0))
+        for one in bins
+        if one["band_low"] is not None and one["band_high"] is not None
+    ]
+    if bands:
+        x, low, high = zip(*bands, strict=True)
+        axes.fill_between(x, low, high, color=LIGHT, linewidth=0)
+        axes.vlines(x, low, high, color="#bdbdbd", linewidth=1)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
-    axes.text(1.0, 0.985, word, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
-
-
-def _band(axes: "Axes", rows: Rows) -> None:
-    """Paint where bins lie under calibration: the ends of the null, cut to the unit square."""
-    x = column(rows, "predicted")
-    low = [max(value, 0.0) for value in column(rows, "band_low")]
-    high = [min(value, 1.0) for value in column(rows, "band_high")]
-    axes.fill_between(x, low, high, color=LIGHT, linewidth=0)
-    axes.vlines(x, low, high, color="#bdbdbd", linewidth=1)
+    axes.text(1.0, 0.985, diagonal, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
+    said, observed = [one["predicted"] for one in bins], [one["observed"] for one in bins]
+    _look_line(axes, LOOKS[map_name], said, observed)
 
 
 def _look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], **more: Any) -> None:
     """Paint a line in the look of its map; not clipped, so that markers on the frame are whole."""
-    axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, clip_on=False, **more)
+    axes.plot(x, y, color=look.color, marker=look.marker, linestyle=look.dashes, clip_on=False, **more)
 
 
 def rejection(curves: Sequence[RejectionCurve], size: int) -> str:
@@ -234,27 +215,17 @@ def _paint_rejection(axes: "Axes", curves: Sequence[RejectionCurve]) -> None:
     axes.legend(loc="upper left", frameon=False, handlelength=3.6, fontsize=9.5)
 
 
-def temperature(curve: TemperatureCurve, test_risk: Sequence[float] | None = None) -> str:
-    """Return risk and entropy of the paper's map against T, which meet at the optimum.
-
-    test_risk: of another file at the same temperatures.
-    """
+def temperature(curve: TemperatureCurve) -> str:
+    """Return risk and entropy of the paper's map against T, which meet at the optimum."""
     best, x = curve["optimum"], curve["temperatures"]
     words = f"They meet at T = {number(best, 2)}."
     plot = Plot("temperature", "Risk and entropy against temperature", words)
-    lines: list[Line] = [("risk", curve["risk"], FIRST), ("entropy", curve["entropy"], SECOND)]
-    if test_risk is not None:
-        lines = [("risk, dev", curve["risk"], FIRST), ("entropy, dev", curve["entropy"], SECOND)]
-        lines.append(("risk, test", test_risk, THIRD))
 
     def paint(figure: "Figure") -> None:
         axes = figure.add_subplot()
-        for name, y, look in lines:
-            # Lines that lie on one another all show: dotted ones wide, and below.
-            wide: dict[str, Any] = {"linewidth": 4.5, "zorder": 1.5} if look is THIRD else {}
-            axes.plot(x, y, color=look.colour, linestyle=look.dashes, label=name, **wide)
-        least = max(min(y) for name, y, _ in lines if name.startswith("risk"))
-        axes.set(ylabel="nats", ylim=(0, HEAD_ROOM * max(least, 0.1)))
+        axes.plot(x, curve["risk"], color="#D55E00", linestyle="solid", label="risk")
+        axes.plot(x, curve["entropy"], color="#0072B2", linestyle=(0, (5, 1.8)), label="entropy")
+        axes.set(ylabel="nats", ylim=(0, HEAD_ROOM * max(min(curve["risk"]), 0.1)))
         _log_temperature(axes, x[0], x[-1])
         axes.legend(frameon=False, loc="best")  # the wall of the risk is anywhere, as the fit is
         _mark(axes, best, f"fit: T = {number(best, 2)}")
@@ -281,43 +252,14 @@ def _mark(axes: "Axes", place: float, text: str) -> None:
     axes.annotate(text, (place, axes.get_ylim()[0]), (gap, 4), textcoords="offset points", **style)
 
 
-def samples(rows: Rows) -> str:
-    """Return the raw lambda_max by number of answers, with its deviation between subsets of one prompt."""
-    x, y, spread = (column(rows, name) for name in ("num_samples", "mean", "deviation"))
-    points = list(zip(x, y, spread, strict=True))
-    words = "; ".join(f"{m:.0f} answers: {number(mean)} ± {number(std)}" for m, mean, std in points)
-    plot = Plot("samples", "Raw λmax by number of answers", f"{words}.", (WIDE[0], 3.0))
-
-    def paint(figure: "Figure") -> None:
-        axes = figure.add_subplot()
-        axes.errorbar(x, y, spread, color="black", marker="s", capsize=4, elinewidth=1.2)
-        # More numbers would lie on the bars.
-        for place, mean, _ in points if len(points) <= 6 else (points[0], points[-1]):
-            _beside(axes, place, mean, number(mean, 2))
-        axes.set(ylim=(0, 1.02), xlim=(min(x) - 1, max(x) * 1.12 + 0.5), xlabel="answers per prompt")
-        axes.set_ylabel("raw λmax")
-        axes.set_xticks(x if len(x) <= 8 else x[:: len(x) // 8 + 1])
-
-    return draw(plot, paint)
-
-
-def _beside(axes: "Axes", x: float, y: float, text: str) -> None:
-    """Write a text beside a point."""
-    axes.annotate(text, (x, y), (5, 5), textcoords="offset points", fontsize=9)
-
-
 def p_correct(part: CorrectnessPart, method: str) -> str:
     """Return how often answers are right at each P(correct), in the look of the calibration's map."""
     bins = part["diagram"]
-    points = "; ".join(f"{number(b['predicted'], 2)}: {number(b['observed'], 2)}" for b in bins)
-    plot = Plot("p-correct", "Share of right answers against P(correct)", f"Bins: {points}.", (WIDE[0], 4.1))
-    look = LOOKS[method]
+    plot = Plot("p-correct", "Share of right answers against P(correct)", _points(bins), (WIDE[0], 4.1))
 
     def paint(figure: "Figure") -> None:
         axes = figure.add_subplot(ylabel="share of right answers")
-        _unit_square(axes, bins, "P(correct), mean of bin", "perfect")
-        x, y = ([one[name] for one in bins] for name in ("predicted", "observed"))
-        axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, clip_on=False)
+        _paint_bins(axes, method, bins, "P(correct), mean of bin", "perfect")
 
     return draw(plot, paint)
 
@@ -359,51 +301,3 @@ def _paint_coverage(
     axes.set_ylabel("share wrong among them")
     # Above the frame: within it, points and their labels may be anywhere.
     axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9, borderpad=0)
-
-
-def answers(rows: Rows, score: str, recommended: int | None) -> str:
-    """Return the loss of a score by number of answers and map, a dotted line at the recommended number.
-
-    score: "probability_correct", whose loss decides, or "lambda_max".
-    """
-    # Not raw: its risk, charged with eps, would flatten the others.
-    maps = ("evidence", "depolarized", "temperature")
-    by_map = {name: [row for row in rows if (row["score"], row["map"]) == (score, name)] for name in maps}
-    by_map = {name: mine for name, mine in by_map.items() if mine}
-    correct = score == "probability_correct"
-    measure = "Log loss of the verdicts" if correct else "Risk"
-    words = "; ".join(f"{MAPS[name]}: {_losses(mine)}" for name, mine in by_map.items())
-    plot = Plot("answers", f"{measure} by number of answers", f"{words}.", ANSWERS_SIZE)
-
-    def paint(figure: "Figure") -> None:
-        axes = figure.add_subplot(xlabel="answers per prompt (log scale)", ylabel="nats")
-        for name, mine in by_map.items():
-            _paint_losses(axes, name, mine, _EVIDENCE[name == "evidence"] if correct else MAPS[name])
-        sizes = sorted({x for mine in by_map.values() for x in column(mine, "num_samples")})
-        low, high = axes.get_ylim()
-        axes.set(xscale="log", ylim=(low, high + 0.3 * (high - low)))  # room for the legend
-        axes.set_xticks(sizes, [f"{x:.0f}" for x in sizes])
-        axes.set_xticks([], minor=True)
-        if recommended is not None:
-            axes.axvline(recommended, color="black", linewidth=0.9, linestyle=":")
-        axes.legend(frameon=False, loc="upper right", fontsize=9)
-
-    return draw(plot, paint)
-
-
-_EVIDENCE = ("without log-probabilities", "with log-probabilities")
-
-
-def _losses(rows: Rows) -> str:
-    pairs = zip(column(rows, "num_samples"), column(rows, "loss"), strict=True)
-    return ", ".join(f"{m:.0f}: {number(loss)}" for m, loss in pairs)
-
-
-def _paint_losses(axes: "Axes", name: str, rows: Rows, label: str) -> None:
-    x, y, low, high = (column(rows, key) for key in ("num_samples", "loss", "loss_low", "loss_high"))
-    # Beside one another: intervals of two maps at one number of answers would hide each other.
-    aside = {"evidence": 0.98, "depolarized": 1.0, "temperature": 1.02}[name]
-    x = [value * aside for value in x]
-    look = LOOKS[name]
-    axes.plot(x, y, color=look.colour, marker=look.marker, linestyle=look.dashes, label=label)
-    axes.vlines(x, low, high, color=look.colour, linewidth=1.1)

@@ -16,8 +16,6 @@ from service.calibration.rows import StoredRow
 from service.report.diagnostics import CrossValidated, EvaluationContext, make_split
 from service.report.first_answers import answers_part, sizes
 from service.report.model import (
-    AnswersPart,
-    Band,
     Bin,
     CalibrationPart,
     CorrectnessAt,
@@ -26,6 +24,7 @@ from service.report.model import (
     DataPart,
     Estimate,
     EvidenceAt,
+    Figures,
     FitPart,
     NullPart,
     ParametersAt,
@@ -43,8 +42,7 @@ from service.report.summary import about_data, about_fit, about_gain, about_verd
 from service.scoring.command import Target
 from service.scoring.judging import lowest_named, percent
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
-from service.spectral.correctness_model import CorrectnessFit, Scores
-from service.spectral.dev_set import DevSet, mean_entropy, overlaps, risk
+from service.spectral.dev_set import mean_entropy, overlaps, risk
 from service.spectral.evidence import EvidenceFit
 from service.spectral.fit import DepolarizedFit, TemperatureFit
 from service.spectral.maps import DepolarizedMap, TemperatureMap
@@ -53,6 +51,7 @@ from service.spectral.reliability import (
     Null,
     ReliabilityDiagram,
     label_band,
+    projection_brier,
     reliability_diagram,
 )
 from service.spectral.resampling import DEFAULT, Interval, ResampleCounts, Resamples
@@ -99,23 +98,22 @@ def make_report(outcome: FinishedFit, resamples: Resamples = DEFAULT) -> Report:
     if decision["activated"] and veto:
         decision |= {"activated": False, "reason": veto}
     judged = [outcome.material.rows[i] for i in outcome.material.full]
-    part, served = calibration_part(calibration), served_rows(context)
-    by_answers = answers_by_number(context)
+    part, found = calibration_part(calibration), figures(context)
     right = correctness_part(
         outcome.fitted, calibration.num_samples, outcome.options.seed, outcome.target, resamples
     )
     report: Report = {
         "version": 1,
-        "opening": opening(part, data, served, right, by_answers, outcome.target.error),
+        "opening": opening(part, data, found["served"], right, found["answers"], outcome.target.error),
         "calibration": part,
         "data": data,
-        "fits": fit_parts(outcome.fitted),
-        "unfitted": {"evidence": why} if (why := why_no_evidence(outcome.material)) else {},
+        "fits": found["fits"],
+        "unfitted": found["unfitted"],
+        "served": found["served"],
+        "curves": found["curves"],
+        "answers": found["answers"],
         "parameters": parameters_part(calibration),
-        "served": served,
         "decision": decision,
-        "curves": curves(context),
-        "answers": by_answers,
         "correctness": right,
         "warnings": [
             *about_data(data, rows.labels.right),
@@ -125,7 +123,9 @@ def make_report(outcome: FinishedFit, resamples: Resamples = DEFAULT) -> Report:
         ],
     }
     table = evidence_table(calibration)
-    return {**report, "evidence_parameters": table} if table else report
+    if table:
+        report["evidence_parameters"] = table
+    return report
 
 
 def calibration_part(calibration: Calibration) -> CalibrationPart:
@@ -179,17 +179,18 @@ def chosen_fit(fitted: Fitted) -> TemperatureFit | DepolarizedFit | EvidenceFit:
     return fitted.evidence.fit
 
 
-def fit_parts(fitted: Fitted) -> dict[str, FitPart]:
+def fit_parts(context: EvaluationContext) -> dict[str, FitPart]:
     """Return every map as fitted, by name, with its intervals and its cross-validated risk."""
     parts: dict[str, FitPart] = {}
-    for method, fit in fitted.fits.items():
-        spread, g = fitted.bootstraps[method], None
+    risks = context.held_out.risks
+    for method, fit in context.fits.items():
+        spread, g = context.bootstraps[method], None
         if isinstance(fit.map, DepolarizedMap) and spread.depolarization is not None:
             g = _estimate(fit.map.depolarization, spread.depolarization)
-        parts[method] = _fit_part(fit, spread.temperature, g, fitted.held_out.risks[method])
-    if evidence := fitted.evidence:
+        parts[method] = _fit_part(fit, spread.temperature, g, risks[method])
+    if evidence := context.evidence:
         map_, spreads = evidence.fit.map, evidence.bootstrap
-        part = _fit_part(evidence.fit, spreads.temperature, None, evidence.risks["evidence"])
+        part = _fit_part(evidence.fit, spreads.temperature, None, risks["evidence"])
         part["intercept"] = _estimate(map_.intercept, spreads.intercept)
         part["slope"] = _estimate(map_.slope, spreads.slope)
         parts["evidence"] = part
@@ -257,7 +258,13 @@ def _at(
     seed: int,
     resamples: Resamples,
 ) -> CorrectnessAt:
-    best, base = _best(one.fit), one.fit.base_rate
+    # Of the features that were chosen, or would have been; None where none were tried.
+    best = min(one.fit.candidates, key=lambda scores: scores.log_loss, default=None)
+    base, auroc = one.fit.base_rate, estimate(math.nan)
+    if one.fit.held_out is not None:
+        random = rng(seed, Stream.AUROC)
+        ranking = bootstrap_auroc(one.fit.held_out, one.fitted, random, num_resamples=resamples.auroc)
+        auroc = estimate(ranking.value, ranking.low, ranking.high)
     counts = None if one.decider is None else one.decider.counts
     return {
         "num_samples": num_samples,
@@ -270,23 +277,11 @@ def _at(
         "base_log_loss": base.log_loss if base else None,
         "brier": best.brier if best else None,
         "base_brier": base.brier if base else None,
-        "auroc": _auroc(one, seed, resamples.auroc),
+        "auroc": auroc,
         "why_none": one.fit.why_none,
         "promises": promises_part(counts, errors, confidence) if counts else [],
         "lowest": lowest_part(counts, confidence) if counts else None,
     }
-
-
-def _best(fit: CorrectnessFit) -> Scores | None:
-    """Return the scores of the features that were chosen, or would have been; None where none were tried."""
-    return min(fit.candidates, key=lambda one: one.log_loss, default=None)
-
-
-def _auroc(one: DecidedAt, seed: int, resamples: int) -> Estimate:
-    if one.fit.held_out is None:
-        return estimate(math.nan)
-    ranking = bootstrap_auroc(one.fit.held_out, one.fitted, rng(seed, Stream.AUROC), num_resamples=resamples)
-    return estimate(ranking.value, ranking.low, ranking.high)
 
 
 def _diagram(one: DecidedAt, seed: int, resamples: Resamples) -> list[Bin]:
@@ -294,11 +289,8 @@ def _diagram(one: DecidedAt, seed: int, resamples: Resamples) -> list[Bin]:
     predicted = one.fit.held_out
     if one.decider is None or predicted is None:
         return []
-    diagram, band = (
-        reliability_diagram(predicted, one.fitted),
-        label_band(predicted, rng(seed, Stream.CORRECTNESS), num_draws=resamples.band),
-    )
-    return bins(diagram, one.fitted.size, band)
+    band = label_band(predicted, rng(seed, Stream.CORRECTNESS), num_draws=resamples.band)
+    return bins(reliability_diagram(predicted, one.fitted), one.fitted.size, band)
 
 
 def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[RiskAt]:
@@ -353,64 +345,69 @@ def format_promise(promise: Promise) -> str:
     return f"An error of at most {target} cannot be promised {sure}; the lowest that can be is {lowest}."
 
 
-def answers_by_number(context: EvaluationContext) -> AnswersPart:
-    """Return figures by number of the first answers, and how many to draw."""
-    size, random = len(context.test), context.rng(Stream.ANSWERS)
+def figures(context: EvaluationContext) -> Figures:
+    """Return the maps as fitted, and every figure of what they serve, on the prompts of the context."""
+    size, number = len(context.test), context.resamples.answers
+    why = why_no_evidence(context.dev.material) or why_no_evidence(context.test.material)
     judged = [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
-    return answers_part(judged, ResampleCounts.of(size, random, context.resamples.answers))
-
-
-def served_rows(context: EvaluationContext) -> list[ServedRow]:
-    """Return a row per map, raw first: every figure with its null or its interval."""
-    return [_served_row(context, name) for name in context.served]
-
-
-def _served_row(context: EvaluationContext, name: str) -> ServedRow:
-    served, projection, paper = context.served[name], context.projection[name], context.algorithm1(name)
     return {
-        "map": name,
-        "risk": float(served.risks.mean()),
-        "projection_ece": projection.diagram.ece,
-        "projection_brier": projection.brier,
-        "algorithm1_ece": finite(paper.diagram.ece),
-        "algorithm1_band": band_part(paper.nulls.drawn.band),
-        "auroc_lambda_max": _ranking(context, served.lambda_max),
-        "auroc_entropy": _ranking(context, -served.entropy),
-        "rejection_area": finite(accuracy_rejection(served.lambda_max, context.test.labels.right).area),
-        "mean_lambda_max": float(served.lambda_max.mean()),
-        "mean_entropy": float(served.entropy.mean()),
-        "projection_null": null_part(projection.null),
-        "algorithm1_drawn": null_part(paper.nulls.drawn),
-        "algorithm1_rescaled": null_part(paper.nulls.rescaled),
-        "cluster_sizes": paper.clusters.cluster_sizes.tolist(),
-        "singletons": paper.clusters.singletons,
+        "fits": fit_parts(context),
+        "unfitted": {"evidence": why} if why else {},
+        "served": [_served_row(context, name) for name in context.served],
+        "curves": curves(context),
+        "answers": answers_part(judged, ResampleCounts.of(size, context.rng(Stream.ANSWERS), number)),
     }
 
 
-def _ranking(context: EvaluationContext, scores: Floats) -> Estimate:
+def _served_row(context: EvaluationContext, name: str) -> ServedRow:
+    served, found = context.served[name], context.diagnostics[name]
+    return {
+        "map": name,
+        "risk": float(served.risks.mean()),
+        "projection_ece": found.projection.ece,
+        "projection_brier": projection_brier(served.lambda_max, context.test.c1),
+        "algorithm1_ece": finite(found.algorithm1.ece),
+        "auroc_lambda_max": auroc_part(context, served.lambda_max),
+        "auroc_entropy": auroc_part(context, -served.entropy),
+        "rejection_area": finite(accuracy_rejection(served.lambda_max, context.test.labels.right).area),
+        "mean_lambda_max": float(served.lambda_max.mean()),
+        "mean_entropy": float(served.entropy.mean()),
+        "projection_null": null_part(found.projection_null),
+        "algorithm1_drawn": null_part(found.algorithm1_nulls.drawn),
+        "algorithm1_rescaled": null_part(found.algorithm1_nulls.rescaled),
+        "cluster_sizes": found.clusters.cluster_sizes.tolist(),
+        "singletons": found.clusters.singletons,
+    }
+
+
+def auroc_part(context: EvaluationContext, scores: Floats) -> Estimate:
+    """Return the AUROC of scores (n,) with its interval, higher = more certain."""
     ranking = context.auroc(scores)
     return estimate(ranking.value, ranking.low, ranking.high)
 
 
-def band_part(band: ConsistencyBand) -> Band:
-    """Return the band of an ECE."""
-    return {"mean": finite(band.ece_mean), "low": finite(band.ece_low), "high": finite(band.ece_high)}
-
-
 def null_part(null: Null) -> NullPart:
     """Return the null of an ECE."""
-    return {**band_part(null.band), "p_value": finite(null.p_value), "draws": null.band.num_draws}
+    band = null.band
+    return {
+        "mean": finite(band.ece_mean),
+        "low": finite(band.ece_low),
+        "high": finite(band.ece_high),
+        "p_value": finite(null.p_value),
+        "draws": band.num_draws,
+    }
 
 
 def curves(context: EvaluationContext) -> Curves:
     """Return the numbers behind every plot."""
-    size, right = len(context.test), context.test.labels.right
-    paper = {name: context.algorithm1(name) for name in context.served}
+    size, right, found = len(context.test), context.test.labels.right, context.diagnostics
     return {
         "temperature": temperature_curve(context),
-        "projection": {name: bins(d.diagram, size, d.null.band) for name, d in context.projection.items()},
-        "algorithm1": {name: bins(d.diagram, size, d.nulls.drawn.band) for name, d in paper.items()},
-        "correctness": {name: bins(d.diagram, size, d.band) for name, d in context.correctness.items()},
+        "projection": {name: bins(d.projection, size, d.projection_null.band) for name, d in found.items()},
+        "algorithm1": {
+            name: bins(d.algorithm1, size, d.algorithm1_nulls.drawn.band) for name, d in found.items()
+        },
+        "correctness": {name: bins(d.correctness, size, d.correctness_band) for name, d in found.items()},
         "rejection": [rejection(name, one.lambda_max, right) for name, one in context.served.items()],
         "samples": samples(context),
     }
@@ -434,19 +431,13 @@ def bins(diagram: ReliabilityDiagram, size: int, band: ConsistencyBand) -> list[
 
 def temperature_curve(context: EvaluationContext) -> TemperatureCurve:
     """Return risk and entropy of the paper's map on dev, over a log grid of T."""
-    rows = over_temperatures(context.dev.dev, context.eps)
+    dev, maps = context.dev.dev, [TemperatureMap(float(t), context.eps) for t in TEMPERATURES]
     return {
         "temperatures": TEMPERATURES.tolist(),
-        "risk": [one for one, _ in rows],
-        "entropy": [one for _, one in rows],
+        "risk": [risk(map_, dev) for map_ in maps],
+        "entropy": [mean_entropy(map_, dev) for map_ in maps],
         "optimum": context.fits["temperature"].map.temperature,
     }
-
-
-def over_temperatures(dev: DevSet, eps: float) -> list[tuple[float, float]]:
-    """Return risk and mean entropy of the paper's map at each temperature of the grid, in nats."""
-    maps = [TemperatureMap(float(t), eps) for t in TEMPERATURES]
-    return [(risk(m, dev), mean_entropy(m, dev)) for m in maps]
 
 
 def rejection(name: str, scores: Floats, right: NDArray[np.bool_]) -> RejectionCurve:
@@ -458,11 +449,11 @@ def rejection(name: str, scores: Floats, right: NDArray[np.bool_]) -> RejectionC
 
 
 def samples(context: EvaluationContext) -> list[SamplesAt]:
-    """Return mean and deviation of the raw lambda_max over random subsets of the answers in the files."""
-    deep = context.deep
-    parts = [overlaps(deep.answers[i]) for i in deep.full[:MAX_CURVE_PROMPTS]]
+    """Return mean and deviation of the raw lambda_max over random subsets of the answers."""
+    m, parts = context.test.material.num_samples, [overlaps(one) for one in context.test.answers]
+    parts = parts[:MAX_CURVE_PROMPTS]
     # Eight steps at most, in fives; each number below ten answers.
-    step = 5 * -(-deep.num_samples // 40) if deep.num_samples >= 10 else 1
+    step = 5 * -(-m // 40) if m >= 10 else 1
     pairs = [p.cosines for p in parts], [p.index for p in parts]
     curve = lambda_max_by_size(*pairs, context.rng(Stream.SUBSETS), step=step)
     return [

@@ -19,10 +19,9 @@ from service.report.model import (
     Decision,
     Opening,
     PlainWarning,
-    PromiseAt,
     ServedRow,
 )
-from service.report.words import LEVEL
+from service.report.words import MAPS, MISSING, between, count, judgment, number, off, p_words
 from service.scoring.judging import percent
 from service.spectral.evidence import EvidenceFit
 from service.spectral.fit import DepolarizedFit, TemperatureFit
@@ -49,78 +48,69 @@ def opening(
     target_error: float,
 ) -> Opening:
     """Return the lines, for an operator who means to keep this error among the answers let through."""
-    reached = _fewest(correctness, target_error)
-    lowest = _lowest(correctness)
-    number = reached[0] if reached else lowest[1] if lowest else answers["recommended"]
-    return {
-        "safe": _safe(calibration, data, served) + _undecided(correctness),
-        "promise": _promise(reached, lowest, target_error),
-        "answers": _answers(number, reached, lowest, answers),
-        "num_samples": number,
-    }
+    rows = correctness["by_num_samples"]
+    kept = [
+        (row["num_samples"], one)
+        for row in rows
+        for one in row["promises"]
+        if one["target_error"] == target_error and one["threshold"] is not None
+    ]
+    lowest = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
+    number: int | None
+    if kept:
+        number, one = kept[0]  # rows are by number of answers, fewest first
+        promise = f"{one['text']} It lets {one['coverage']:.0%} of such questions through."
+        enough = f"{count(number, 'answer')}: the fewest that reach this promise."
+    elif lowest:
+        error, number = min(lowest)
+        promise = (
+            f"Nothing at {percent(target_error)}: such an error among the answers let through cannot be "
+            f"promised; the lowest that can be is {percent(error)}."
+        )
+        enough = f"{count(number, 'answer')}: the fewest that reach {percent(error)}."
+    else:
+        number, enough = answers["recommended"], answers["recommendation"]
+        promise = "Nothing: no number of answers allows a promise, so no answer is let through by a decision."
+    safe = _safe(calibration, data, served)
+    if not any(row["promises"] for row in rows):
+        safe += " It measures how far answers agree, not whether one is right."
+    return {"safe": safe, "promise": promise, "answers": enough, "num_samples": number}
 
 
 def _safe(calibration: CalibrationPart, data: DataPart, served: list[ServedRow]) -> str:
     rows = {row["map"]: row for row in served}
     raw, ours = rows["raw"], rows[calibration["method"]]
     p_value = ours["projection_null"]["p_value"]
-    off = f"{ours['projection_ece']:.2f} off on average"
+    gap = f"{ours['projection_ece']:.2f} off on average"
     like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
-    if p_value is None or p_value > LEVEL:
+    if not off(p_value):
         return f"Safe to use {like}: no miscalibration was detected."
     if ours["projection_ece"] < raw["projection_ece"]:
         raw_off = f"{raw['projection_ece']:.2f}"
-        return f"To be used with care {like}: the confidence is {off}, where raw scores are {raw_off} off."
-    return f"Not safe to use: on questions held out the confidence is {off}, no less than raw scores."
+        return f"To be used with care {like}: the confidence is {gap}, where raw scores are {raw_off} off."
+    return f"Not safe to use: on questions held out the confidence is {gap}, no less than raw scores."
 
 
-def _fewest(part: CorrectnessPart, target_error: float) -> tuple[int, PromiseAt] | None:
-    """Return the fewest answers that reach the promise, and what it then is."""
-    for row in part["by_num_samples"]:
-        for one in row["promises"]:
-            if one["target_error"] == target_error and one["threshold"] is not None:
-                return row["num_samples"], one
-    return None
-
-
-def _lowest(part: CorrectnessPart) -> tuple[float, int] | None:
-    """Return the lowest error that can be promised, and the fewest answers that reach it."""
-    rows = part["by_num_samples"]
-    every = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
-    return min(every, default=None)
-
-
-def _undecided(part: CorrectnessPart) -> str:
-    if any(row["promises"] for row in part["by_num_samples"]):
-        return ""
-    return " It measures how far answers agree, not whether one is right."
-
-
-def _promise(
-    reached: tuple[int, PromiseAt] | None, lowest: tuple[float, int] | None, target_error: float
-) -> str:
-    if reached:
-        return f"{reached[1]['text']} It lets {reached[1]['coverage']:.0%} of such questions through."
-    if lowest is None:
-        return "Nothing: no number of answers allows a promise, so no answer is let through by a decision."
-    return (
-        f"Nothing at {percent(target_error)}: such an error among the answers let through cannot be "
-        f"promised; the lowest that can be is {percent(lowest[0])}."
-    )
-
-
-def _answers(
-    number: int | None,
-    reached: tuple[int, PromiseAt] | None,
-    lowest: tuple[float, int] | None,
-    answers: AnswersPart,
-) -> str:
-    count = f"{number} {'answer' if number == 1 else 'answers'}"
-    if reached:
-        return f"{count}: the fewest that reach this promise."
-    if lowest:
-        return f"{count}: the fewest that reach {percent(lowest[0])}."
-    return answers["recommendation"]
+def in_short(served: Sequence[ServedRow], method: str) -> Iterator[str]:
+    """Yield what changes from raw scores to those of a map, on prompts that it was not fitted on."""
+    rows = {row["map"]: row for row in served}
+    raw, ours = rows["raw"], rows[method]
+    before, after = number(raw["projection_ece"]), number(ours["projection_ece"])
+    verb = "falls" if ours["projection_ece"] < raw["projection_ece"] else "rises"
+    change = f"stays at {after}" if before == after else f"{verb} from {before} to {after}"
+    yield f"Against raw scores, the gap between what λmax says and what is found (projection ECE) {change}."
+    null = ours["projection_null"]
+    read = f"Calibrated scores would read {between(null) or MISSING} on these prompts"
+    yield f"{read} ({p_words(null['p_value'])}): {MAPS[method]} {judgment(null['p_value'])}."
+    ranked = [row["auroc_lambda_max"]["value"] for row in (raw, ours)]
+    if None in ranked:
+        yield "How well λmax tells right from wrong answers cannot be computed: there is one kind only."
+    else:
+        yield (
+            "How well λmax tells right from wrong answers (AUROC; 0.5 is chance) goes from "
+            f"{number(ranked[0])} to {number(ranked[1])}. Calibration is about what the numbers mean; "
+            "it is not meant to improve this."
+        )
 
 
 def caution(code: str, text: str) -> PlainWarning:
@@ -135,9 +125,9 @@ def few_of_a_kind(right: Bools, of_file: str = "", rests: str = RESTS) -> Iterat
     file", where there are several; rests: what rests on these answers, with its verb.
     """
     counts = {"right": int(right.sum()), "wrong": int(right.size - right.sum())}
-    for kind, count in counts.items():
-        if 0 < count < NEEDED_OF_A_KIND and count < right.size:
-            text = f"Only {count} of {right.size} answers{of_file} are {kind}: {rests} on these few. {ENOUGH}"
+    for kind, known in counts.items():
+        if 0 < known < NEEDED_OF_A_KIND and known < right.size:
+            text = f"Only {known} of {right.size} answers{of_file} are {kind}: {rests} on these few. {ENOUGH}"
             yield caution(f"few_{kind}", text)
 
 

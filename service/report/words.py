@@ -5,13 +5,10 @@ import math
 import re
 from collections.abc import Mapping
 
-import numpy as np
-
-from service.report.model import Band, Estimate, NullPart, ServedRow
+from service.report.model import Estimate, NullPart
 
 LEVEL = 0.05  # of the p-value of a null
 MISSING = "—"
-TOO_FEW = "too few rows for a null"  # of Algorithm 1
 MAPS = {
     "raw": "Raw",
     "temperature": "Temperature",
@@ -25,25 +22,6 @@ ORIGINS = {
     "depolarized": "ours",
     "evidence": "ours, by log-probabilities",
     "active": "what it would replace",
-}
-PARTS = {
-    "source": "Answers drawn by",
-    "source_label": "Label of the caller's set-up",
-    "model": "Language model",
-    "api": "API of the model",
-    "prompt_shape": "Prompt format",
-    "answer_regex": "Answer regex",
-    "empty_answers": "Empty answers",
-    "sampling.temperature": "Sampling temperature",
-    "sampling.top_p": "Sampling top_p",
-    "sampling.top_k": "Sampling top_k (0: no limit)",
-    "sampling.max_tokens": "Sampling max_tokens",
-    "sampling.stop": "Sampling stops at",
-    "evidence": "Log-probabilities (not compared)",
-    "embedder": "Embedder",
-    "embedder_revision": "Embedder revision",
-    "embedder_precision": "Embedder precision",
-    "embedder_dimension": "Embedder dimension",
 }
 LABELLED = {
     "data": "the labels in the data",
@@ -70,7 +48,7 @@ def share(value: float) -> str:
     return f"{100 * value:.1f} %".replace(".0 %", " %")
 
 
-def between(bounds: Estimate | Band | NullPart) -> str:
+def between(bounds: Estimate | NullPart) -> str:
     """Return "low to high", or nothing when there are no bounds."""
     if bounds["low"] is None or bounds["high"] is None:
         return ""
@@ -92,7 +70,7 @@ def when(stamp: str) -> str:
 
 def visible(text: str) -> str:
     """Return text that HTML may hold: control characters but for tab and newline replaced."""
-    return "".join(c if c in "\t\n" or c.isprintable() or not _is_control(c) else "�" for c in text)
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", text)
 
 
 def typeset(text: str) -> str:
@@ -101,21 +79,10 @@ def typeset(text: str) -> str:
     return re.sub(r"\b([pT]) = (?=\d)", "\\1\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}", signed)
 
 
-def _is_control(char: str) -> bool:
-    code = ord(char)
-    return code < 32 or 127 <= code < 160 or 0xD800 <= code < 0xE000
-
-
 def fingerprint_rows(fingerprint: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return (name, value) of the parts that are set, known ones first and in their order."""
-    names = [*(n for n in PARTS if n in fingerprint), *(n for n in sorted(fingerprint) if n not in PARTS)]
-    return [(PARTS.get(n, n), _value(fingerprint[n])) for n in names if fingerprint[n] not in ("", None, [])]
-
-
-def _value(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
+    """Return (name, value) of the parts that are set."""
+    known = {name: value for name, value in fingerprint.items() if value not in ("", None, [])}
+    return [(n, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for n, v in known.items()]
 
 
 def p_words(p_value: float | None) -> str:
@@ -133,38 +100,3 @@ def judgment(p_value: float | None) -> str:
     if p_value is None:
         return "cannot be judged"
     return "is off by more than chance" if off(p_value) else "shows no miscalibration"
-
-
-def projection_words(row: ServedRow) -> str:
-    """Return the projection ECE of a map beside its residual null, as a sentence."""
-    null = row["projection_null"]
-    return (
-        f"{MAPS[row['map']]}: {number(row['projection_ece'])}; calibrated scores would read {_around(null)}; "
-        f"{p_words(null['p_value'])}: it {judgment(null['p_value'])}."
-    )
-
-
-def algorithm1_words(row: ServedRow) -> str:
-    """Return Algorithm 1's ECE of a map beside both nulls, with its clusters, as sentences."""
-    both = f"(a) {_with_p(row['algorithm1_drawn'])}; (b) {_with_p(row['algorithm1_rescaled'])}"
-    return f"{MAPS[row['map']]}: {number(row['algorithm1_ece'])}; {both}. {_cluster_words(row)}"
-
-
-def _cluster_words(row: ServedRow) -> str:
-    """Return how many prompts Algorithm 1 ignored, and the sizes of its clusters."""
-    sizes, alone = row["cluster_sizes"], row["singletons"]
-    left_out = f"{count(alone, 'prompt')} alone in {'its' if alone == 1 else 'their'} cluster and ignored"
-    if not sizes:
-        return f"No cluster has two members: {left_out}."
-    spread = f"{min(sizes)} to {max(sizes)} prompts, median {np.median(sizes):g}"
-    return f"{count(len(sizes), 'cluster')} of {spread}; {left_out}."
-
-
-def _with_p(null: NullPart) -> str:
-    if null["mean"] is None:
-        return TOO_FEW
-    return f"{_around(null)}, {p_words(null['p_value'])}"
-
-
-def _around(null: NullPart) -> str:
-    return f"{number(null['mean'])} on average ({between(null) or 'band unknown'})"

@@ -317,8 +317,8 @@ class Scorer:
         counts = np.bincount(index, minlength=len(texts))
         dimension = embedded.made_by.dimension
         many = len(texts) > INLINE_DISTINCT
-        spectrum_ = await _apart(many, spectrum, vectors, counts, dimension=dimension)
-        alike = await _apart(_much(texts), num_indistinct, texts, vectors)
+        spectrum_ = await _maybe_in_thread(many, spectrum, vectors, counts, dimension=dimension)
+        alike = await _maybe_in_thread(_is_expensive(texts), num_indistinct, texts, vectors)
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         basis = basis_of(spectrum_, texts, counts, generation, applied, evidence)
@@ -328,8 +328,8 @@ class Scorer:
         outcomes = Outcomes(texts, candidate, embedded.vectors[: len(to_embed)], spectrum_)
         # A decision's first bounds import scipy, which takes half a second.
         decides = command.target is not None and applied is not None and applied.calibration.deciders
-        slow = decides or _much([candidate or ""])
-        judgement, about_texts = await _apart(
+        slow = decides or _is_expensive([candidate or ""])
+        judgement, about_texts = await _maybe_in_thread(
             slow, judge, basis, outcomes, command.target, unlike=bool(ood_warnings) and self._ood_abstain
         )
         marks.lap("spectrum")
@@ -436,12 +436,12 @@ class Scorer:
         return applied, warnings
 
 
-def _much(texts: Sequence[str]) -> bool:
+def _is_expensive(texts: Sequence[str]) -> bool:
     """Tell whether comparing the texts would hold the event loop up."""
     return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
 
 
-async def _apart(slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def _maybe_in_thread(slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return what the work makes: in a thread if it is slow, here if a thread would cost more."""
     return await asyncio.to_thread(work, *args, **kwargs) if slow else work(*args, **kwargs)
 

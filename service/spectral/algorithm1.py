@@ -52,8 +52,6 @@ class Clustering:
 
     edges: (B + 1,); bins: (n,) in 0 .. B - 1; mean_predicted, mass: (B,).
     clusters: for each bin the members (indices of prompts) of each usable cluster.
-    bin_similarity, cluster_similarity: (B,) mean Frobenius cosine of the pairs within the bin, and of the
-    pairs within its usable clusters, in [0, 1]; NaN where there is no pair.
     """
 
     edges: Floats
@@ -61,8 +59,6 @@ class Clustering:
     mean_predicted: Floats
     mass: Floats
     clusters: Groups
-    bin_similarity: Floats
-    cluster_similarity: Floats
 
     @property
     def cluster_sizes(self) -> Ints:
@@ -87,15 +83,6 @@ def cluster_labels(cosines: Floats, num_clusters: int) -> Ints:
     return np.asarray(labels, dtype=np.intp)
 
 
-def _pair_similarity(cosines: Floats, groups: Sequence[Ints]) -> float:
-    """Return the mean cosine over pairs of different prompts within the groups; NaN without a pair."""
-    pairs = sum(group.size * (group.size - 1) for group in groups)
-    if pairs == 0:
-        return float("nan")
-    total = sum(cosines[np.ix_(group, group)].sum() - cosines[group, group].sum() for group in groups)
-    return float(total / pairs)
-
-
 def cluster_prompts(
     stack: DensityStack,
     lambda_max: ArrayLike,
@@ -116,7 +103,7 @@ def cluster_prompts(
         raise ValueError(f"lambda_max must have shape ({len(stack)},), got {predicted.shape}")
     edges = equal_mass_bins(predicted, num_bins)
     bins, size = bin_index(predicted, edges), edges.size - 1
-    groups, in_bin, in_cluster = [], [], []
+    groups = []
     for members in (np.flatnonzero(bins == b) for b in range(size)):
         near = frobenius_cosines(stack, members) if cosines is None else cosines[np.ix_(members, members)]
         labels = cluster_labels(near, num_clusters)
@@ -124,10 +111,8 @@ def cluster_prompts(
             c for c in map(np.flatnonzero, labels == np.unique(labels)[:, None]) if c.size >= min_members
         ]
         groups.append(tuple(members[c] for c in local))
-        in_bin.append(_pair_similarity(near, [np.arange(members.size)]))
-        in_cluster.append(_pair_similarity(near, local))
     mass, means = np.bincount(bins, minlength=size) / bins.size, bin_means(predicted, bins, size)
-    return Clustering(edges, bins, means, mass, tuple(groups), np.array(in_bin), np.array(in_cluster))
+    return Clustering(edges, bins, means, mass, tuple(groups))
 
 
 def bin_targets(clustering: Clustering, references: DensityStack) -> Floats:

@@ -73,16 +73,14 @@ async def test_two_files_become_a_report(http: httpx.AsyncClient, llm: FakeLLM) 
     path = f"/evaluations/{job['id']}/report"
     results = (await http.get(path)).json()
     assert (results["dev"]["used"], results["test"]["used"]) == (DEV, TEST)
-    assert (results["num_samples"], results["embedders"]) == (NUM_SAMPLES, ["fake-embedder"])
-    assert {one["name"] for one in results["experiments"] if not one["ran"]} == {
-        "sampling_temperature",
-        "embedders",
-        "evidence_map",  # the fake tells no log-probabilities
-    }
+    assert (results["num_samples"], results["provenance"]["embedder"]["name"]) == (
+        NUM_SAMPLES,
+        "fake-embedder",
+    )
+    assert results["unfitted"].keys() == {"evidence"}  # the fake tells no log-probabilities
     page = await http.get(path, headers={"Accept": "text/html"})
     assert page.headers["content-type"].startswith("text/html")
-    for experiment in results["experiments"]:
-        assert f'id="{experiment["name"]}"' in page.text
+    assert all(f'id="{name}"' in page.text for name in ("verdict", "comparison", "baselines"))
 
 
 async def test_a_bad_row_of_either_file_starts_nothing(http: httpx.AsyncClient, llm: FakeLLM) -> None:

@@ -96,9 +96,6 @@ def test_an_evaluation(here: Here, dev: Path, tmp_path: Path) -> None:
     verdict = here("report", job, "--json").json["verdict"]
     said = here("report", job).out
     assert said.splitlines()[: len(verdict)] == verdict
-    left_out = [each for each in here("report", job, "--json").json["experiments"] if not each["ran"]]
-    below = said.partition("The reasons stand below.")[2]
-    assert left_out and all(f"  {each['title']}: {each['reason']}\n" in below for each in left_out)
     page = tmp_path / "evaluation.html"
     assert here("report", job, "--out", page).code == 0
     assert page.read_text().startswith("<!doctype html>")

@@ -18,7 +18,7 @@ from service.report.pages import calibrations, home, render
 from service.scoring.command import Serving
 from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.reports import deciding_report, one_class_report, small_report
+from tests.support.reports import FEW, deciding_report, one_class_report, small_report
 from tests.support.worlds import rows, write
 
 pytestmark = pytest.mark.browser
@@ -115,7 +115,7 @@ def test_every_plot_is_seen(tab: Page, saved: Path) -> None:
     decided = tab.evaluate("document.querySelectorAll('[aria-labelledby=is-it-right] svg').length")
     # Of all answers; fewer may have a model, and promises in a table, where all have none.
     assert decided == (2 if tab.evaluate("document.body.innerText.includes('Does P(correct) mean')") else 0)
-    assert len(sizes) == 3 * maps + 4 + decided
+    assert len(sizes) == 3 * maps + 2 + decided
     assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
 
 
@@ -136,10 +136,9 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dev, test = (
         write(folder / f"{n}.jsonl", rows(count, seed=count)) for n, count in (("dev", 60), ("test", 90))
     )
-    embedders = [FakeEmbedder(16), FakeEmbedder(24)]
-    serving = Serving(8, Sampling(), Sampling())
-    evaluate(Plan(dev, test, folder / "out"), Components(FakeLLM(), embedders, serving))
-    return folder / "out" / "report.html"
+    parts = Components(FakeLLM(), FakeEmbedder(16), Serving(8, Sampling(), Sampling()))
+    evaluate(Plan(dev, test, folder / "out", resamples=FEW), parts)
+    return unfolded((folder / "out" / "report.html").read_text("utf-8"), folder)
 
 
 @pytest.mark.parametrize(("width", "letters"), [(390, 9), (1200, 9)])
@@ -203,7 +202,7 @@ def test_what_an_answer_more_is_worth_can_be_read(
         assert frame <= width
         assert tab.evaluate(CUT_OFF) == []
         assert tab.evaluate("document.documentElement.scrollWidth") == width
-    assert tab.evaluate("document.body.innerText.includes('Evidence map: risk by missing mass')")
+    assert tab.evaluate("document.body.innerText.includes('Baselines on the same answers')")
 
 
 def test_a_table_that_scrolls_shows_where_there_is_more(tab: Page, tmp_path: Path) -> None:

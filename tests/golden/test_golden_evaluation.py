@@ -5,21 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.files import Recorded
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
-from service.evaluation.baselines import recorded as recorded_likelihoods
-from service.evaluation.experiments import (
-    algorithm1_diagram,
-    constant,
-    depolarized,
-    naive,
-    projection,
-    temperature,
-)
-from service.evaluation.experiments import auroc_experiment as auroc
+from service.evaluation.baselines import likelihoods
+from service.evaluation.experiments import naive
 from service.llm.port import Draw
 from service.report.diagnostics import EvaluationContext, Split, make_split
+from service.report.model import Figures
+from service.report.report import figures
 from service.spectral.text_scores import correct
 
 pytestmark = pytest.mark.shared
@@ -73,51 +66,43 @@ def expected(golden: dict[str, Any]) -> dict[str, dict[str, float]]:
     return found
 
 
-def test_fits(bench: EvaluationContext, golden: dict[str, Any]) -> None:
-    paper, ours = temperature(bench)["headline"], depolarized(bench)["headline"]
-    assert paper["temperature"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
-    assert paper["dev_risk"] == pytest.approx(golden["temperature"]["risk_fit"], abs=1e-6)
-    assert paper["test_risk"] == pytest.approx(golden["temperature"]["risk_test"], abs=1e-5)
-    assert ours["temperature"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
-    assert ours["depolarization"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
-    assert ours["test_risk"] == pytest.approx(golden["depolarized"]["risk_test"], abs=1e-5)
+@pytest.fixture(scope="module")
+def found(bench: EvaluationContext) -> Figures:
+    return figures(bench)
 
 
-def test_projection_figures(bench: EvaluationContext, expected: dict[str, dict[str, float]]) -> None:
-    headline = projection(bench)["headline"]
-    for name, figures in expected.items():
-        assert headline[f"{name}_ece"] == pytest.approx(figures["projection_ece"], abs=1e-5)
-        assert headline[f"{name}_brier"] == pytest.approx(figures["projection_brier"], abs=1e-5)
+def test_fits(found: Figures, golden: dict[str, Any]) -> None:
+    paper, ours = found["fits"]["temperature"], found["fits"]["depolarized"]
+    test_risks = {row["map"]: row["risk"] for row in found["served"]}
+    assert paper["temperature"]["value"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
+    assert paper["risk"] == pytest.approx(golden["temperature"]["risk_fit"], abs=1e-6)
+    assert test_risks["temperature"] == pytest.approx(golden["temperature"]["risk_test"], abs=1e-5)
+    assert ours["depolarization"] is not None
+    assert ours["temperature"]["value"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
+    assert ours["depolarization"]["value"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
+    assert test_risks["depolarized"] == pytest.approx(golden["depolarized"]["risk_test"], abs=1e-5)
 
 
-def test_algorithm1_figures(bench: EvaluationContext, expected: dict[str, dict[str, float]]) -> None:
-    paper, plain = algorithm1_diagram(bench)["headline"], naive(bench)["headline"]
-    for name, figures in expected.items():
-        assert paper[f"{name}_ece"] == pytest.approx(figures["algorithm1_ece_B8_C5"], abs=5e-3)
-        assert plain[f"{name}_ece"] == pytest.approx(figures["naive_ece_B8"], abs=5e-3)
+def test_figures_of_what_is_served(
+    bench: EvaluationContext, found: Figures, expected: dict[str, dict[str, float]]
+) -> None:
+    assert {row["map"] for row in found["served"]} == expected.keys()
+    for row in found["served"]:
+        figures = expected[row["map"]]
+        assert row["projection_ece"] == pytest.approx(figures["projection_ece"], abs=1e-5)
+        assert row["projection_brier"] == pytest.approx(figures["projection_brier"], abs=1e-5)
+        assert row["algorithm1_ece"] == pytest.approx(figures["algorithm1_ece_B8_C5"], abs=5e-3)
+        assert naive(bench, row["map"])["ece"] == pytest.approx(figures["naive_ece_B8"], abs=5e-3)
+        assert row["auroc_lambda_max"]["value"] == pytest.approx(figures["auroc_lambda_max"], abs=1e-3)
+        assert row["auroc_entropy"]["value"] == pytest.approx(figures["auroc_entropy"], abs=1e-3)
 
 
-def test_aurocs(bench: EvaluationContext, expected: dict[str, dict[str, float]]) -> None:
-    headline = auroc(bench)["headline"]
-    for name, figures in expected.items():
-        for score in ("lambda_max", "entropy"):
-            assert headline[f"{name}_{score}"] == pytest.approx(figures[f"auroc_{score}"], abs=1e-3)
-
-
-def test_the_constant_predictor_has_its_optimum_at_one(bench: EvaluationContext) -> None:
-    headline = constant(bench)["headline"]
-    assert headline["one_within"] is True
-    assert headline["best_temperature"] == pytest.approx(1.0, abs=1e-4)
-
-
-def test_log_probabilities_are_of_whole_answers(bench: EvaluationContext, recorded: dict[str, Any]) -> None:
+def test_log_probabilities_are_of_whole_answers(recorded: dict[str, Any]) -> None:
     """Longer answers are less likely as a whole: what is recorded is no mean."""
-    found = recorded_likelihoods(
-        bench.test, {i + 1: Recorded(row["logprob"]) for i, row in enumerate(recorded["rows"])}
-    )
+    found = likelihoods(split(recorded, slice(150, 400), tells=True))
     assert found is not None
     assert found.totals is not None
-    totals, per_word = np.concatenate(found.totals), np.concatenate(found.normalised)
+    totals, per_word = np.concatenate(found.totals), np.concatenate(found.normalized)
     words = totals / per_word
     assert np.corrcoef(words, totals)[0, 1] < -0.4
     assert abs(np.corrcoef(words, per_word)[0, 1]) < 0.4

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from service.evaluation.experiments import answers, evidence_map, projection
-from service.evaluation.experiments import auroc_experiment as auroc
-from service.evaluation.results import Experiment
 from service.report.diagnostics import EvaluationContext
+from service.report.model import Figures
+from service.report.report import figures
 from tests.golden.test_golden_evaluation import split
 
 pytestmark = pytest.mark.shared
@@ -29,42 +28,38 @@ def bench(recorded: dict[str, Any]) -> EvaluationContext:
 
 
 @pytest.fixture(scope="module")
-def by_answers(bench: EvaluationContext) -> Experiment:
-    return answers(bench)
+def found(bench: EvaluationContext) -> Figures:
+    return figures(bench)
 
 
-def test_the_fit_and_its_risks(bench: EvaluationContext, told: dict[str, Any]) -> None:
-    found, expected = evidence_map(bench)["headline"], told["20"]["evidence"]
-    assert found["temperature"] == pytest.approx(expected["T"], abs=1e-3)
-    assert found["intercept"] == pytest.approx(expected["a"], abs=1e-3)
-    assert found["slope"] == pytest.approx(expected["b"], abs=1e-3)
-    assert found["dev_risk"] == pytest.approx(expected["risk_fit"], abs=1e-5)
-    assert found["test_risk"] == pytest.approx(expected["risk_test"], abs=1e-5)
-    for name in ("temperature", "intercept", "slope"):
-        assert found[f"{name}_low"] < found[name] < found[f"{name}_high"]
-    assert found["cv_risk"] < found["cv_risk_depolarized"]
+def test_the_fit_and_its_risks(found: Figures, told: dict[str, Any]) -> None:
+    fit, expected = found["fits"]["evidence"], told["20"]["evidence"]
+    for part, letter in ((fit["temperature"], "T"), (fit["intercept"], "a"), (fit["slope"], "b")):
+        assert part["value"] == pytest.approx(expected[letter], abs=1e-3)
+        assert part["low"] is not None and part["high"] is not None
+        assert part["low"] < expected[letter] < part["high"]
+    assert fit["risk"] == pytest.approx(expected["risk_fit"], abs=1e-5)
+    assert fit["cv_risk"] < found["fits"]["depolarized"]["cv_risk"]
 
 
-def test_its_projection_and_ranking(bench: EvaluationContext, told: dict[str, Any]) -> None:
-    expected = told["20"]["evidence"]
-    assert bench.served["evidence"].risks.mean() == pytest.approx(expected["risk_test"], abs=1e-5)
-    headline = projection(bench)["headline"]
-    assert headline["evidence_brier"] == pytest.approx(expected["projection_brier"], abs=5e-3)
-    assert headline["evidence_ece"] == pytest.approx(expected["projection_ece"], abs=5e-3)
-    ranking = auroc(bench)["headline"]
-    assert ranking["evidence_lambda_max"] == pytest.approx(expected["auroc_lambda_max"], abs=5e-3)
-    assert ranking["evidence_entropy"] == pytest.approx(expected["auroc_entropy"], abs=5e-3)
+def test_what_it_serves(found: Figures, told: dict[str, Any]) -> None:
+    [row], expected = [row for row in found["served"] if row["map"] == "evidence"], told["20"]["evidence"]
+    assert row["risk"] == pytest.approx(expected["risk_test"], abs=1e-5)
+    assert row["projection_brier"] == pytest.approx(expected["projection_brier"], abs=5e-3)
+    assert row["projection_ece"] == pytest.approx(expected["projection_ece"], abs=5e-3)
+    assert row["auroc_lambda_max"]["value"] == pytest.approx(expected["auroc_lambda_max"], abs=5e-3)
+    assert row["auroc_entropy"]["value"] == pytest.approx(expected["auroc_entropy"], abs=5e-3)
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 5, 10, 20])
 @pytest.mark.parametrize("name", ["depolarized", "evidence"])
-def test_by_number_of_answers(by_answers: Experiment, told: dict[str, Any], m: int, name: str) -> None:
+def test_by_number_of_answers(found: Figures, told: dict[str, Any], m: int, name: str) -> None:
     mine = {"num_samples": m, "score": "lambda_max", "map": name}
-    rows = [row for row in by_answers["points"] if mine.items() <= row.items()]
+    rows = [row for row in found["answers"]["rows"] if mine.items() <= row.items()]
     if (m, name) == (1, "depolarized"):
         assert rows == []  # one answer has a spectrum of 1, whatever it is
         return
     [row], expected = rows, told[str(m)][name]
-    assert row["loss"] == pytest.approx(expected["risk_test"], abs=1e-5)
-    assert row["brier"] == pytest.approx(expected["projection_brier"], abs=1e-6)
-    assert row["auroc"] == pytest.approx(expected["auroc_lambda_max"], abs=1e-6)
+    assert row["loss"]["value"] == pytest.approx(expected["risk_test"], abs=1e-5)
+    assert row["brier"]["value"] == pytest.approx(expected["projection_brier"], abs=1e-6)
+    assert row["auroc"]["value"] == pytest.approx(expected["auroc_lambda_max"], abs=1e-6)

@@ -7,7 +7,7 @@ makes them anew; tests/golden/test_stored_reports.py holds them against the pipe
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,8 @@ from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import Material
 from service.calibration.rows import DevRow, StoredRow
 from service.embedding.port import EmbedderIdentity
-from service.evaluation.baselines import choose_sampling, judge_sampling
-from service.evaluation.results import DataFile, Results, provenance
-from service.evaluation.study import FileFacts, Inputs, make_results
+from service.evaluation.experiments import make_results
+from service.evaluation.results import FilePart, Provenance, Results
 from service.llm.port import Draw, LLMIdentity, Sampling
 from service.report.diagnostics import EvaluationContext
 from service.report.model import Report
@@ -54,7 +53,7 @@ def evidence_report() -> Report:
 
 
 def evaluation_results() -> Results:
-    """Return results of their own, of two embedders, in which every experiment ran."""
+    """Return results of their own, in which every experiment ran."""
     return _stored("evaluation")
 
 
@@ -100,18 +99,24 @@ def _small_report(with_active: bool) -> Report:
 
 
 def _evaluation() -> Results:
-    dev, test = worlds.rows(40, seed=1), worlds.rows(45, seed=2)
-    contexts = {
-        name: EvaluationContext(worlds.split(dev, dimension), worlds.split(test, dimension), resamples=FEW)
-        for name, dimension in (("<b>one</b>", 24), ("two", 16))
+    dev, test = (worlds.split(worlds.rows(count, seed=seed)) for count, seed in ((40, 1), (45, 2)))
+    return make_results(EvaluationContext(dev, test, resamples=FEW), (40, 45), origin())
+
+
+def origin() -> Provenance:
+    """Return where the stored results come from."""
+    files: dict[str, FilePart] = {
+        name: {"name": f"{name}.jsonl", "sha256": digit * 64, "answers_from": "file"}
+        for name, digit in (("dev", "0"), ("test", "1"))
     }
-    first = contexts["<b>one</b>"]
-    choice = choose_sampling({0.3: first.dev, 0.9: first.dev})
-    inputs = Inputs(contexts, None, None, judge_sampling(choice, first.test, 0, FEW.nulls))
-    both = {"dev": DataFile(True, "dev.jsonl", "0" * 64), "test": DataFile(True, "test.jsonl", "1" * 64)}
-    embedder = EmbedderIdentity("an/embedder", "r1", 24, "float32")
-    origin = provenance(both, None, [embedder], version="1.2.3", now=MADE_AT)
-    return make_results(inputs, (FileFacts(40, 8), FileFacts(45, 8)), origin)
+    return {
+        "version": "1.2.3",
+        "created_at": MADE_AT.isoformat(timespec="seconds"),
+        "eps": 1e-10,
+        "files": files,
+        "answers": None,
+        "embedder": asdict(EmbedderIdentity("<b>an</b>/embedder", "r1", 24, "float32")),
+    }
 
 
 MADE: dict[str, Callable[[], Any]] = {

@@ -24,10 +24,9 @@ from service.demo.tour import (
     UNKNOWABLE,
     BackgroundService,
     DemoError,
-    Http,
     _is_service,
     calibrate,
-    dev_data,
+    call,
     walk,
 )
 from service.jobs.model import JobState
@@ -54,6 +53,10 @@ def rows(path: Path) -> list[DevRow]:
 def console(width: int = 80) -> tuple[Console, io.StringIO]:
     said = io.StringIO()
     return Console(file=said, width=width, highlight=False), said
+
+
+def client(url: str) -> httpx.Client:
+    return httpx.Client(base_url=url, trust_env=False, timeout=60)
 
 
 @asynccontextmanager
@@ -184,30 +187,24 @@ async def test_a_job_that_came_to_nothing_is_said_and_not_taken_for_the_next(
         await store.change(found[0].id, state=how, error_code="conflict", error_detail="Answers differ.")
 
     async with demo_app(tmp_path, store=store) as url:
-        dev = dev_data(recorded=True, setup="fake")
-        with Http(url) as http:
+        with client(url) as http:
             for known in (0, 1):
                 ending = asyncio.create_task(end(state, known))
                 with pytest.raises(DemoError, match=rf"{state}: Answers differ\."):
-                    await asyncio.to_thread(calibrate, console()[0], http, dev)
+                    await asyncio.to_thread(calibrate, console()[0], http, RECORDED, "fake")
                 await ending
     assert len(await store.jobs.latest()) == 2
 
 
 @pytest.mark.anyio
-async def test_a_refusal_is_in_the_services_words(tmp_path: Path) -> None:
+async def test_a_refusal_is_in_the_services_words_and_one_by_keys_comes_with_a_remedy(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
-        with Http(url) as http, pytest.raises(DemoError, match="answered 404: No job has this id"):
-            await asyncio.to_thread(http.get, "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE")
-
-
-@pytest.mark.anyio
-async def test_keys_of_an_earlier_run_that_close_the_service_are_told_with_a_remedy(tmp_path: Path) -> None:
-    async with demo_app(tmp_path, store=SqliteStore()) as url:
-        with Http(url) as http:
-            await asyncio.to_thread(http.post, "/keys", json={"name": "first", "scope": "score"})
+        with client(url) as http:
+            with pytest.raises(DemoError, match="answered 404: No job has this id"):
+                await asyncio.to_thread(call, http, "GET", "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE")
+            await asyncio.to_thread(call, http, "POST", "/keys", json={"name": "first", "scope": "score"})
             with pytest.raises(DemoError, match=r"answered 401: .*: set EIGENCAL_ADMIN_KEY"):
-                await asyncio.to_thread(http.post, "/score", json={"prompt": "?"})
+                await asyncio.to_thread(call, http, "POST", "/score", json={"prompt": "?"})
 
 
 @pytest.mark.anyio

@@ -130,7 +130,7 @@ def _bars(axes: Any, raw: list[float], calibrated: list[float], most: int = 6) -
         (0.2, calibrated, LOOKS["depolarized"], "calibrated"),
     ):
         places = [place + 1 + shift for place in range(min(len(values), most))]
-        axes.bar(places, values[:most], width=0.36, color=look.colour, label=word)
+        axes.bar(places, values[:most], width=0.36, color=look.color, label=word)
     axes.annotate(
         f"λmax {number(raw[0], 2)} → {number(calibrated[0], 2)}",
         (6.4, 0.9),

@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from service.calibration.files import Recorded
 from service.calibration.fitting import Stream, fit_all
 from service.calibration.labels import columns, first_answers
-from service.evaluation.command import supplied
-from service.evaluation.experiments import answers, evidence_map
 from service.report.diagnostics import CrossValidated, EvaluationContext, make_split
 from service.report.first_answers import sizes
+from service.report.report import figures
 from service.spectral.correctness_model import fit_correctness
+from service.spectral.reliability import projection_brier
 from tests.support.reports import FEW
 from tests.support.worlds import rows, split
 
 DEV, TEST = rows(90, seed=1), rows(110, seed=2)
+
+
+def answers(bench):
+    return figures(bench)["answers"]
 
 
 def context(dev, test):
@@ -35,7 +38,7 @@ def found(bench):
 
 
 def row(experiment, m, score, name):
-    [one] = [r for r in experiment["points"] if (r["num_samples"], r["score"], r["map"]) == (m, score, name)]
+    [one] = [r for r in experiment["rows"] if (r["num_samples"], r["score"], r["map"]) == (m, score, name)]
     return one
 
 
@@ -49,9 +52,13 @@ def cut(part, m):
 def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
     alone, mine = context(cut(bench.dev, m), cut(bench.test, m)), row(found, m, "lambda_max", name)
     served = alone.served[name]
-    assert mine["loss"] == pytest.approx(served.risks.mean(), abs=1e-9)
-    assert mine["brier"] == pytest.approx(alone.projection[name].brier, abs=1e-9)
-    assert mine["auroc"] == pytest.approx(roc_auc_score(alone.test.labels.right, served.lambda_max.round(9)))
+    assert mine["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
+    assert mine["brier"]["value"] == pytest.approx(
+        projection_brier(served.lambda_max, alone.test.c1), abs=1e-9
+    )
+    assert mine["auroc"]["value"] == pytest.approx(
+        roc_auc_score(alone.test.labels.right, served.lambda_max.round(9))
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,8 +75,8 @@ def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, nam
     model = fit_correctness(told[0], dev.labels.right, rng=rng).model
     mine = row(found, m, "probability_correct", name)
     p = np.full(right.size, dev.labels.right.mean()) if model is None else model.predict(told[1])
-    assert mine["loss"] == pytest.approx(log_loss(right, p), abs=1e-9)
-    assert mine["brier"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
+    assert mine["loss"]["value"] == pytest.approx(log_loss(right, p), abs=1e-9)
+    assert mine["brier"]["value"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
 
 
 def test_held_out_figures_are_those_of_a_report_with_so_many_answers():
@@ -80,27 +87,28 @@ def test_held_out_figures_are_those_of_a_report_with_so_many_answers():
         alone = CrossValidated(make_split(material), fit_all(material, "auto", resamples=FEW), resamples=FEW)
         for name, served in alone.served.items():
             one = row(mine, m, "lambda_max", name)
-            assert one["loss"] == pytest.approx(served.risks.mean(), abs=1e-9)
-            assert one["brier"] == pytest.approx(alone.projection[name].brier, abs=1e-9)
+            assert one["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
+            assert one["brier"]["value"] == pytest.approx(
+                projection_brier(served.lambda_max, alone.test.c1), abs=1e-9
+            )
 
 
 def test_one_answer_is_scored_by_evidence_alone(found):
-    assert {(r["score"], r["map"]) for r in found["points"] if r["num_samples"] == 1} == {
+    assert {(r["score"], r["map"]) for r in found["rows"] if r["num_samples"] == 1} == {
         ("lambda_max", "evidence"),
         ("probability_correct", "evidence"),
     }
 
 
 def test_gaps_are_to_all_answers_and_have_intervals(found):
-    for one in found["points"]:
+    for one in found["rows"]:
         full = row(found, 8, one["score"], one["map"])
+        assert (one["loss_gap"] is None) is (one["num_samples"] == 8)
+        if (gap := one["loss_gap"]) is not None:
+            assert gap["value"] == pytest.approx(one["loss"]["value"] - full["loss"]["value"], abs=1e-12)
+            assert gap["low"] <= gap["value"] <= gap["high"]
         for name in ("loss", "brier", "auroc"):
-            if one["num_samples"] == 8:
-                assert one[f"{name}_gap"] is one[f"{name}_gap_low"] is None
-            else:
-                assert one[f"{name}_gap"] == pytest.approx(one[name] - full[name], abs=1e-12)
-                assert one[f"{name}_gap_low"] <= one[f"{name}_gap"] <= one[f"{name}_gap_high"]
-            assert one[f"{name}_low"] <= one[name] <= one[f"{name}_high"]
+            assert one[name]["low"] <= one[name]["value"] <= one[name]["high"]
 
 
 def test_numbers_that_are_compared():
@@ -113,28 +121,24 @@ def test_without_verdicts_of_both_kinds_nothing_is_recommended_and_it_says_why(b
     """Not by risk, which falls with every answer: it would always name all of them."""
     wrong = [{**one, "answer": "zzz"} for one in DEV]
     told = answers(context(split(wrong), bench.test))
-    assert told["headline"]["recommended_by"] == "lambda_max"
-    assert told["headline"]["recommended"] is None
-    said = told["headline"]["recommendation"]
-    assert said.startswith(
+    assert told["recommended"] is None
+    assert told["recommendation"].startswith(
         "No number of answers can be recommended: all 90 answers of the dev file are wrong."
     )
-    assert "at least 40 right answers and 40 wrong ones" in said
-    assert {r["score"] for r in told["points"]} == {"lambda_max"}
+    assert "at least 40 right answers and 40 wrong ones" in told["recommendation"]
+    assert {r["score"] for r in told["rows"]} == {"lambda_max"}
     few = [{**one, "answer": "zzz"} if i > 12 else one for i, one in enumerate(DEV)]
-    rare = answers(context(split(few), bench.test))["headline"]
+    rare = answers(context(split(few), bench.test))
     assert "answers of the dev file are right" in rare["recommendation"]
     assert rare["recommended"] is None
 
 
-def test_without_log_probabilities_there_is_no_evidence_and_it_says_so_once(bench):
-    silent = context(split(DEV, tells=False), bench.test)
-    assert set(silent.served) == {"raw", "temperature", "depolarized"}
-    left_out = evidence_map(silent)
-    assert not left_out["ran"]
-    assert left_out["reason"].startswith("Of the dev file, 90 of 90 prompts have an answer without")
-    assert {r["map"] for r in answers(silent)["points"]} == {"raw", "temperature", "depolarized"}
-    assert "test file" in evidence_map(context(bench.dev, split(TEST, tells=False)))["reason"]
+def test_without_log_probabilities_there_is_no_evidence_and_it_says_why(bench):
+    for dev, test in ((split(DEV, tells=False), bench.test), (bench.dev, split(TEST, tells=False))):
+        silent = figures(context(dev, test))
+        assert silent["fits"].keys() == {"temperature", "depolarized"}
+        assert "prompts have an answer without" in silent["unfitted"]["evidence"]
+        assert {r["map"] for r in silent["answers"]["rows"]} == {"raw", "temperature", "depolarized"}
 
 
 def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):
@@ -152,14 +156,17 @@ def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):
 
 
 def test_tokens_are_those_of_the_first_answers(bench):
-    made = [one.row for one in bench.test.material.rows]
-    told = {one.line: Recorded(tokens=[float(k + 1) for k in range(8)]) for one in made}
-    kept = [replace(one, logprobs=tuple(TEST[i]["logprob"])) for i, one in enumerate(made)]
-    material = replace(bench.test.material, rows=supplied(kept, told))
-    counted = answers(context(bench.dev, make_split(material)))
-    assert {r["num_samples"]: r["tokens"] for r in counted["points"]} == {1: 1, 2: 3, 3: 6, 5: 15, 8: 36}
-    assert counted["headline"]["tokens_of_all"] == 36
-    told[made[0].line] = Recorded()
-    unknown = answers(context(bench.dev, make_split(replace(material, rows=supplied(kept, told)))))
-    assert {r["tokens"] for r in unknown["points"]} == {None}
-    assert unknown["headline"]["tokens_of_all"] is None
+    def counted(num_tokens):
+        material = bench.test.material
+        told = [
+            replace(
+                one,
+                draws=tuple(replace(draw, num_tokens=num_tokens(i, k)) for k, draw in enumerate(one.draws)),
+            )
+            for i, one in enumerate(material.rows)
+        ]
+        found = answers(context(bench.dev, make_split(replace(material, rows=told))))
+        return {r["num_samples"]: r["tokens"] for r in found["rows"]}
+
+    assert counted(lambda _, k: k + 1) == {1: 1, 2: 3, 3: 6, 5: 15, 8: 36}
+    assert set(counted(lambda i, _: i or None).values()) == {None}

@@ -12,9 +12,9 @@ import pytest
 
 from service.calibration.calibration import CalibrateOptions
 from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.embedding.outcomes import supplied_draws
 from service.errors import InvalidDevData
-from service.evaluation.command import supplied
-from service.evaluation.evaluator import COMMAND_ONLY, Evaluator
+from service.evaluation.evaluator import Evaluator
 from service.evaluation.page import render_evaluation as render
 from service.jobs.store import JobEndedError, SqlJobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -88,11 +88,9 @@ async def test_a_job_evaluates_and_keeps_what_it_found(bench):
     assert (job.kind, job.state, job.name, job.calibration_id) == ("evaluate", "succeeded", "mine", None)
     results = await bench.jobs.evaluation(job_id)
     assert (results["dev"]["used"], results["test"]["used"]) == (32, 34)
-    ran = {one["name"] for one in results["experiments"] if one["ran"]}
-    assert len(ran) == 15  # no two of so few prompts fall into one of the clusters of Algorithm 1
-    assert {"evidence_map", "answers"} <= ran
-    assert {e["name"]: e["reason"] for e in results["experiments"]}["sampling_temperature"] == COMMAND_ONLY
-    assert 'id="algorithm1_diagram"' in await asyncio.to_thread(render, results)
+    assert results["fits"].keys() == {"temperature", "depolarized", "evidence"}
+    assert results["baselines"]["log_probabilities"] == "per word"
+    assert 'id="baselines"' in await asyncio.to_thread(render, results)
     assert [one async for one in bench.jobs.rows(job_id)] == []  # forgotten: prompts and answers
 
 
@@ -103,9 +101,9 @@ async def test_missing_answers_are_drawn(bench):
     assert results["num_samples"] == 6
     told = results["provenance"]
     assert told["files"]["dev"] == {"name": None, "sha256": None, "answers_from": "model"}
-    assert told["answers"]["model"] == "fake-llm"
-    assert told["answers"]["setups"]["rows"]["sampling.temperature"] == 0.5
-    assert (told["version"], told["embedders"][0]["dimension"]) == ("1.2.3", 16)
+    assert told["answers"]["rows"]["model"] == "fake-llm"
+    assert told["answers"]["rows"]["sampling.temperature"] == 0.5
+    assert (told["version"], told["embedder"]["dimension"]) == ("1.2.3", 16)
     assert "fake-llm" in await asyncio.to_thread(render, results)
 
 
@@ -122,7 +120,7 @@ async def test_blank_space_counts_the_same_in_the_job_and_in_the_command(bench):
     found = [replace(row, samples=texts) for row in both()]
     job, _ = await bench.jobs.submit(found, OPTIONS)
     kept = [one.draws async for one in bench.jobs.rows(job.id)]
-    assert kept == [one.draws for one in supplied(found)]
+    assert kept == [supplied_draws(one.samples, one.logprobs) for one in found]
     assert [draw.text for draw in kept[0]] == ["", "", "Paris", "Paris", "Nice", ""]
 
 
@@ -136,7 +134,7 @@ async def test_the_results_of_a_second_run_are_not_kept(bench):
     job_id = await bench.run(both())
     results = await bench.jobs.evaluation(job_id)
     with pytest.raises(JobEndedError):
-        await bench.jobs.keep_evaluation(job_id, {"experiments": []})
+        await bench.jobs.keep_evaluation(job_id, {"comparison": []})
     assert await bench.jobs.evaluation(job_id) == results
 
 
@@ -151,11 +149,11 @@ async def test_a_calibration_is_still_one(bench):
 async def test_an_evaluation_that_is_broken_off_leaves_no_thread_at_work(bench, monkeypatch):
     began, ended, stopped = threading.Event(), threading.Event(), []
 
-    def experiments(inputs, files, provenance, progress):
+    def experiments(context, rows, provenance, *, progress):
         began.set()
         try:
             for _ in range(100_000):  # not without end, should nobody break it off
-                progress(1, 2, "more")
+                progress(1, 2)
                 ended.wait(0.001)
         except BaseException as error:
             stopped.append(type(error).__name__)

@@ -68,20 +68,6 @@ def test_bins_without_a_band_are_drawn_without(painted: Any) -> None:
     assert list(axes.lines[-1].get_ydata()) == [0.5, 0.5]
 
 
-def test_the_second_null_of_algorithm_1_is_drawn_where_rows_have_it(painted: Any) -> None:
-    rows = [{**one, "rescaled_low": 0.3, "rescaled_high": 0.6} for one in bins((0.1, 0.2), (0.2, 0.3))]
-    axes = painted(plots.reliability, "algorithm1", "raw", rows, "found", "", to_diagonal=False)
-    assert [list(line.get_ydata()) for line in axes.lines[1:3]] == [[0.3, 0.3], [0.6, 0.6]]
-
-
-def test_a_test_file_that_is_much_harder_stays_in_the_picture(report: Report, painted: Any) -> None:
-    curve = report["curves"]["temperature"]
-    harder = [4 * value for value in curve["risk"]]
-    axes = painted(plots.temperature, curve, harder)
-    assert len(axes.lines) == len(painted(plots.temperature, curve).lines) + 1
-    assert axes.get_ylim()[1] > 1.05 * min(harder)
-
-
 def test_every_plot_of_p_correct_lies_in_its_frame(painted: Any) -> None:
     part = deciding_report()["correctness"]
     axes = painted(plots.risk_coverage, part)
@@ -89,12 +75,3 @@ def test_every_plot_of_p_correct_lies_in_its_frame(painted: Any) -> None:
     reached = {one["threshold"] for one in part["promises"] if one["threshold"] is not None}
     assert len(axes.lines) == 2 + len(reached)  # one point for all targets of one threshold
     assert not painted(plots.p_correct, part, "evidence").lines[-1].get_clip_on()
-
-
-def test_the_recommended_number_of_answers_is_marked(report: Report, painted: Any) -> None:
-    rows = report["answers"]["rows"]
-    axes = painted(plots.answers, rows, "lambda_max", 3)
-    assert axes.lines[-1].get_linestyle() == ":"
-    assert len(painted(plots.answers, rows, "lambda_max", None).lines) == len(axes.lines) - 1
-    assert {line.get_label() for line in axes.lines} >= {"Temperature", "Depolarized"}
-    assert "Raw" not in {line.get_label() for line in axes.lines}

@@ -8,7 +8,7 @@ import pytest
 
 from service.calibration.calibration import NEEDED_OF_A_KIND
 from service.calibration.fitting import SHARE
-from service.evaluation.study import files_differ
+from service.evaluation.experiments import files_differ
 from service.report.summary import few_of_a_kind
 from service.spectral.correctness_model import MIN_OF_A_KIND
 

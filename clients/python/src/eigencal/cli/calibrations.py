@@ -194,9 +194,6 @@ def _summary(client: Client, report: Report) -> Iterator[str]:
     yield from fields.get("verdict", [])
     for warning in fields.get("warnings", []):
         yield f"note: {warning.get('text', warning) if isinstance(warning, dict) else warning}"
-    for each in fields.get("experiments", []):
-        if not each.get("ran", True):
-            yield f"  {each.get('title')}: {each.get('reason')}"
     yield "(--json has everything, --open the page)"
 
 
