@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.files import Recorded
 from service.calibration.fitting import Stream, rng
+from service.evaluation.files import Recorded
 from service.evaluation.results import Experiment, TableRow, not_run, ran
 from service.report.diagnostics import STANDARD, EvaluationContext, Split, algorithm1_diagnostics, served
 from service.report.model import finite

@@ -14,7 +14,6 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.calibration.files import EvaluationFile, Recorded, read_evaluation_file
 from service.calibration.fitting import Stream, rng
 from service.calibration.material import Material, all_texts, answered, assemble, full_number, usable_rows
 from service.calibration.rows import DevRow, StoredRow
@@ -30,6 +29,7 @@ from service.evaluation.baselines import (
     not_drawn,
     recorded,
 )
+from service.evaluation.files import EvaluationFile, Recorded, read_evaluation_file
 from service.evaluation.kept import AnswerFile, KeptVectors, make_folder, rename_aside, write_results
 from service.evaluation.results import DataFile, DrawnAnswers, Experiment, Provenance, Results, provenance
 from service.evaluation.study import FileFacts, Inputs, make_results

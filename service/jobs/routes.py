@@ -1,6 +1,6 @@
 """What POST /calibrate and POST /evaluate share: an upload becomes a job, and the answer says where it is."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -12,7 +12,7 @@ from service.api.auth import ADMIN_CODES, BEARER, admin_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST
 from service.api.deps import JobId, Services, ServicesDep, no_job
 from service.api.openapi import responses
-from service.api.uploads import CALIBRATE, Shape, Upload, in_threads, received
+from service.api.uploads import CALIBRATE, Shape, received
 from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import DevData
 from service.calibration.rows import DevRow
@@ -34,8 +34,8 @@ IdempotencyKey = Annotated[
         description="The same file and options under the same key give the same job.",
     ),
 ]
-# From an upload and its checked parts to the rows of the job, and the options that go with them.
-Taken = Callable[[Upload, list[DevData]], tuple[AsyncIterator[DevRow], CalibrateOptions]]
+# From the options of an upload and its checked parts to the rows of the job, and its options.
+JobParts = Callable[[CalibrateOptions, list[DevData]], tuple[Iterator[DevRow], CalibrateOptions]]
 
 
 def example(value: object) -> dict[str, Any]:
@@ -55,13 +55,15 @@ def upload_body(name: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-async def submitted(request: Request, app: Services, shape: Shape, key: str | None, taken: Taken) -> Response:
+async def submitted(
+    request: Request, app: Services, shape: Shape, key: str | None, job_parts: JobParts
+) -> Response:
     """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing."""
     _one_key(request)
     try:
         async with received(request, app.limits, app.threads, shape) as upload:
             parts = await app.threads.run(lambda: upload.check(app.limits))
-            rows, options = taken(upload, parts)
+            rows, options = job_parts(upload.options, parts)
             job, _ = await app.jobs.submit(rows, options, idempotency_key=key)
     except ClientDisconnect:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
@@ -109,7 +111,7 @@ async def post_calibrate(
         app,
         CALIBRATE,
         idempotency_key,
-        lambda upload, parts: (in_threads(parts[0], app.threads), upload.options),
+        lambda options, parts: (parts[0].rows(), options),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.api.bodies import RequestModel
-from service.calibration.rows import MIN_USABLE_ROWS, ExampleRow
+from service.calibration.rows import MIN_USABLE_ROWS, ExampleIn
 from service.jobs.model import Job
 from service.scoring.request import MAX_ITEMS
 
@@ -65,10 +65,6 @@ class OptionsIn(RequestModel):
         if self.source_label and self.drawn_by == "service":
             raise ValueError("`source_label` goes with `drawn_by` = `caller`")
         return self
-
-
-class ExampleIn(ExampleRow):
-    """A labelled row: `prompt` or `messages`, and what a right answer is. A null counts as left out."""
 
 
 class CalibrateRequest(OptionsIn):

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.files import Recorded
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.evaluation.baselines import recorded as recorded_likelihoods
@@ -18,6 +17,7 @@ from service.evaluation.experiments import (
     temperature,
 )
 from service.evaluation.experiments import auroc_experiment as auroc
+from service.evaluation.files import Recorded
 from service.llm.port import Draw
 from service.report.diagnostics import EvaluationContext, Split, make_split
 from service.spectral.text_scores import correct

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import UploadLimits, read_file
-from service.calibration.rows import DevRow, write_rows
-from service.calibration.store import ActiveCalibrations, SqlCalibrations, make_current
+from service.calibration.rows import DevRow, write_row
+from service.calibration.store import SqlCalibrations, make_current
 from service.embedding.port import EMBEDDED
 from service.errors import Conflict, InvalidDevData, StoreUnavailable
 from service.jobs.model import JobError, Setup
@@ -43,7 +43,6 @@ def anyio_backend() -> str:
 @dataclass
 class Store:
     database: Database
-    active: ActiveCalibrations
     jobs: SqlJobs
     calibrations: SqlCalibrations
 
@@ -52,12 +51,12 @@ class Store:
 async def opened(url: str, **kwargs: Any) -> AsyncIterator[Store]:
     database = Database(url)
     await database.start()
-    active = ActiveCalibrations(database, poll_s=0.01)
-    await active.start()
+    calibrations = SqlCalibrations(database, poll_s=0.01, **kwargs)
+    await calibrations.start()
     try:
-        yield Store(database, active, SqlJobs(database, active), SqlCalibrations(database, active, **kwargs))
+        yield Store(database, SqlJobs(database, calibrations), calibrations)
     finally:
-        await active.stop()
+        await calibrations.stop()
         await database.stop()
 
 
@@ -353,7 +352,7 @@ class TestStore:
         assert (exported[0].samples, exported[0].logprobs) == (("a", "b"), (-1.5, -1.0))
         assert (exported[1].samples, exported[1].logprobs) == (("a", "b", "c"), None)
         assert (exported[2].samples, exported[2].logprobs) == ((), None)
-        sent = b"".join(write_rows(exported[:2]))
+        sent = b"".join(map(write_row, exported[:2]))
         assert list(read_file(io.BytesIO(sent), UploadLimits(min_rows=1)).rows()) == exported[:2]
 
     async def test_activation_back_and_forth(self, url: str) -> None:

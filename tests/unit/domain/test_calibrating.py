@@ -16,7 +16,7 @@ from service.calibration.calibration import CalibrateOptions, Calibration
 from service.calibration.material import full_number
 from service.calibration.promotion import shortcomings
 from service.calibration.rows import DevRow
-from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
 from service.jobs import calibrator as calibrating
 from service.jobs.model import Job
@@ -85,9 +85,8 @@ class Bench:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     database = CopiedDatabase(tmp_path)
-    active = ActiveCalibrations(database)
-    jobs, calibrations = SqlJobs(database, active), SqlCalibrations(database, active)
-    yield Bench(jobs, calibrations, FakeEmbedder(24), FakeLLM())
+    calibrations = SqlCalibrations(database)
+    yield Bench(SqlJobs(database, calibrations), calibrations, FakeEmbedder(24), FakeLLM())
     await database.stop()
 
 
@@ -594,9 +593,10 @@ async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], record
         vectors[row["reference"]] = recorded["emb"][recorded["Y"][i]]
         rows.append(DevRow(i + 1, str(row["id"]), (row["reference"],), row["prompt"], samples=samples))
     database = CopiedDatabase(tmp_path)
-    jobs = SqlJobs(database, ActiveCalibrations(database))
-    calibrations = SqlCalibrations(database, ActiveCalibrations(database))
-    bench = Bench(jobs, calibrations, FakeEmbedder(768, vectors=vectors), FakeLLM())
+    calibrations = SqlCalibrations(database)
+    bench = Bench(
+        SqlJobs(database, calibrations), calibrations, FakeEmbedder(768, vectors=vectors), FakeLLM()
+    )
     found, report = await bench.run(rows, CalibrateOptions(method="both"))
     await database.stop()
     paper, ours = report["fits"]["temperature"], report["fits"]["depolarized"]

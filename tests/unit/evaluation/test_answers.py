@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from service.calibration.files import Recorded
 from service.calibration.fitting import Stream, fit_all
 from service.calibration.labels import columns, first_answers
 from service.evaluation.command import supplied
 from service.evaluation.experiments import answers, evidence_map
+from service.evaluation.files import Recorded
 from service.report.diagnostics import CrossValidated, EvaluationContext, make_split
 from service.report.first_answers import sizes
 from service.spectral.correctness_model import fit_correctness

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from service.calibration.files import Recorded
 from service.evaluation import experiments as study_parts
 from service.evaluation.baselines import (
     Likelihoods,
@@ -18,6 +17,7 @@ from service.evaluation.baselines import (
     not_drawn,
     recorded,
 )
+from service.evaluation.files import Recorded
 from service.evaluation.results import MAPS, DataFile, provenance
 from service.evaluation.study import FileFacts, Inputs, make_results, run_all
 from service.report.diagnostics import GRID, NAIVE, STANDARD, EvaluationContext
