@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
@@ -24,7 +24,6 @@ from service.errors import Conflict, EigencalError, NotFound
 from service.jobs.model import Correction
 from service.jobs.routes import CODES, accepted, example, queued
 from service.jobs.schemas import JOB, JobOut
-from service.report.model import VerdictRow, VerdictsPart
 from service.scoring.command import Target
 from service.scoring.judging import lowest_named, promise
 
@@ -511,17 +510,17 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
     return calibration_view(record, target=target, applies_now=applies)
 
 
-async def _verdicts(app: Services, calibration_id: str) -> VerdictsPart:
-    """Return the rows with their verdicts: how many there are, and the first of them."""
-    rows: list[VerdictRow] = []
+async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:
+    """Return the rows with their verdicts, as a report has them: how many there are, and the first."""
+    rows: list[dict[str, Any]] = []
     count = 0
     async for row in app.calibrations.rows(calibration_id):
         if row.verdict is None:
             continue
         count += 1
         if len(rows) < MAX_VERDICTS:
-            told = {"line": row.line, "id": row.id, "references": list(row.references)}
-            rows.append(cast("VerdictRow", told | asdict(row.verdict)))
+            row_part = {"line": row.line, "id": row.id, "references": list(row.references)}
+            rows.append(row_part | asdict(row.verdict))
     return {"count": count, "rows": rows}
 
 

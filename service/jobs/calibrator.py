@@ -1,6 +1,5 @@
 """The second half of a calibration's job: embed its answers, fit, report, store."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration, CalibrationSource
 from service.calibration.fingerprint import CALLER, Fingerprint, caller_fingerprint, with_embedder
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
-from service.calibration.labels import label
+from service.calibration.labels import Labels, label
 from service.calibration.material import (
     Material,
     all_texts,
@@ -33,6 +32,7 @@ from service.jobs.drawing import Drawer, check_same
 from service.jobs.progress import Progress, in_thread
 from service.jobs.store import ActiveChangedError, RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity
+from service.report.model import Report
 from service.report.report import FinishedFit, make_report
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
@@ -159,12 +159,17 @@ class Calibrator:
             loaded.copies,
             loaded.refused,
         )
-        await Progress(self._jobs, job.id, "reporting", 1).begin()
-        report = await asyncio.to_thread(make_report, outcome, self._resamples)
+
+        def work(done: OnDone) -> tuple[Report, Labels]:
+            done(0, 1)
+            report = make_report(outcome, self._resamples)
+            done(1, 1)
+            return report, label(material)
+
+        report, labels = await in_thread(work, partial(Progress, self._jobs, job.id, "reporting"))
         if self._calibrations.active(key) != active:
             return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.id
-        labels = await asyncio.to_thread(label, material)
         full = [material.rows[i].row.line for i in material.full]
         decision = report["decision"]
         try:
@@ -214,17 +219,15 @@ class Calibrator:
         return claimed
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
-        options = job.options
-
-        def work(report: OnDone) -> Fitted:
-            report(0, WHOLE)
+        def work(done: OnDone) -> Fitted:
+            done(0, WHOLE)
             return fit_all(
                 material,
-                options.method,
+                job.options.method,
                 active=active,
-                seed=options.seed,
+                seed=job.options.seed,
                 resamples=self._resamples,
-                progress=report,
+                progress=done,
             )
 
         return await in_thread(work, partial(Progress, self._jobs, job.id, "fitting"))

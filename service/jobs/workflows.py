@@ -46,8 +46,8 @@ class Finisher(Protocol):
 class JobSteps:
     """The steps of jobs, run in the application's event loop; each may be run again after a crash.
 
-    `slots`: requests that a replica has under way at once; `all_slots`: that all replicas have. A store that
-    fails is asked again every `wait_s`.
+    `slots`: requests that a replica has under way at once; `all_slots`: that all replicas have together, None:
+    any number. A store that fails is asked again every `wait_s`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class JobSteps:
         if slots < 1:
             raise ValueError("drawing needs at least one slot")
         self.slots = slots
-        self.all_slots = all_slots or slots
+        self.all_slots = all_slots
         self.patience = patience
         self._jobs = jobs
         self._drawer = drawer
@@ -108,7 +108,7 @@ class JobSteps:
         """Return the lines of the rows that lack answers, in chunks."""
         await self._jobs.running(job_id)
         lines = await self._jobs.missing_lines(job_id)
-        size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * self.all_slots)) or 1)
+        size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * (self.all_slots or self.slots))) or 1)
         return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
 
     async def draw(self, job_id: str, line: int, final: bool) -> dict[str, Any] | None:
@@ -309,7 +309,7 @@ class DbosEngine:
             await self.stop()
             raise
 
-    def _launch(self, slots: int, all_slots: int) -> None:
+    def _launch(self, slots: int, all_slots: int | None) -> None:
         from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
         if _Current.job is None:

@@ -18,6 +18,7 @@ from tests.support.processes import (
     requests,
     undisturbed,
     until,
+    until_asked,
     until_kept,
     worker,
 )
@@ -47,6 +48,24 @@ async def test_activation_reaches_the_other(url: str) -> None:
             async with asyncio.timeout(60):
                 while other.calibrations.active(key) != made:
                     await asyncio.sleep(0.01)
+
+
+async def test_requests_are_bounded_on_all_replicas_together(url: str, tmp_path: Path) -> None:
+    log, most = tmp_path / "log", 2 * SLOTS - 1
+    async with (
+        idle_replica(url) as outside,
+        worker(url, log, name="a", all_slots=most) as a,
+        worker(url, log, name="b", all_slots=most) as b,
+    ):
+        hold(log, after=0)
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        await until_asked(log, most)
+        await asyncio.sleep(2.0)  # each looks for more several times meanwhile
+        asked = requests(log)
+        assert len(asked) == most
+        assert {one.pid for one in asked} == {a.pid, b.pid}
+        go_on(log)
+        await final(outside, job)
 
 
 async def test_a_killed_owner_is_followed(url: str, tmp_path: Path) -> None:

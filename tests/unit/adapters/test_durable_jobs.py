@@ -162,6 +162,21 @@ async def test_a_watcher_that_goes_breaks_no_query_off(queue: Queue, monkeypatch
         await answered.wait()
 
 
+async def test_a_watcher_waits_for_a_store_that_cannot_be_reached(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, get, failures = await queue.submit(), queue.store.get, iter([StoreUnavailable("down")] * 3)
+
+    async def stumble(job_id: str) -> Job | None:
+        for failure in failures:
+            raise failure
+        return await get(job_id)
+
+    monkeypatch.setattr(queue.store, "get", stumble)
+    assert (await queue.ended(job))[-1].state == "succeeded"
+    assert next(failures, None) is None
+
+
 @pytest.mark.parametrize(
     ("raised", "code"),
     [

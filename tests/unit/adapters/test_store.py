@@ -545,6 +545,18 @@ async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.postgres
+async def test_a_value_that_cannot_be_stored_is_no_database_out_of_reach(postgres: Cluster) -> None:
+    """Else whoever stores it would be asked to try again, for ever."""
+    async with opened(postgres.database()) as store:
+        job, _ = await store.jobs.submit(rows(), OPTIONS)
+        await store.jobs.begin(job.id)
+        with pytest.raises(sa.exc.DataError) as caught:
+            await store.jobs.progress(job.id, 2**31)
+        assert str(2**31) not in str(caught.value)
+
+
+@pytest.mark.anyio
 async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     for url in (f"sqlite:///{tmp_path}/file/store.db", "postgresql://nobody@127.0.0.1:1/none"):
