@@ -46,8 +46,8 @@ class Finisher(Protocol):
 class JobSteps:
     """The steps of jobs, run in the application's event loop; each may be run again after a crash.
 
-    `slots`: requests that a replica has under way at once; `all_slots`: that all replicas have together, None:
-    any number. A store that fails is asked again every `wait_s`.
+    `slots`: requests that a replica has under way at once; `all_slots`: all replicas together, None for any
+    number. A store that fails is asked again every `wait_s`.
     """
 
     def __init__(
