@@ -11,6 +11,7 @@ from service.calibration.calibration import Calibration, Decider, JudgedTexts, M
 from service.calibration.labels import FullRows, Judged
 from service.calibration.material import Material
 from service.calibration.rows import MIN_USABLE_ROWS
+from service.embedding.outcomes import log_probabilities
 from service.errors import InvalidDevData
 from service.spectral.correctness_model import CorrectnessFit, fit_correctness, stratified_split, too_few
 from service.spectral.dev_set import DevSet, dev_set, risks
@@ -36,7 +37,7 @@ from service.spectral.fit import (
 from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.resampling import DEFAULT, Resamples
-from service.spectral.selective import SelectiveCounts, selective_counts, thinned
+from service.spectral.selective import selective_counts, thinned
 from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
 
 Floats = NDArray[np.float64]
@@ -57,16 +58,9 @@ class FittedEvidence:
     maps: Mapping[str, tuple[EvidenceMap, ...]]
 
 
-def without_totals(material: Material) -> int:
-    """Return how many of the full rows lack a log-probability."""
-    if not material.totals:
-        return int(material.full.size)
-    return sum(material.totals[i] is None for i in material.full)
-
-
 def why_no_evidence(material: Material) -> str | None:
     """Return why no evidence map can be fitted, as a sentence; None where it can."""
-    lacking, full = without_totals(material), material.full.size
+    lacking, full = sum(totals is None for totals in _totals(material)), material.full.size
     if not lacking:
         return None
     return (
@@ -93,34 +87,36 @@ def find_evidence(
         return None
     rows = EvidenceSet(dev, missing)
     out_of_fold, maps = held_out_evidence(rows, fold)
-    found, by_name = {"evidence": out_of_fold}, {"evidence": maps}
-    if rival := _of_active(active, material.num_samples):
-        found["active"] = risks(rival.over(rows.missing_mass), dev)
-        by_name["active"] = (rival,) * len(maps)
+    risks_by, maps_by = {"evidence": out_of_fold}, {"evidence": maps}
+    if active is not None and active.evidence:
+        # Its headline for more answers than it knows.
+        rival = active.evidence[min(material.num_samples, active.num_samples)]
+        risks_by["active"] = risks(rival.over(rows.missing_mass), dev)
+        maps_by["active"] = (rival,) * len(maps)
     spread = bootstrap_evidence(rows, rng=rng, resamples=resamples)
-    return FittedEvidence(rows.missing_mass, fit_evidence(rows), spread, found, by_name)
+    return FittedEvidence(rows.missing_mass, fit_evidence(rows), spread, risks_by, maps_by)
 
 
 def missing_masses(material: Material) -> Floats | None:
     """Return u (n,) of the full rows; None where one of them lacks a log-probability."""
-    if without_totals(material):
-        return None
-    pairs = ((material.totals[i], material.answers[i].index) for i in material.full)
-    return np.array([missing_mass(totals, index) for totals, index in pairs if totals is not None])
+    masses = []
+    for i, totals in zip(material.full, _totals(material), strict=True):
+        if totals is None:
+            return None
+        masses.append(missing_mass(totals, material.answers[i].index))
+    return np.array(masses)
 
 
-def _of_active(active: Calibration | None, num_samples: int) -> EvidenceMap | None:
-    """Return what the active calibration serves so many answers with, its headline for more than it knows."""
-    if active is None or not active.evidence:
-        return None
-    return active.evidence[min(num_samples, active.num_samples)]
+def _totals(material: Material) -> list[Floats | None]:
+    """Return the log-probability of each answer of the full rows in nats; None where one has none."""
+    return [log_probabilities(material.rows[i].draws) for i in material.full]
 
 
-def evidence_table(material: Material, seed: int, progress: OnDone | None) -> dict[int, EvidenceMap]:
+def _evidence_table(material: Material, seed: int, progress: OnDone | None) -> dict[int, EvidenceMap]:
     """Return the map of every number of answers from 1 to m, fitted on the rows with log-probabilities."""
-    pairs = zip(material.answers, material.totals, strict=True)
+    pairs = zip(material.answers, (log_probabilities(one.draws) for one in material.rows), strict=True)
     known = [(answers, totals) for answers, totals in pairs if totals is not None]
-    found = fit_evidence_by_num_samples(
+    maps = fit_evidence_by_num_samples(
         (answers for answers, _ in known),
         (totals for _, totals in known),
         dimension=material.dimension,
@@ -128,7 +124,7 @@ def evidence_table(material: Material, seed: int, progress: OnDone | None) -> di
         min_prompts=MIN_USABLE_ROWS,
         progress=progress,
     )
-    return {m: map_ for m, map_ in found.items() if m <= material.num_samples}
+    return {m: map_ for m, map_ in maps.items() if m <= material.num_samples}
 
 
 # P(correct), and what thresholds on it let through, for every number of answers (method, section 8).
@@ -184,17 +180,17 @@ def fit_deciders(
     Blocking: seconds.
     """
     rows = FullRows(material)
-    whole = rows.at(material.num_samples)
-    fitting = stratified_split(whole.right, SHARE, rng)
+    full = rows.at(material.num_samples)
+    fitting = stratified_split(full.right, SHARE, rng)
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(material.num_samples)]
-    found = {}
+    decided = {}
     # A stream for each number: what one draws does not hang on how much the others draw.
     for done, (size, own) in enumerate(zip(sizes, rng.spawn(len(sizes)), strict=True), start=1):
-        seen = whole if size == material.num_samples else rows.at(size)
-        found[size] = _decided(seen.take(fitting), seen.take(~fitting), rows.judged, method, own, eps)
+        seen = full if size == material.num_samples else rows.at(size)
+        decided[size] = _decided(seen.take(fitting), seen.take(~fitting), rows.judged, method, own, eps)
         if progress is not None:
             progress(done, len(sizes))
-    return Decided(fitting, found)
+    return Decided(fitting, decided)
 
 
 def _decided(
@@ -215,7 +211,9 @@ def _decided(
     if model.model is not None:
         # Nothing until here has seen the rows that are counted: the promise rests on that.
         scores = model.model.predict(counted.columns(map_))
-        decider = Decider(map_, model.model, _counts(scores, counted), judged)
+        # What a score never lets through must not count as let through, or the promise is about other texts.
+        counts = selective_counts(scores, counted.right, counted.supported)
+        decider = Decider(map_, model.model, thinned(counts, MAX_THRESHOLDS), judged)
     return DecidedAt(model, fitted.right, counted.right, decider)
 
 
@@ -224,11 +222,6 @@ def _map(rows: Judged, method: Method, eps: float) -> DepolarizedMap | Temperatu
         return fit(rows.rows, method, eps=eps).map
     assert rows.missing_mass is not None, "chosen only where all rows have log-probabilities"
     return fit_evidence(EvidenceSet(rows.rows, rows.missing_mass)).map
-
-
-def _counts(scores: NDArray[np.float64], rows: Judged) -> SelectiveCounts:
-    # What a score never lets through must not count as let through, or the promise is about other texts.
-    return thinned(selective_counts(scores, rows.right, rows.supported), MAX_THRESHOLDS)
 
 
 # The fit: the maps, their uncertainty, their cross-validated risk, and the parameters of every m'.
@@ -267,11 +260,6 @@ class Fitted:
         return [maps[k].at(u) for k, u in zip(fold, self.evidence.missing_mass, strict=True)]
 
 
-def map_of(calibration: Calibration, num_samples: int) -> CalibrationMap:
-    """Return what serves so many answers without log-probabilities; the headline for more than it knows."""
-    return calibration.map_for(min(num_samples, calibration.num_samples))
-
-
 def fit_all(
     material: Material,
     asked: str,
@@ -291,8 +279,11 @@ def fit_all(
     if asked == "evidence" and (why := why_no_evidence(material)):
         raise InvalidDevData(why)
     dev = dev_set([material.answers[i] for i in material.full], material.dimension)
-    rivals = {} if active is None else {"active": map_of(active, material.num_samples)}
-    found, risks = fits(dev, eps), held_out(dev, seed, eps, rivals)
+    rivals: dict[str, CalibrationMap] = {}
+    if active is not None:
+        # Its headline for more answers than it knows.
+        rivals["active"] = active.map_for(min(material.num_samples, active.num_samples))
+    risks = held_out(dev, seed, eps, rivals)
     again = resamples.bootstrap
     evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), again)
     risks = with_evidence(risks, evidence)
@@ -301,7 +292,7 @@ def fit_all(
     last = _part(progress, 1, 2)
     decided = fit_deciders(material, method, rng=rng(seed, Stream.DECIDERS), eps=eps, progress=last)
     spread = bootstraps(dev, seed, eps, again)
-    return Fitted(dev, found, spread, risks, method, tables[0], decided, evidence, tables[1])
+    return Fitted(dev, fits(dev, eps), spread, risks, method, tables[0], decided, evidence, tables[1])
 
 
 class Stream(IntEnum):
@@ -348,22 +339,20 @@ def held_out(
     return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
 
 
-def with_evidence(found: CrossValidation, evidence: FittedEvidence | None) -> CrossValidation:
+def with_evidence(plain: CrossValidation, evidence: FittedEvidence | None) -> CrossValidation:
     """Return the risks with those by evidence among them, "active" last."""
     if evidence is None:
-        return found
-    merged = {**found.risks, **evidence.risks}
+        return plain
+    merged = {**plain.risks, **evidence.risks}
     last = {"active": merged.pop("active")} if "active" in merged else {}
-    return replace(found, risks={**merged, **last})
+    return replace(plain, risks={**merged, **last})
 
 
-def _chosen(asked: str, found: CrossValidation) -> Method:
+def _chosen(asked: str, held_out: CrossValidation) -> Method:
     every: tuple[Method, ...] = (*METHODS, "evidence")
-    candidates = {"both": METHODS, "auto": every}.get(asked)
-    if candidates is None:
-        return next(method for method in every if method == asked)
-    known = [method for method in candidates if method in found.risks]
-    return min(known, key=lambda method: float(found.risks[method].mean()))
+    candidates = {"both": METHODS, "auto": every}.get(asked, [one for one in every if one == asked])
+    known = [method for method in candidates if method in held_out.risks]
+    return min(known, key=lambda method: float(held_out.risks[method].mean()))
 
 
 def _tables(
@@ -374,7 +363,7 @@ def _tables(
     if method != "evidence":
         return _table(material, plain, seed, eps, progress), {}
     first = _table(material, plain, seed, eps, _part(progress, 0, 2))
-    return first, evidence_table(material, seed, _part(progress, 1, 2))
+    return first, _evidence_table(material, seed, _part(progress, 1, 2))
 
 
 def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
@@ -388,7 +377,7 @@ def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
 def _table(
     material: Material, method: PlainMethod, seed: int, eps: float, progress: OnDone | None
 ) -> dict[int, Parameters]:
-    found = fit_by_num_samples(
+    maps = fit_by_num_samples(
         material.answers,
         method,
         dimension=material.dimension,
@@ -397,10 +386,8 @@ def _table(
         min_prompts=MIN_USABLE_ROWS,
         progress=progress,
     )
-    return {m: _parameters(map_) for m, map_ in found.items() if m <= material.num_samples}
-
-
-def _parameters(map_: TemperatureMap | DepolarizedMap) -> Parameters:
-    if isinstance(map_, TemperatureMap):
-        return Parameters(map_.temperature)
-    return Parameters(map_.temperature, map_.depolarization)
+    return {
+        m: Parameters(map_.temperature, 0.0 if isinstance(map_, TemperatureMap) else map_.depolarization)
+        for m, map_ in maps.items()
+        if m <= material.num_samples
+    }

@@ -7,13 +7,14 @@ import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from service.calibration.fitting import Stream, fit_all
-from service.calibration.labels import columns, first_answers
+from service.calibration.labels import FullRows
 from service.evaluation.command import supplied
 from service.evaluation.experiments import answers, evidence_map
 from service.evaluation.files import Recorded
 from service.report.diagnostics import CrossValidated, EvaluationContext, make_split
 from service.report.first_answers import sizes
 from service.spectral.correctness_model import fit_correctness
+from tests.support.first_answers import first_answers
 from tests.support.reports import FEW
 from tests.support.worlds import rows, split
 
@@ -61,7 +62,7 @@ def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, nam
     dev, test = cut(bench.dev, m), cut(bench.test, m)
     alone = context(dev, test)
     map_ = alone.evidence.fit.map if name == "evidence" else alone.maps[name]
-    told = [columns(part.material, map_) for part in (dev, test)]
+    told = [FullRows(part.material).at(m).columns(map_) for part in (dev, test)]
     if name != "evidence":
         told = [{k: one[k] for k in ("logit_probability", "entropy")} for one in told]
     rng, right = bench.rng(Stream.ANSWERS), test.labels.right
