@@ -18,7 +18,7 @@ from service.calibration.files import DevData
 from service.calibration.rows import DevRow
 from service.errors import InvalidRequest
 from service.jobs.model import Job
-from service.jobs.schemas import JOB, JobOut, job_view
+from service.jobs.schemas import JOB, JobOut
 
 CODES = (*ADMIN_CODES, "store_unavailable", "internal")
 BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
@@ -81,7 +81,7 @@ def _one_key(request: Request) -> None:
 
 def accepted(job: Job) -> Response:
     """Return a job that will run as a response that says where to look for it."""
-    content = job_view(job).model_dump_json()
+    content = JobOut.model_validate(job).model_dump_json()
     return Response(content, 202, {"Location": f"/jobs/{job.id}"}, "application/json")
 
 
@@ -125,7 +125,7 @@ async def get_jobs(
     app: ServicesDep, limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100
 ) -> list[JobOut]:
     """Return jobs, latest first."""
-    return [job_view(job) for job in await app.jobs.latest(limit=limit)]
+    return [JobOut.model_validate(job) for job in await app.jobs.latest(limit=limit)]
 
 
 @router.get(
@@ -136,7 +136,7 @@ async def get_jobs(
 )
 async def get_job(app: ServicesDep, job_id: JobId) -> JobOut:
     """Return the state of a job, how far it is, and what came of it."""
-    return job_view(_existing(await app.jobs.get(job_id)))
+    return JobOut.model_validate(_existing(await app.jobs.get(job_id)))
 
 
 @router.delete(
@@ -150,7 +150,7 @@ async def delete_job(app: ServicesDep, job_id: JobId) -> JobOut:
 
     One that has succeeded is a conflict.
     """
-    return job_view(_existing(await app.jobs.cancel(job_id)))
+    return JobOut.model_validate(_existing(await app.jobs.cancel(job_id)))
 
 
 @router.post(
@@ -193,7 +193,7 @@ async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
 async def _events(jobs: AsyncIterator[Job]) -> AsyncIterator[ServerSentEvent]:
     try:
         async for job in jobs:
-            yield ServerSentEvent(job_view(job).model_dump_json(), event="job")
+            yield ServerSentEvent(JobOut.model_validate(job).model_dump_json(), event="job")
     finally:
         if isinstance(jobs, AsyncGenerator):  # the caller has gone: stop watching now, not when collected
             await jobs.aclose()

@@ -189,7 +189,7 @@ def calibration_part(calibration: Calibration) -> CalibrationPart:
         "depolarization": None if calibration.method == "temperature" else headline.depolarization,
         "eps": calibration.eps,
         "num_samples": calibration.num_samples,
-        "fingerprint": dict(calibration.fingerprint.shown()),
+        "fingerprint": dict(calibration.fingerprint.described()),
     }
     return {**part, "evidence": table[-1]} if table else part
 
