@@ -416,7 +416,7 @@ def build_replica(
     Jobs draw with `slots` requests at once, `all_slots` on all replicas together, and give way to the `live`
     scores. `own_keys` returns the keys of
     the fingerprints of the present set-up, whose settings are `setup`; `version` is the service's, for
-    results. At most `kept_documents` of a kind are kept. `engine` None: DBOS, beside the store. Raises
+    results. At most `kept_documents` are kept. `engine` None: DBOS, beside the store. Raises
     ValueError for a URL that is neither SQLite nor Postgres.
     """
     database = Database(database_url)

@@ -148,15 +148,13 @@ kept = sa.Table(
     "kept",
     metadata,
     sa.Column("number", _COUNT, primary_key=True, autoincrement=True),
-    sa.Column("kind", sa.String(20), nullable=False),
     sa.Column("id", sa.String(255), nullable=False),
     sa.Column("owner", sa.String(64), nullable=False),
     sa.Column("expires", sa.Float, nullable=False, index=True),  # seconds since 1970, by the database's clock
     sa.Column("content", sa.Text, nullable=False),
 )
 
-sa.Index("ix_kept_names", kept.c.kind, kept.c.owner, kept.c.id)
-sa.Index("ix_kept_age", kept.c.kind, kept.c.number)
+sa.Index("ix_kept_names", kept.c.owner, kept.c.id)
 
 # Of a key its hash alone. `name` is what people wrote, `prefix` the part of the key that may be shown.
 keys = sa.Table(

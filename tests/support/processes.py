@@ -125,7 +125,7 @@ async def final(made: Replica, job: Job) -> Calibration:
 async def final_results(made: Replica, job: Job) -> dict[str, Any]:
     """Wait for an evaluation's job to succeed and return its results."""
     assert (await ended(made, job)).calibration_id is None
-    found = await made.jobs.evaluation(job.id)
+    found = await made.store.evaluation(job.id)
     assert found is not None
     return found
 
