@@ -71,8 +71,6 @@ def features(
     return columns
 
 
-# A calibration: immutable numbers, what they were fitted with, and whether they fit a request.
-
 Method = Literal["depolarized", "temperature", "evidence"]
 
 

@@ -1,4 +1,4 @@
-"""Fitting a calibration on labelled rows: maps, evidence, correctness models, thresholds."""
+"""Fitting a calibration on labelled rows: maps, evidence, P(correct) and thresholds (method, section 8)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -41,6 +41,36 @@ from service.spectral.selective import selective_counts, thinned
 from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
+WHOLE = 1000  # of the progress of a fit
+SHARE = 0.5  # of the rows that fit; more would leave fewer to promise by
+# Of a decider. A calibration is read at every start, and thousands of rows would make it megabytes.
+MAX_THRESHOLDS = 200
+
+
+class Stream(IntEnum):
+    """Who draws random numbers in a study: each from a stream of its own, whatever else runs."""
+
+    # Numbers are for ever: another one would change every figure drawn with it.
+    BOOTSTRAP = 1
+    FOLDS = 2
+    DIFFERENCES = 3
+    ALGORITHM1 = 4
+    SUBSETS = 5
+    CONSTANT = 6
+    PROJECTION = 7
+    CORRECTNESS = 8
+    AUROC = 9
+    DECIDERS = 10
+    REFERENCE = 11
+    COPIES = 12
+    ANSWERS = 20
+
+
+def rng(seed: int, stream: Stream) -> np.random.Generator:
+    """Return the random numbers of one part of a study."""
+    return np.random.default_rng([seed, stream])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +86,167 @@ class FittedEvidence:
     bootstrap: EvidenceBootstrap
     risks: Mapping[str, Floats]
     maps: Mapping[str, tuple[EvidenceMap, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecidedAt:
+    """What the verdicts allow with one number of answers.
+
+    fit: of P(correct), on the rows that fitted, whose verdicts are `fitted` (n1,); counted: (n2,) verdicts of
+    the others. decider: None where there is no model; `fit` says why.
+    """
+
+    fit: CorrectnessFit
+    fitted: Bools
+    counted: Bools
+    decider: Decider | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decided:
+    """What the verdicts allow, by number of answers.
+
+    fitting: (n,) which of the full rows fitted map and model; the others were counted.
+    """
+
+    fitting: Bools
+    at: Mapping[int, DecidedAt]
+
+    def deciders(self) -> dict[int, Decider]:
+        """Return the deciders that there are, by number of answers."""
+        return {m: one.decider for m, one in self.at.items() if one.decider is not None}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """What a fit found.
+
+    dev: the full rows. fits, bootstraps: by method. held_out: out-of-fold risks of "raw", both methods,
+    "evidence" where it was fitted, "active" where there is one; and the maps of those that need no
+    log-probabilities. method: the one chosen; parameters: of every m' for it, those of "depolarized" for
+    "evidence", whose own are in evidence_table. evidence: None where rows lack log-probabilities. decided:
+    what the rows' verdicts allow.
+    """
+
+    dev: DevSet
+    fits: Mapping[PlainMethod, TemperatureFit | DepolarizedFit]
+    bootstraps: Mapping[PlainMethod, Bootstrap]
+    held_out: CrossValidation
+    method: Method
+    parameters: Mapping[int, Parameters]
+    decided: Decided
+    evidence: FittedEvidence | None = None
+    evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
+
+    def maps_of(self, name: str) -> list[CalibrationMap]:
+        """Return the map that serves each of the n prompts, fitted without its fold."""
+        fold = self.held_out.fold
+        if self.evidence is None or name not in self.evidence.maps:
+            return [self.held_out.maps[name][k] for k in fold]
+        maps = self.evidence.maps[name]
+        return [maps[k].at(u) for k, u in zip(fold, self.evidence.missing_mass, strict=True)]
+
+
+def fit_all(
+    material: Material,
+    asked: str,
+    *,
+    active: Calibration | None = None,
+    seed: int = 0,
+    eps: float = DEFAULT_EPS,
+    resamples: Resamples = DEFAULT,
+    progress: OnDone | None = None,
+) -> Fitted:
+    """Fit the maps on the full rows, and the tables of the chosen one on all.
+
+    asked: a method; "both": the better of the two that need no log-probabilities; "auto": the best of all.
+    Blocking: seconds to minutes of linear algebra. Equal seeds give equal results. Raises InvalidDevData
+    where "evidence" is asked for and rows lack log-probabilities.
+    """
+    if asked == "evidence" and (why := why_no_evidence(material)):
+        raise InvalidDevData(why)
+    dev = dev_set([material.answers[i] for i in material.full], material.dimension)
+    rivals: dict[str, CalibrationMap] = {}
+    if active is not None:
+        # Its headline for more answers than it knows.
+        rivals["active"] = active.map_for(min(material.num_samples, active.num_samples))
+    risks = held_out(dev, seed, eps, rivals)
+    again = resamples.bootstrap
+    evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), again)
+    risks = with_evidence(risks, evidence)
+    method = _chosen(asked, risks)
+    by_evidence = method == "evidence"
+    parts = 3 if by_evidence else 2
+    parameters = _parameters(material, method, seed, eps, _part(progress, 0, parts))
+    maps = _evidence_table(material, seed, _part(progress, 1, parts)) if by_evidence else {}
+    last = _part(progress, parts - 1, parts)
+    decided = fit_deciders(material, method, rng=rng(seed, Stream.DECIDERS), eps=eps, progress=last)
+    spread = bootstraps(dev, seed, eps, again)
+    return Fitted(dev, fits(dev, eps), spread, risks, method, parameters, decided, evidence, maps)
+
+
+def _chosen(asked: str, held_out: CrossValidation) -> Method:
+    every: tuple[Method, ...] = (*METHODS, "evidence")
+    candidates = {"both": METHODS, "auto": every}.get(asked, [one for one in every if one == asked])
+    known = [method for method in candidates if method in held_out.risks]
+    return min(known, key=lambda method: float(held_out.risks[method].mean()))
+
+
+def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
+    """Return the progress of one of several equal parts of a whole, in thousandths of the whole.
+
+    How many maps are fitted is not known before one is chosen, so their number cannot be announced.
+    """
+    return progress and (lambda done, total: progress((WHOLE * part + WHOLE * done // total) // parts, WHOLE))
+
+
+def _parameters(
+    material: Material, method: Method, seed: int, eps: float, progress: OnDone | None
+) -> dict[int, Parameters]:
+    """Return the parameters of every number of answers from 2 to m, without log-probabilities."""
+    maps = fit_by_num_samples(
+        material.answers,
+        "temperature" if method == "temperature" else "depolarized",
+        dimension=material.dimension,
+        eps=eps,
+        seed=seed,
+        min_prompts=MIN_USABLE_ROWS,
+        progress=progress,
+    )
+    return {
+        m: Parameters(map_.temperature, 0.0 if isinstance(map_, TemperatureMap) else map_.depolarization)
+        for m, map_ in maps.items()
+        if m <= material.num_samples
+    }
+
+
+def fits(dev: DevSet, eps: float) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
+    """Return both maps, fitted."""
+    return {method: fit(dev, method, eps=eps) for method in METHODS}
+
+
+def bootstraps(dev: DevSet, seed: int, eps: float, resamples: int) -> Mapping[PlainMethod, Bootstrap]:
+    """Return the uncertainty of both fits over the prompts."""
+    return {
+        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, eps=eps) for m in METHODS
+    }
+
+
+def held_out(
+    dev: DevSet, seed: int, eps: float, rivals: Mapping[str, CalibrationMap] | None = None
+) -> CrossValidation:
+    """Return out-of-fold risks and maps of "raw", both methods, and rivals (maps fitted elsewhere)."""
+    candidates: dict[str, PlainMethod | CalibrationMap] = {"raw": Identity(eps), **{m: m for m in METHODS}}
+    return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
+
+
+def with_evidence(plain: CrossValidation, evidence: FittedEvidence | None) -> CrossValidation:
+    """Return the risks with those by evidence among them, "active" last."""
+    if evidence is None:
+        return plain
+    merged = {**plain.risks, **evidence.risks}
+    last = {"active": merged.pop("active")} if "active" in merged else {}
+    return replace(plain, risks={**merged, **last})
 
 
 def why_no_evidence(material: Material) -> str | None:
@@ -127,43 +318,6 @@ def _evidence_table(material: Material, seed: int, progress: OnDone | None) -> d
     return {m: map_ for m, map_ in maps.items() if m <= material.num_samples}
 
 
-# P(correct), and what thresholds on it let through, for every number of answers (method, section 8).
-
-Bools = NDArray[np.bool_]
-SHARE = 0.5  # of the rows that fit; more would leave fewer to promise by
-# Of a decider. A calibration is read at every start, and thousands of rows would make it megabytes.
-MAX_THRESHOLDS = 200
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DecidedAt:
-    """What the verdicts allow with one number of answers.
-
-    fit: of P(correct), on the rows that fitted, whose verdicts are `fitted` (n1,); counted: (n2,) verdicts of
-    the others. decider: None where there is no model; `fit` says why.
-    """
-
-    fit: CorrectnessFit
-    fitted: Bools
-    counted: Bools
-    decider: Decider | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decided:
-    """What the verdicts allow, by number of answers.
-
-    fitting: (n,) which of the full rows fitted map and model; the others were counted.
-    """
-
-    fitting: Bools
-    at: Mapping[int, DecidedAt]
-
-    def deciders(self) -> dict[int, Decider]:
-        """Return the deciders that there are, by number of answers."""
-        return {m: one.decider for m, one in self.at.items() if one.decider is not None}
-
-
 def fit_deciders(
     material: Material,
     method: Method,
@@ -222,172 +376,3 @@ def _map(rows: Judged, method: Method, eps: float) -> DepolarizedMap | Temperatu
         return fit(rows.rows, method, eps=eps).map
     assert rows.missing_mass is not None, "chosen only where all rows have log-probabilities"
     return fit_evidence(EvidenceSet(rows.rows, rows.missing_mass)).map
-
-
-# The fit: the maps, their uncertainty, their cross-validated risk, and the parameters of every m'.
-
-METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
-WHOLE = 1000  # of the progress of a fit
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Fitted:
-    """What a fit found.
-
-    dev: the full rows. fits, bootstraps: by method. held_out: out-of-fold risks of "raw", both methods,
-    "evidence" where it was fitted, "active" where there is one; and the maps of those that need no
-    log-probabilities. method: the one chosen; parameters: of every m' for it, those of "depolarized" for
-    "evidence", whose own are in evidence_table. evidence: None where rows lack log-probabilities. decided:
-    what the rows' verdicts allow.
-    """
-
-    dev: DevSet
-    fits: Mapping[PlainMethod, TemperatureFit | DepolarizedFit]
-    bootstraps: Mapping[PlainMethod, Bootstrap]
-    held_out: CrossValidation
-    method: Method
-    parameters: Mapping[int, Parameters]
-    decided: Decided
-    evidence: FittedEvidence | None = None
-    evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
-
-    def maps_of(self, name: str) -> list[CalibrationMap]:
-        """Return the map that serves each of the n prompts, fitted without its fold."""
-        fold = self.held_out.fold
-        if self.evidence is None or name not in self.evidence.maps:
-            return [self.held_out.maps[name][k] for k in fold]
-        maps = self.evidence.maps[name]
-        return [maps[k].at(u) for k, u in zip(fold, self.evidence.missing_mass, strict=True)]
-
-
-def fit_all(
-    material: Material,
-    asked: str,
-    *,
-    active: Calibration | None = None,
-    seed: int = 0,
-    eps: float = DEFAULT_EPS,
-    resamples: Resamples = DEFAULT,
-    progress: OnDone | None = None,
-) -> Fitted:
-    """Fit the maps on the full rows, and the tables of the chosen one on all.
-
-    asked: a method; "both": the better of the two that need no log-probabilities; "auto": the best of all.
-    Blocking: seconds to minutes of linear algebra. Equal seeds give equal results. Raises InvalidDevData
-    where "evidence" is asked for and rows lack log-probabilities.
-    """
-    if asked == "evidence" and (why := why_no_evidence(material)):
-        raise InvalidDevData(why)
-    dev = dev_set([material.answers[i] for i in material.full], material.dimension)
-    rivals: dict[str, CalibrationMap] = {}
-    if active is not None:
-        # Its headline for more answers than it knows.
-        rivals["active"] = active.map_for(min(material.num_samples, active.num_samples))
-    risks = held_out(dev, seed, eps, rivals)
-    again = resamples.bootstrap
-    evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), again)
-    risks = with_evidence(risks, evidence)
-    method = _chosen(asked, risks)
-    tables = _tables(material, method, seed, eps, _part(progress, 0, 2))
-    last = _part(progress, 1, 2)
-    decided = fit_deciders(material, method, rng=rng(seed, Stream.DECIDERS), eps=eps, progress=last)
-    spread = bootstraps(dev, seed, eps, again)
-    return Fitted(dev, fits(dev, eps), spread, risks, method, tables[0], decided, evidence, tables[1])
-
-
-class Stream(IntEnum):
-    """Who draws random numbers in a study: each from a stream of its own, whatever else runs."""
-
-    # Numbers are for ever: another one would change every figure drawn with it.
-    BOOTSTRAP = 1
-    FOLDS = 2
-    DIFFERENCES = 3
-    ALGORITHM1 = 4
-    SUBSETS = 5
-    CONSTANT = 6
-    PROJECTION = 7
-    CORRECTNESS = 8
-    AUROC = 9
-    DECIDERS = 10
-    REFERENCE = 11
-    COPIES = 12
-    ANSWERS = 20
-
-
-def rng(seed: int, stream: Stream) -> np.random.Generator:
-    """Return the random numbers of one part of a study."""
-    return np.random.default_rng([seed, stream])
-
-
-def fits(dev: DevSet, eps: float) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
-    """Return both maps, fitted."""
-    return {method: fit(dev, method, eps=eps) for method in METHODS}
-
-
-def bootstraps(dev: DevSet, seed: int, eps: float, resamples: int) -> Mapping[PlainMethod, Bootstrap]:
-    """Return the uncertainty of both fits over the prompts."""
-    return {
-        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, eps=eps) for m in METHODS
-    }
-
-
-def held_out(
-    dev: DevSet, seed: int, eps: float, rivals: Mapping[str, CalibrationMap] | None = None
-) -> CrossValidation:
-    """Return out-of-fold risks and maps of "raw", both methods, and rivals (maps fitted elsewhere)."""
-    candidates: dict[str, PlainMethod | CalibrationMap] = {"raw": Identity(eps), **{m: m for m in METHODS}}
-    return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
-
-
-def with_evidence(plain: CrossValidation, evidence: FittedEvidence | None) -> CrossValidation:
-    """Return the risks with those by evidence among them, "active" last."""
-    if evidence is None:
-        return plain
-    merged = {**plain.risks, **evidence.risks}
-    last = {"active": merged.pop("active")} if "active" in merged else {}
-    return replace(plain, risks={**merged, **last})
-
-
-def _chosen(asked: str, held_out: CrossValidation) -> Method:
-    every: tuple[Method, ...] = (*METHODS, "evidence")
-    candidates = {"both": METHODS, "auto": every}.get(asked, [one for one in every if one == asked])
-    known = [method for method in candidates if method in held_out.risks]
-    return min(known, key=lambda method: float(held_out.risks[method].mean()))
-
-
-def _tables(
-    material: Material, method: Method, seed: int, eps: float, progress: OnDone | None
-) -> tuple[dict[int, Parameters], dict[int, EvidenceMap]]:
-    """Return the parameters of every m' without log-probabilities, and with them for "evidence"."""
-    plain: PlainMethod = "temperature" if method == "temperature" else "depolarized"
-    if method != "evidence":
-        return _table(material, plain, seed, eps, progress), {}
-    first = _table(material, plain, seed, eps, _part(progress, 0, 2))
-    return first, _evidence_table(material, seed, _part(progress, 1, 2))
-
-
-def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
-    """Return the progress of one of several equal parts of a whole, in thousandths of the whole.
-
-    How many maps are fitted is not known before one is chosen, so their number cannot be announced.
-    """
-    return progress and (lambda done, total: progress((WHOLE * part + WHOLE * done // total) // parts, WHOLE))
-
-
-def _table(
-    material: Material, method: PlainMethod, seed: int, eps: float, progress: OnDone | None
-) -> dict[int, Parameters]:
-    maps = fit_by_num_samples(
-        material.answers,
-        method,
-        dimension=material.dimension,
-        eps=eps,
-        seed=seed,
-        min_prompts=MIN_USABLE_ROWS,
-        progress=progress,
-    )
-    return {
-        m: Parameters(map_.temperature, 0.0 if isinstance(map_, TemperatureMap) else map_.depolarization)
-        for m, map_ in maps.items()
-        if m <= material.num_samples
-    }

@@ -28,7 +28,12 @@ from service.scoring.command import Target
 from service.scoring.judging import lowest_named, promise
 from service.scoring.serving import Serving
 
+log = logging.getLogger(__name__)
+router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
+
+NDJSON = "application/x-ndjson"
 MAX_CORRECTIONS = 10_000
+MAX_VERDICTS = 1000  # of a report; the export has all
 # No rows promise so little: what is promised instead is the lowest that can be.
 LOWEST = 1e-9
 ACTIVATION: dict[str, Any] = {
@@ -93,6 +98,7 @@ CALIBRATION: dict[str, Any] = {
     },
 }
 ROW = '{"id": "0", "prompt": "Who wrote Emma?", "reference": "Jane Austen", "samples": ["Austen", "Eliot"]}\n'
+CORRECTIONS = {"two rows": {"rows": [{"line": 12, "correct": False}, {"id": "q31", "correct": True}]}}
 
 
 class ParametersOut(BaseModel):
@@ -222,15 +228,6 @@ class CalibrationOut(BaseModel):
     links: dict[str, str] = Field(
         description="Paths: `self`, `report`, `activate`; `data` while its rows are kept."
     )
-
-
-# Calibrations: list, activate, export, report.
-
-log = logging.getLogger(__name__)
-router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
-NDJSON = "application/x-ndjson"
-MAX_VERDICTS = 1000  # of a report; the export has all
-CORRECTIONS = {"two rows": {"rows": [{"line": 12, "correct": False}, {"id": "q31", "correct": True}]}}
 
 
 def report_entry(description: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What POST /calibrate and POST /evaluate share: an upload becomes a job, and the answer says where it is."""
+"""POST /calibrate, its jobs, and what POST /evaluate shares with it: how an upload becomes a job."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Annotated, Any
@@ -26,6 +26,8 @@ UPLOAD_CODES = (*BAD_UPLOAD, "conflict", "overloaded")
 LOCATION: dict[str, Any] = {
     "headers": {"Location": {"description": "Path of the job.", "schema": {"type": "string"}}}
 }
+PING_S = 15
+router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])
 
 IdempotencyKey = Annotated[
     str | None,
@@ -83,12 +85,6 @@ def accepted(job: Job) -> Response:
     """Return a job that will run as a response that says where to look for it."""
     content = JobOut.model_validate(job).model_dump_json()
     return Response(content, 202, {"Location": f"/jobs/{job.id}"}, "application/json")
-
-
-# POST /calibrate, and the jobs that it starts.
-
-router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])
-PING_S = 15
 
 
 @router.post(
