@@ -12,7 +12,6 @@ import numpy as np
 import sqlalchemy as sa
 from pydantic import BaseModel, TypeAdapter
 from sqlalchemy.engine import RowMapping
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.calibration.calibration import (
@@ -26,7 +25,7 @@ from service.calibration.calibration import (
 from service.calibration.fingerprint import SERVICE, Fingerprint
 from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_to_json
 from service.embedding.outcomes import supplied_draws, totals
-from service.errors import Conflict, StoreUnavailable
+from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
@@ -267,21 +266,6 @@ class SqlCalibrations:
     async def _select(self, query: sa.Select[Any]) -> list[CalibrationRecord]:
         async with self._database.read() as connection:
             return [_record(stored) for stored in (await connection.execute(query)).mappings()]
-
-    async def add(
-        self,
-        calibration: Calibration,
-        report: dict[str, Any],
-        *,
-        job_id: str | None = None,
-        num_rows: int = 0,
-    ) -> None:
-        """Store a calibration that was fitted elsewhere. Raises Conflict if its id is taken."""
-        try:
-            async with self._database.write() as connection:
-                await insert_calibration(connection, calibration, report, job_id, num_rows)
-        except IntegrityError:
-            raise Conflict("A calibration of this id exists.") from None
 
     async def activate(self, calibration_id: str, *, by: str = "") -> CalibrationRecord | None:
         """Make this the active calibration of its fingerprint, at once on this replica; None if unknown."""

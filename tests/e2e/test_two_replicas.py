@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.calibration.calibration import CalibrateOptions
-from tests.support.calibrations import calibration
+from tests.support.calibrations import add, calibration
 from tests.support.job_worker import dev_rows, go_on, hold
 from tests.support.postgres import Cluster
 from tests.support.processes import (
@@ -41,7 +41,7 @@ def url(postgres: Cluster) -> str:
 async def test_activation_reaches_the_other(url: str) -> None:
     async with idle_replica(url, "a") as one, idle_replica(url, "b") as other:
         for made in (calibration(), calibration(temperature=3.0)):
-            await one.calibrations.add(made, {})
+            await add(one.calibrations, made, {})
             await one.calibrations.activate(made.id)
             key = made.fingerprint.key()
             assert one.calibrations.active(key) == made

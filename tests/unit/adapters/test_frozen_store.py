@@ -10,7 +10,7 @@ from service.errors import StoreUnavailable
 from service.scoring.command import ScoreCommand
 from service.scoring.scorer import Scorer
 from service.store.database import Database
-from tests.support.calibrations import calibration
+from tests.support.calibrations import add, calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.postgres import Cluster
 
@@ -47,7 +47,7 @@ async def test_a_score_that_names_a_calibration_does_not_wait_for_a_frozen_serve
     used, unused = calibration(), calibration()
     try:
         for made in (used, unused):
-            await source.add(made, {})
+            await add(source, made, {})
         named = [ScoreCommand(samples=("a", "b"), calibration=made.id) for made in (used, unused)]
         await scorer.score(named[0])
         with postgres.frozen():

@@ -27,7 +27,7 @@ from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
 from service.store.database import Database, store_url, sync_url
 from service.store.tables import activations, calibrations, dev_rows, jobs, metadata
-from tests.support.calibrations import NASTY, calibration, fingerprint, rows
+from tests.support.calibrations import NASTY, add, calibration, fingerprint, rows
 from tests.support.decisions import decider
 from tests.support.evidence import by_evidence
 from tests.support.postgres import Cluster
@@ -230,7 +230,7 @@ class TestStore:
             deciders={1: decider(EvidenceMap(0.9, 0.0, 1.0)), 3: decider()},
         )
         async with opened(url) as store:
-            await store.calibrations.add(made, {})
+            await add(store.calibrations, made, {})
             assert await store.calibrations.get(made.id) == made
 
     async def test_jobs_are_open_until_they_end(self, url: str) -> None:
@@ -304,7 +304,7 @@ class TestStore:
             await store.jobs.begin(job.id)
             theirs, mine = calibration(), calibration(temperature=3.0)
             key = mine.fingerprint.key()
-            await store.calibrations.add(theirs, {})
+            await add(store.calibrations, theirs, {})
             async with store.database.write() as connection:  # as on another replica
                 await make_current(connection, theirs.id, key, by="peer", reason="")
             with pytest.raises(ActiveChangedError):
@@ -359,7 +359,7 @@ class TestStore:
         async with opened(url) as store:
             older, newer, other = calibration(), calibration(temperature=3), calibration("other")
             for each in (older, newer, other):
-                await store.calibrations.add(each, {})
+                await add(store.calibrations, each, {})
             assert await store.calibrations.list_active() == []
             for each in (other, older, newer, older):
                 await store.calibrations.activate(each.id)
@@ -370,8 +370,6 @@ class TestStore:
             assert await store.calibrations.get("cal_none") is None
             assert await store.calibrations.activate("cal_none") is None
             assert await store.calibrations.report("cal_none") is None
-            with pytest.raises(Conflict):
-                await store.calibrations.add(older, {})
 
     async def test_what_rows_are_like_is_read_for_scores_and_not_for_lists(self, url: str) -> None:
         reference = ConformalReference(
@@ -380,7 +378,7 @@ class TestStore:
         async with opened(url) as store:
             one, other = (replace(calibration(), reference=reference) for _ in range(2))
             for each in (one, other):
-                await store.calibrations.add(each, {})
+                await add(store.calibrations, each, {})
             await store.calibrations.activate(one.id)
             for found in (store.calibrations.any_active()[0], await store.calibrations.get(other.id)):
                 assert found and found.reference is not None
@@ -392,15 +390,15 @@ class TestStore:
         own, old, caller = calibration("own"), calibration("old"), calibration("", source="caller")
         async with opened(url, own_keys=lambda: [own.fingerprint.key()]) as store:
             for each in (own, old, caller):
-                await store.calibrations.add(each, {})
+                await add(store.calibrations, each, {})
                 await store.calibrations.activate(each.id)
             assert [r.calibration for r in await store.calibrations.list_active()] == [own, old, caller]
 
     async def test_the_database_refuses_a_second_active_one(self, url: str) -> None:
         async with opened(url) as store:
             one, two = calibration(), calibration()
-            await store.calibrations.add(one, {})
-            await store.calibrations.add(two, {})
+            await add(store.calibrations, one, {})
+            await add(store.calibrations, two, {})
             await store.calibrations.activate(one.id)
             values = {"fingerprint_key": one.fingerprint.key(), "current": True}
             second = sa.insert(activations).values(
@@ -414,7 +412,7 @@ class TestStore:
         async with opened(url) as store, opened(url) as peer:
             made = [calibration(temperature=t) for t in (1.0, 2.0, 3.0, 4.0)]
             for each in made:
-                await store.calibrations.add(each, {})
+                await add(store.calibrations, each, {})
             sides = [store, peer, store, peer]
             await asyncio.gather(*(s.calibrations.activate(c.id) for s, c in zip(sides, made, strict=True)))
             active = await store.calibrations.list_active()
@@ -424,7 +422,7 @@ class TestStore:
     async def test_a_peer_sees_an_activation(self, url: str) -> None:
         async with opened(url) as store, opened(url) as peer:
             made = calibration()
-            await store.calibrations.add(made, {})
+            await add(store.calibrations, made, {})
             await store.calibrations.activate(made.id)
             await until(lambda: peer.calibrations.active(made.fingerprint.key()) == made)
 
@@ -489,14 +487,14 @@ async def test_a_calibration_that_cannot_be_read_does_not_end_the_following(
     url = f"sqlite:///{tmp_path / 'store.db'}"
     async with opened(url) as here, opened(url) as peer:
         newer, made = calibration("newer"), calibration()
-        await peer.calibrations.add(newer, {})
+        await add(peer.calibrations, newer, {})
         async with peer.database.write() as connection:
             await connection.execute(sa.update(calibrations).values(body={"version": 2}))
             await make_current(connection, newer.id, newer.fingerprint.key(), by="peer", reason="")
         await until(lambda: "cannot be read" in caplog.text)
         async with peer.database.write() as connection:
             await connection.execute(sa.update(activations).values(current=False))
-        await peer.calibrations.add(made, {})
+        await add(peer.calibrations, made, {})
         await peer.calibrations.activate(made.id)
         await until(lambda: here.calibrations.active(made.fingerprint.key()) == made)
 
@@ -506,7 +504,7 @@ async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path)
     url = f"sqlite:///{tmp_path / 'store.db'}"
     async with opened(url) as store:
         made = calibration()
-        await store.calibrations.add(made, {})
+        await add(store.calibrations, made, {})
         await store.calibrations.activate(made.id)
         await store.database.stop()
         with pytest.raises(StoreUnavailable) as caught:
