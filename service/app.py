@@ -414,10 +414,9 @@ def build_replica(
     """Return the store and the jobs of one replica, not started.
 
     Jobs draw with `slots` requests at once, `all_slots` on all replicas together, and give way to the `live`
-    scores. `own_keys` returns the keys of
-    the fingerprints of the present set-up, whose settings are `setup`; `version` is the service's, for
-    results. At most `kept_documents` are kept. `engine` None: DBOS, beside the store. Raises
-    ValueError for a URL that is neither SQLite nor Postgres.
+    scores. `own_keys` returns the keys of the fingerprints of the present set-up, whose settings are `setup`;
+    `version` is the service's, for results. At most `kept_documents` are kept. `engine` None: DBOS, beside
+    the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
     """
     database = Database(database_url)
     calibrations = SqlCalibrations(database, poll_s=intervals.active_poll_s, own_keys=own_keys)

@@ -28,7 +28,7 @@ from service.scoring.serving import Serving
 from service.settings import Settings
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
-from tests.support.calibrations import calibration
+from tests.support.calibrations import add, calibration
 from tests.support.decisions import decider
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder
@@ -71,7 +71,7 @@ def started(tmp_path: Path) -> Served:
         async with served(app) as port:
             store = app.state.services.calibrations
             for one in (drawn_here(), drawn_by_callers()):
-                await store.add(one, {"version": 1})
+                await add(store, one, {"version": 1})
                 await store.activate(one.id)
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
                 yield http

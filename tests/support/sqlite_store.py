@@ -88,8 +88,8 @@ class SqliteStore:
         folder = tempfile.mkdtemp()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.database = CopiedDatabase(Path(folder))
-        self.calibrations = SqlCalibrations(self.database, poll_s=60)
-        self.runs = SqlJobs(self.database, self.calibrations)
+        self.stored = self.calibrations = SqlCalibrations(self.database, poll_s=60)
+        self.runs = SqlJobs(self.database, self.stored)
         drawer = Drawer(FakeLLM(), FakeEmbedder(), self.runs, Serving(10, Sampling(), Sampling()))
         steps = JobSteps(self.runs, drawer, {}, slots=1, patience=Patience())
         self.jobs = DurableJobs(self.runs, steps, IdleEngine(), poll_s=0.01)
@@ -99,11 +99,11 @@ class SqliteStore:
     async def start(self) -> None:
         """Open the file."""
         await self.database.start()
-        await self.calibrations.start()
+        await self.stored.start()
 
     async def stop(self) -> None:
         """Close it; idempotent."""
-        await self.calibrations.stop()
+        await self.stored.stop()
         await self.database.stop()
 
     async def check(self) -> None:
