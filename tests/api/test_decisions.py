@@ -262,7 +262,7 @@ async def test_being_right_is_a_probability_at_every_missing_mass(tmp_path: Path
                 wanted = caller_fingerprint(f"{count}", FakeEmbedder(DIMENSION).identity)
                 one = decider(names=FEATURES[:count])
                 made = replace(by_evidence(fingerprint=wanted), deciders={3: one})
-                await store.add(made, {"version": 1})
+                await add(store, made, {"version": 1})
                 await store.activate(made.id)
                 for told in ([0.0] * 3, [-1e4] * 3, [0.01] * 3, [-0.1, -2.0, -700.0]):
                     sent = {"samples": ["a", "a", "b"], "source_label": f"{count}", "logprobs": told}
