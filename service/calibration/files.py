@@ -297,12 +297,13 @@ def _csv_rows(lines: Iterable[tuple[int, str | RowError]], max_row_bytes: int) -
 
 def _check_header(record: list[str] | RowError) -> list[str]:
     if isinstance(record, RowError):
-        raise _file_error(f"the header cannot be read: it {record}; columns have commas between them")
+        raise _file_error(f"the header cannot be read: it {record}; columns must be separated by commas")
     names = [name.strip() for name in record]
-    known = f"known are {', '.join(ROW_FIELDS)}, with commas between them"
+    if len(names) == 1 and re.search(r"[;\t|]", names[0]):
+        raise _file_error("the columns must be separated by commas")
     if unknown := [name for name in names if name not in ROW_FIELDS]:
         shown = ", ".join(repr(printable(name)) + meant(name) for name in unknown[:5])
-        raise _file_error(f"unknown columns {shown} in the header; {known}")
+        raise _file_error(f"unknown columns {shown} in the header; known are {', '.join(ROW_FIELDS)}")
     if len(set(names)) < len(names):
         raise _file_error("the header names a column twice")
     if "reference" not in names or not {"prompt", "messages"} & set(names):

@@ -86,9 +86,9 @@ class Embedding:
         vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
         for begin in range(0, len(texts), EMBEDDED_AT_ONCE):
             chunk = texts[begin : begin + EMBEDDED_AT_ONCE]
-            got = await self._patience.keep_trying(partial(self._in_turn, chunk), notify)
-            check_made_by(identity, got.made_by)
-            vectors[begin : begin + len(chunk)] = got.vectors
+            embedded = await self._patience.keep_trying(partial(self._in_turn, chunk), notify)
+            check_made_by(identity, embedded.made_by)
+            vectors[begin : begin + len(chunk)] = embedded.vectors
             await progress.advance(len(chunk))
         return vectors
 

@@ -461,8 +461,8 @@ def _enqueue(job_id: str, queue: str) -> None:
 def _cancel(job_id: str) -> None:
     from dbos import DBOS
 
-    found = _listed(workflow_id_prefix=job_id, status=[_WAITS, _RUNS])
-    DBOS.cancel_workflows([one.workflow_id for one in found])
+    unfinished = _listed(workflow_id_prefix=job_id, status=[_WAITS, _RUNS])
+    DBOS.cancel_workflows([one.workflow_id for one in unfinished])
 
 
 def jobs_url(url: URL) -> str:
