@@ -102,7 +102,6 @@ SERVERS_ONLY = {
     "llm_priority",
     "embedder_api_key",
     "proxies_from_env",
-    "calibration_max_concurrency",  # of one slot, there is one
 }
 IN_NO_SERVERS = IN_PROCESS_ONLY | {"llm_backend"}  # the base itself has the other value
 
