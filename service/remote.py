@@ -1,4 +1,4 @@
-"""What the clients of other servers have in common: certificates, what is tried again, and when."""
+"""What the clients of LLM and embedding servers share: certificates, what is tried again, health checks."""
 
 import asyncio
 import math
@@ -21,6 +21,8 @@ TRY_AGAIN = frozenset(
         HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
+MAX_RETRY_AFTER_S = 60.0  # a server may ask for more, but may be well again long before
+CHECK_KEPT_S = 1.0
 
 
 def tls() -> ssl.SSLContext:
@@ -32,70 +34,41 @@ def tls() -> ssl.SSLContext:
 
 
 def retry_after_s(response: httpx.Response) -> float | None:
-    """Return Retry-After where it is a number of seconds, at least 0; dates are rare and left aside."""
+    """Return Retry-After in seconds, from 0 to a minute; None where it is missing, or a date (rare)."""
     try:
         seconds = float(response.headers["retry-after"])
     except (KeyError, ValueError):
         return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None  # "nan" and "inf" are numbers to Python
-
-
-# A check that anybody may ask for, without a key: one at a time, and what it found holds for a while.
-
-KEPT_S = 1.0
+    # "nan" and "inf" are numbers to Python.
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S) if math.isfinite(seconds) else None
 
 
 class SharedCheck:
-    """Runs `ask` at most once at a time and once in `kept_s`; everybody gets what it found.
+    """Runs `ask` at most once at a time and once in `kept_s`: health checks may be asked for without a key.
 
     A caller that leaves neither cancels the check for the others nor leads to a second one beside it. `ask`
-    returns when all is well and raises the EigencalError that says what is not; when it has not ended after
-    `longest_s`, it is broken off and the finding is `too_late`.
+    returns when all is well, within its own time, and raises the EigencalError that says what is not.
     """
 
-    def __init__(
-        self,
-        ask: Callable[[], Awaitable[object]],
-        *,
-        longest_s: float,
-        too_late: EigencalError,
-        kept_s: float = KEPT_S,
-    ) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[object]], *, kept_s: float = CHECK_KEPT_S) -> None:
         self._ask = ask
-        self._longest_s = longest_s
-        self._too_late = too_late
         self._kept_s = kept_s
         self._latest: asyncio.Task[EigencalError | None] | None = None
         self._ended_at = float("-inf")
 
     async def __call__(self) -> None:
         """Return when all is well; raises what `ask` raised."""
-        failure = await asyncio.shield(self._current())
-        if failure is not None:
-            raise copy(failure)  # many may raise it: each with a traceback of its own
-
-    async def stop(self) -> None:
-        """Break off the check under way; idempotent."""
-        latest, self._latest = self._latest, None
-        if latest is not None and not latest.done():
-            latest.cancel()
-            await asyncio.wait({latest})
-
-    def _current(self) -> asyncio.Task[EigencalError | None]:
-        """Return the check under way, or the last one while it holds, or a new one."""
         age_s = asyncio.get_running_loop().time() - self._ended_at
         if self._latest is None or (self._latest.done() and age_s > self._kept_s):
-            self._latest = asyncio.create_task(self._found())
-        return self._latest
+            self._latest = asyncio.create_task(self._run())
+        if (failure := await asyncio.shield(self._latest)) is not None:
+            raise copy(failure)  # many may raise it: each with a traceback of its own
 
-    async def _found(self) -> EigencalError | None:
+    async def _run(self) -> EigencalError | None:
         try:
-            async with asyncio.timeout(self._longest_s):
-                await self._ask()
+            await self._ask()
         except EigencalError as failure:
             return failure
-        except TimeoutError:
-            return self._too_late
         finally:
             self._ended_at = asyncio.get_running_loop().time()
         return None
