@@ -254,7 +254,7 @@ def token_logprobs(choice: Mapping[str, Any]) -> list[float | None]:
     """
     logprobs = choice.get("logprobs") or {}
     if tokens := logprobs.get("content"):
-        values = [token.get("logprob") for token in tokens]
+        values = [(token or {}).get("logprob") for token in tokens]
     else:
         values = logprobs.get("token_logprobs") or []
     is_number = (isinstance(value, int | float) and abs(value) <= MAX_NATS for value in values)
@@ -280,7 +280,8 @@ def model_name(name: object) -> str:
 
 
 def _count(tokens: Any) -> int:
-    return min(max(int(tokens or 0), 0), MAX_TOKENS_COUNTED)
+    is_count = isinstance(tokens, int | float) and 0 <= tokens <= MAX_TOKENS_COUNTED
+    return int(tokens) if is_count else 0
 
 
 def _text(value: object) -> str:

@@ -207,56 +207,42 @@ async def test_a_parameter_that_was_not_sent_is_part_of_what_a_calibration_is_bo
             assert asked["code"] == "llm_error"
 
 
-@pytest.mark.parametrize("code", [400, 403])
-async def test_a_server_without_log_probabilities_still_scores(opened: Opened, code: int) -> None:
-    refusal = status(code, {"error": {"message": "You are not allowed to request logprobs."}})
+async def test_a_server_without_log_probabilities_still_scores(opened: Opened) -> None:
+    refusal = status(403, {"error": {"message": "You are not allowed to request logprobs."}})
 
     async def refusing(exchange: Exchange) -> None:
         await (refusal if "logprobs" in exchange.body else answers())(exchange)
 
     async with OpenAIServer(default=refusing) as server, opened(server) as post:
-        for _ in range(3):
+        for _ in range(2):
             assert (await post()).status_code == 200
-        assert [body.get("logprobs") for body in server.bodies] == [True, None, True, None, None]
+        assert [body.get("logprobs") for body in server.bodies] == [True, None, None]
 
 
 # What no server should say
 
 
-@pytest.mark.parametrize("asked", ["1e9", "1000000000", "1e999", "nan", "-inf", "-5", "0.001"])
-@pytest.mark.parametrize("code", [429, 503])
-async def test_no_server_sends_a_caller_away_for_years(opened: Opened, asked: str, code: int) -> None:
-    refusal = status(code, {}, {"Retry-After": asked})
+@pytest.mark.parametrize("asked", ["1e9", "nan", "-5", "0.001"])
+async def test_no_server_sends_a_caller_away_for_years(opened: Opened, asked: str) -> None:
+    refusal = status(503, {}, {"Retry-After": asked})
     async with OpenAIServer(default=refusal) as server, opened(server) as post:
         response = await post(deadline_ms=30_000)
     assert (response.status_code, response.json()["code"]) == (503, "llm_unavailable")
     assert 1 <= int(response.headers["retry-after"]) <= 60
 
 
-NONSENSE = ["1e999", "-1e999", "NaN", "1e308", "9" * 400, "-7", '"many"', "true", "null", "[]", "{}"]
-
-
-@pytest.mark.parametrize("number", NONSENSE)
-@pytest.mark.parametrize("streamed", [False, True])
-async def test_a_usage_that_is_no_count_is_unknown(opened: Opened, number: str, streamed: bool) -> None:
+@pytest.mark.parametrize("number", ["1e999", "-7", '"many"', "null"])
+async def test_a_usage_that_is_no_count_is_unknown(opened: Opened, number: str) -> None:
     usage = f'{{"prompt_tokens": {number}, "completion_tokens": 3, "total_tokens": {number}}}'
-    async with OpenAIServer([saying(streamed, usage=usage)]) as server, opened(server) as post:
-        response = await post(**({"deadline_ms": 60_000} if streamed else {}))
-    assert response.status_code == 200
+    async with OpenAIServer([saying(False, usage=usage)]) as server, opened(server) as post:
+        response = await post()
     assert response.json()["usage"] == {"prompt_tokens": 0, "completion_tokens": 3}
 
 
-@pytest.mark.parametrize("usage", [*NONSENSE, '"none"', "[1]"])
-@pytest.mark.parametrize("streamed", [False, True])
-async def test_a_usage_that_is_none_is_unknown(opened: Opened, usage: str, streamed: bool) -> None:
-    async with OpenAIServer([saying(streamed, usage=usage)]) as server, opened(server) as post:
-        response = await post(**({"deadline_ms": 60_000} if streamed else {}))
-    assert response.json()["usage"] == {"prompt_tokens": 0, "completion_tokens": 0}
-
-
-@pytest.mark.parametrize("value", [*NONSENSE, "[" * 50_000 + "]" * 50_000])
+@pytest.mark.parametrize("value", ["1e999", "NaN", '"many"', "null", "[]", "[" * 50_000 + "]" * 50_000])
 @pytest.mark.parametrize(
-    "field", ["index", "finish_reason", "text", "logprobs", "logprob", "model", "choices", "choice", "all"]
+    "field",
+    ["index", "finish_reason", "text", "logprobs", "logprob", "model", "usage", "choices", "choice", "all"],
 )
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_nonsense_in_any_field_is_no_internal_error(
