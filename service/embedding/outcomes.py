@@ -56,11 +56,6 @@ def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
         return None
 
 
-def counts(index: NDArray[np.int_]) -> NDArray[np.int_]:
-    """Return how often each distinct answer came, (k,), from the index that `distinct` returns."""
-    return np.bincount(index)
-
-
 def texts_to_embed(texts: Sequence[str], empty_answers: EmptyAnswers) -> list[str]:
     """Return the texts that have a vector of the embedder's: all but the empty one, or all."""
     return [text for text in texts if text or empty_answers == EMBEDDED]

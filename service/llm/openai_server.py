@@ -4,14 +4,13 @@ import asyncio
 import itertools
 import json
 import math
+import random
 import time
-from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 import httpx
-import stamina
 
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue, QueuedRequest
@@ -24,7 +23,6 @@ from service.llm.wire import (
     Reply,
     ReplyReader,
     build_body,
-    error_in_stream,
     error_of,
     lines,
     max_bytes_of,
@@ -36,7 +34,8 @@ from service.lru import LRU
 from service.remote import KEEPALIVE_S, TRY_AGAIN, SharedCheck, retry_after_s, tls
 
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
-MAX_BACKOFF_S = 5.0
+BACKOFF_S = 0.2  # before the second attempt, and twice as long before each further one
+MAX_WAIT_S = 5.0
 CHECK_TIMEOUT_S = 5.0
 MAX_LIST_BYTES = 8 * 2**20
 NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})  # of gateways, say: the list of models tells instead
@@ -58,27 +57,10 @@ class ServerQuirks:
         """Remember a quirk."""
         self._seen.put((model, name), (self.clock(), value))
 
-    def forget(self, model: str, names: Collection[str]) -> None:
-        """Forget quirks that a reply has disproved."""
-        for name in names:
-            self._seen.pop((model, name))
-
-    def has(self, model: str, name: str) -> bool:
-        """Tell whether the last that is known is the quirk, however long ago."""
-        return self._seen.get((model, name)) is not None
-
-    def current(self, model: str, name: str) -> int | None:
-        """Return the value of a quirk that is to be heeded; None: the full form is to be tried."""
+    def get(self, model: str, name: str) -> int | None:
+        """Return the value of a quirk; None: the full form is to be tried."""
         seen = self._seen.get((model, name))
         return None if seen is None or self.clock() - seen[0] > QUIRK_KEPT_S else seen[1]
-
-
-class _PassingError(Exception):
-    """A signal to the retry loop: another attempt may cure `error`, which is raised when none does."""
-
-    def __init__(self, error: EigencalError) -> None:
-        super().__init__(error.detail)
-        self.error = error
 
 
 class HttpLanguageModel:
@@ -126,7 +108,8 @@ class HttpLanguageModel:
         )
         self._queue = AdmissionQueue(max_concurrency, max_waiting)
         self._quirks = ServerQuirks()
-        self._answered_by: LRU[str, str] = LRU(MAX_QUIRKS)  # by the model asked for
+        # Model and parameters omitted, by the model asked for and whether a top_k was.
+        self._answered_by: LRU[tuple[str, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
         self._check = SharedCheck(self._ask_health)
         make = partial(
             httpx.AsyncClient,
@@ -157,13 +140,11 @@ class HttpLanguageModel:
         """
         asked = request.model or self._model
         expected = self._shape.identity(request, model=asked, api=self._api)
-        model = self._answered_by.get(asked)
-        if model is None:
+        answered_by = self._answered_by.get((asked, request.sampling.top_k > 0))
+        if answered_by is None:
             return replace(expected, answered=False)
-        is_omitted = not request.sampling.top_k and self._quirks.has(
-            self._model_on_api(request, asked), "top_k"
-        )
-        return replace(expected, model=model, omitted=("top_k",) if is_omitted else ())
+        model, omitted = answered_by
+        return replace(expected, model=model, omitted=omitted)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Draw answers; see the port and the class."""
@@ -185,23 +166,25 @@ class HttpLanguageModel:
             self._model = self._configured_model
         if not replies:
             raise failures[0]
-        if len({(reply.model, reply.omitted) for reply in replies}) > 1:
+        answered_by = {(reply.model, reply.omitted) for reply in replies}
+        if len(answered_by) > 1:
             raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
-        self._answered_by.put(model, replies[0].model)
+        [(answering, omitted)] = answered_by
+        self._answered_by.put((model, request.sampling.top_k > 0), (answering, omitted))
         outputs = [draw for reply in replies for draw in reply.draws][:wanted]
         draws = await self._shape.read_beside_loop(outputs)
         is_late = any(isinstance(failure, DeadlineExceeded) for failure in failures)
         return Generation(
             draws=draws * request.num_samples if is_greedy else draws,
             requested=request.num_samples,
-            model=replies[0].model,
+            model=answering,
             usage=Usage(
                 sum(reply.usage.prompt_tokens for reply in replies),
                 sum(reply.usage.completion_tokens for reply in replies),
             ),
             missing_reason=None if len(draws) == wanted else "deadline" if is_late else "error",
             queued_s=replies[0].queued_s,
-            omitted=replies[0].omitted,
+            omitted=omitted,
         )
 
     async def check(self) -> None:
@@ -274,21 +257,19 @@ class HttpLanguageModel:
 
     def _sizes(self, model: str, count: int) -> list[int]:
         """Return the choices to ask for in each call."""
-        size = min(count, self._quirks.current(model, "n") or count)
+        size = min(count, self._quirks.get(model, "n") or count)
         return [size] * (count // size) + ([count % size] if count % size else [])
-
-    def _model_on_api(self, request: GenerationRequest, model: str) -> str:
-        """Return what quirks are kept under: a server may take on one API what it refuses on the other."""
-        return f"{request.api(self._api)} {model}"
 
     async def _call(
         self, request: GenerationRequest, model: str, n: int, call: int, queued: QueuedRequest
     ) -> Reply:
         """Call for n choices, without what the server refuses and can be left out."""
-        quirks, on_api = self._quirks, self._model_on_api(request, model)
+        quirks = self._quirks
+        # A server may take on one API what it refuses on the other.
+        on_api = f"{request.api(self._api)} {model}"
         refused: set[str] = set()
         while True:
-            omitted = refused | {name for name in OPTIONAL if quirks.current(on_api, name) is not None}
+            omitted = refused | {name for name in OPTIONAL if quirks.get(on_api, name) is not None}
             size = 1 if "n" in refused else n
             path, body = self._build_body(request, model=model, n=size, call=call, omitted=omitted - {"n"})
             try:
@@ -302,7 +283,6 @@ class HttpLanguageModel:
         # Only now: an error that merely names a parameter must not cost later requests theirs.
         for name in refused - {"n"}:
             quirks.record(on_api, name)
-        quirks.forget(on_api, OPTIONAL & body.keys())
         if reply.failure is None:
             if len(reply.draws) < n and not reply.given_up:
                 quirks.record(model, "n", len(reply.draws))
@@ -320,7 +300,7 @@ class HttpLanguageModel:
         Raises as the port's `generate`.
         """
         clock = asyncio.get_running_loop().time
-        asked_at, reader = clock(), ReplyReader()
+        asked_at, reader = clock(), ReplyReader(self._api_key)
         failure: EigencalError | None = None
         try:
             permit = await self._queue.permit(queued)
@@ -344,49 +324,45 @@ class HttpLanguageModel:
 
     async def _send(self, path: str, body: dict[str, Any], reader: ReplyReader, ends: float) -> None:
         """Send a call, again where that may help, and read its answer."""
-
-        def wait_s(error: Exception) -> float | bool:
-            if not isinstance(error, _PassingError):
-                return False
-            asked_s = error.error.retry_after_s
+        for attempt in itertools.count():
+            failure = await self._attempt(path, body, reader)
+            if failure is None:
+                return
+            wait_s = failure.retry_after_s
+            if wait_s is None:
+                wait_s = BACKOFF_S * 2**attempt * random.uniform(0.5, 1.0)
             # Nobody is there to read what begins after the end; a longer wait is for the caller to take.
-            longest_s = min(MAX_BACKOFF_S, ends - asyncio.get_running_loop().time())
-            return True if asked_s is None else asked_s if asked_s < longest_s else False
+            left_s = ends - asyncio.get_running_loop().time()
+            if attempt == self._max_retries or wait_s > min(MAX_WAIT_S, left_s):
+                raise failure
+            await asyncio.sleep(wait_s)
 
-        try:
-            async for attempt in stamina.retry_context(
-                on=wait_s, attempts=self._max_retries + 1, timeout=None, wait_initial=0.2, wait_jitter=0.2
-            ):
-                with attempt:
-                    await self._attempt(path, body, reader)
-        except _PassingError as passing:
-            raise passing.error from None
-
-    async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
+    async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> EigencalError | None:
+        """Return None once the answer has been read, or a failure that another attempt may cure."""
         url = self._base_url + path
         try:
             async with self._connections.one() as http, http.stream("POST", url, json=body) as response:
                 if response.status_code != 200:
-                    raise await self._refusal(response)
+                    return await self._refusal(response)
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
-                    await self._read_stream(response, max_bytes_of(body), reader)
+                    async for line in lines(response, max_bytes_of(body)):
+                        reader.feed(line)
+                    if not reader.done:  # the connection ended without [DONE]: what had not finished is cut
+                        raise LLMUnavailable("The LLM server broke off its answer.")
                 else:
                     reader.feed_whole(await read(response, max_bytes_of(body)))
         except (httpx.ConnectError, httpx.ConnectTimeout):
-            raise _PassingError(LLMUnavailable("The LLM server cannot be reached.")) from None
+            return LLMUnavailable("The LLM server cannot be reached.")
+        return None
 
-    async def _read_stream(self, response: httpx.Response, max_bytes: int, reader: ReplyReader) -> None:
-        async for line in lines(response, max_bytes):
-            if (error := reader.feed(line)) is not None:
-                raise error_in_stream(error, self._api_key)
-        if not reader.done:  # the connection ended without [DONE]: what had not finished is cut
-            raise LLMUnavailable("The LLM server broke off its answer.")
-
-    async def _refusal(self, response: httpx.Response) -> Exception:
+    async def _refusal(self, response: httpx.Response) -> EigencalError:
+        """Return the error of a refusal that may pass; raises that of any other."""
         try:
             content = await read(response, REFUSAL_BYTES)
         except LLMBadResponse:
             content = b""  # too long to be read to its end
         status, wait_s = response.status_code, retry_after_s(response)
         error = error_of(status, content, self._api_key, retry_after_s=wait_s)
-        return _PassingError(error) if status in TRY_AGAIN else error
+        if status not in TRY_AGAIN:
+            raise error
+        return error

@@ -191,33 +191,37 @@ class _Choice:
 
 
 class ReplyReader:
-    """Gathers the choices of an answer, whole or in server-sent chunks: those finished survive a deadline."""
+    """Gathers the choices of an answer, whole or in server-sent chunks: those finished survive a deadline.
 
-    def __init__(self) -> None:
+    `key`: our own, not to be repeated in an error.
+    """
+
+    def __init__(self, key: str = "") -> None:
         self.done = False
+        self._key = key
         self._model = ""
         self._usage = NO_USAGE
         self._choices: dict[int, _Choice] = {}
 
-    def feed(self, line: str) -> dict[str, Any] | None:
-        """Take one line of a stream; return the server's error payload when it holds one, else None."""
-        if not line.startswith("data:"):
-            return None
-        data = line[5:].strip()
-        if data == "[DONE]":
-            self.done = True
-            return None
+    def feed(self, line: str) -> None:
+        """Take one line of a stream; raises LLMBadResponse, and the server's error if the line holds one."""
+        data = line[5:].strip() if line.startswith("data:") else ""
+        if not data or data == "[DONE]":
+            self.done |= bool(data)
+            return
         try:
-            chunk: dict[str, Any] = json.loads(data)
-            if chunk.get("error"):
-                return chunk
+            chunk = json.loads(data)
+            if error := chunk.get("error"):
+                # It has no status of its own.
+                code = error.get("code") if isinstance(error, dict) else None
+                status = code if isinstance(code, int) and 400 <= code < 600 else 500
+                raise error_of(status, data.encode(), self._key)
             self._take_head(chunk)
             for choice in chunk.get("choices") or ():
                 index = int(choice.get("index") or 0)  # left out by servers that give one choice
                 self._choices.setdefault(index, _Choice()).take(choice)
         except NONSENSE:
             raise LLMBadResponse("The LLM server's stream is no completion.") from None
-        return None
 
     def feed_whole(self, content: bytes) -> None:
         """Take a whole answer of either API; raises LLMBadResponse when it is none."""
@@ -257,8 +261,11 @@ def token_logprobs(choice: Mapping[str, Any]) -> list[float | None]:
         values = [(token or {}).get("logprob") for token in tokens]
     else:
         values = logprobs.get("token_logprobs") or []
-    is_number = (isinstance(value, int | float) and abs(value) <= MAX_NATS for value in values)
-    return [float(value) if ok else None for value, ok in zip(values, is_number, strict=True)]
+    return [_nats(value) for value in values]
+
+
+def _nats(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and abs(value) <= MAX_NATS else None
 
 
 async def draw_of(shape: PromptShape, choice: Mapping[str, Any]) -> Draw:
@@ -330,14 +337,6 @@ def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | 
     if status == 404 and "model" in message.lower():
         return ModelNotFound("The LLM server does not serve this model.")
     return LLMError(f"The LLM server answered with status {status}.", llm_status=status, llm_message=message)
-
-
-def error_in_stream(payload: Mapping[str, Any], key: str = "") -> EigencalError:
-    """Return the domain's error for an error inside a stream, which has no status of its own."""
-    error = payload["error"]
-    code = error.get("code") if isinstance(error, dict) else None
-    status = code if isinstance(code, int) and 400 <= code < 600 else 500
-    return error_of(status, json.dumps(payload).encode(), key)
 
 
 def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | None:
