@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,6 @@ from service.embedding.cache import VectorCache, Vectors, unit_rows
 from service.embedding.port import FAILED, Embedded, EmbedderIdentity, EmptyAnswers
 from service.errors import EmbedderUnavailable
 from service.llm.weights import MINILM, MPNET, WeightsError, find, packaged, sha256_of
-
-Precision = Literal["float32", "bfloat16", "float16"]
 
 TRAINING_NOTE = "data_config.json"  # what a model was trained on: decides nothing
 DECIDING_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
@@ -54,7 +52,7 @@ class ModelSource:
     revision: str
 
 
-Load = Callable[[ModelSource, Precision], Model]
+Load = Callable[[ModelSource], Model]
 
 
 def resolve(wanted: str, cache_dir: Path) -> ModelSource:
@@ -80,7 +78,7 @@ def resolve(wanted: str, cache_dir: Path) -> ModelSource:
     return _of_hub(wanted, entry.name)
 
 
-def load_model(source: ModelSource, precision: Precision) -> Model:
+def load_model(source: ModelSource) -> Model:
     """Return the model, loaded by sentence-transformers. Raises WeightsError when it cannot be had."""
     # Seconds of imports: not where a module is imported that only may need them.
     import torch
@@ -93,7 +91,7 @@ def load_model(source: ModelSource, precision: Precision) -> Model:
             str(source.folder),
             local_files_only=True,
             # Explicit, because the library's default is what the file was saved in.
-            model_kwargs={"dtype": getattr(torch, precision)},
+            model_kwargs={"dtype": torch.float32},
         )
     except Exception as error:
         # The readers of weights raise errors of many libraries.
@@ -157,8 +155,7 @@ class SentenceTransformerEmbedder:
     other calls take their turns.
 
     `cache_size`: vectors kept (mpnet: 3 KB each). `max_queue`: calls waiting or at work before Overloaded.
-    `precision` is the model's; the vectors are float32 always. `load` stands for sentence-transformers in
-    tests.
+    `load` stands for sentence-transformers in tests.
     """
 
     def __init__(
@@ -166,7 +163,6 @@ class SentenceTransformerEmbedder:
         name_or_folder: str | Path,
         *,
         cache_dir: Path,
-        precision: Precision = "float32",
         cache_size: int = 20_000,
         max_queue: int = 256,
         empty_answers: EmptyAnswers = FAILED,
@@ -175,7 +171,6 @@ class SentenceTransformerEmbedder:
         self._wanted = str(name_or_folder)
         self.empty_answers: EmptyAnswers = empty_answers
         self._cache_dir = cache_dir
-        self._precision: Precision = precision
         self._load_model = load
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=max_queue)
         self._worker: ThreadPoolExecutor | None = None
@@ -185,7 +180,7 @@ class SentenceTransformerEmbedder:
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """Return name, revision (`sha256:` and 16 hex digits, or a hub commit), dimension and precision."""
+        """Return name, revision (`sha256:` and 16 hex digits, or a hub commit), dimension, "float32"."""
         if self._identity is None:
             raise EmbedderUnavailable("The embedder is not loaded.")
         return self._identity
@@ -243,11 +238,11 @@ class SentenceTransformerEmbedder:
 
     def _load(self) -> None:
         source = resolve(self._wanted, self._cache_dir)
-        model = self._load_model(source, self._precision)
+        model = self._load_model(source)
         # Only a vector tells the dimension for sure; and the first call, the slow one, is nobody's request.
         dimension = _encode(model, ["warm up"]).shape[1]
         self._identity = EmbedderIdentity(
-            source.name, source.revision, dimension, self._precision, self.empty_answers
+            source.name, source.revision, dimension, "float32", self.empty_answers
         )
         self._model = model
 

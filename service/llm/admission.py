@@ -24,21 +24,14 @@ MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0
 class QueuedRequest:
     """A request. `ends`: until when its calls may wait and run, on the loop's clock.
 
-    `has_deadline`: the end is the caller's own deadline. `live`: somebody waits for it, it is no job's.
-    `calls`: that it makes at first. `coming`: those of them that have been admitted and are not queued yet.
+    `live`: somebody waits for it, it is no job's. `calls`: that it makes at first. `coming`: those of them
+    that have been admitted and are not queued yet.
     """
 
     ends: float
-    has_deadline: bool = False
     live: bool = True
     calls: int = 1
     coming: int = 0
-
-    def expired(self) -> DeadlineExceeded:
-        """Return the error for a call that has not ended in time."""
-        if self.has_deadline:
-            return DeadlineExceeded("No answer came before the deadline.")
-        return DeadlineExceeded("The LLM server did not answer in time.")
 
 
 @dataclass(eq=False, slots=True)
@@ -79,7 +72,7 @@ class AdmissionQueue:
             queued.coming = 0
 
     async def permit(self, queued: QueuedRequest) -> Permit:
-        """Return a permit when it is this call's turn. Raises TimeoutError at the request's end."""
+        """Return a permit when it is this call's turn. Raises DeadlineExceeded at the request's end."""
         if queued.coming:  # at first; a later call of the request had not been counted
             queued.coming -= 1
             self._coming -= 1
@@ -109,11 +102,15 @@ class AdmissionQueue:
         try:
             async with timeout_at(queued.ends):
                 await waiting
-        except BaseException:
+        except BaseException as error:
             if waiting in queue:
                 queue.remove(waiting)
             elif not waiting.cancelled():
                 self.take_back(None)  # the permit came as the caller went
+            if isinstance(error, TimeoutError):
+                raise DeadlineExceeded(
+                    "No answer came in time: too many requests wait for the LLM."
+                ) from None
             raise
 
     def _refuse_if_full(self, queued: QueuedRequest) -> None:
@@ -123,7 +120,7 @@ class AdmissionQueue:
         left_s = queued.ends - get_running_loop().time()
         if ahead >= self._max_waiting:
             reason = "Too many requests wait for the LLM."
-        elif ahead >= 0 and queued.has_deadline and left_s < wait_s + typical_s:
+        elif ahead >= 0 and left_s < wait_s + typical_s:
             # A permit is not spent on an answer that nobody will be there to read.
             reason = "Too many requests wait for the LLM to answer this one before its deadline."
         else:

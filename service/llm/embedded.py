@@ -284,7 +284,7 @@ class EmbeddedLanguageModel:
             finally:
                 self._turn.release()
         except TimeoutError:
-            raise DeadlineExceeded("No answer came before the deadline.") from None
+            raise DeadlineExceeded("No answer came in time.") from None
         finally:
             is_cancelled.set()
             self._waiting -= 1
@@ -327,7 +327,7 @@ class EmbeddedLanguageModel:
                 self._loaded().draw(prompt, batch, sampling, seed=seed, is_stopped=is_stopped)
         ended = [row for row in rows if row.ended]
         if not ended and is_late():
-            raise DeadlineExceeded("No answer came before the deadline.")
+            raise DeadlineExceeded("No answer came in time.")
         if not ended:
             raise LLMUnavailable("The embedded LLM is stopping.")
         draws = self._shape.read([_output(row) for row in ended])

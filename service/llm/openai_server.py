@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import json
-import math
 import random
 import time
 from dataclasses import replace
@@ -33,6 +32,7 @@ from service.llm.wire import (
 from service.lru import LRU
 from service.remote import KEEPALIVE_S, TRY_AGAIN, SharedCheck, retry_after_s, tls
 
+CONNECT_TIMEOUT_S = 5.0
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 BACKOFF_S = 0.2  # before the second attempt, and twice as long before each further one
 MAX_WAIT_S = 5.0
@@ -87,7 +87,6 @@ class HttpLanguageModel:
         api_key: str = "",
         shape: PromptShape | None = None,
         timeout_s: float = 120.0,
-        connect_timeout_s: float = 5.0,
         max_retries: int = 3,
         max_concurrency: int = 64,
         max_waiting: int = 16,
@@ -115,7 +114,7 @@ class HttpLanguageModel:
             httpx.AsyncClient,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             # The request bounds a call as a whole: a model may be silent for long before its first byte.
-            timeout=httpx.Timeout(None, connect=connect_timeout_s),
+            timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
             verify=tls(),  # one for all: it takes 20 ms to make
             transport=transport,
             trust_env=proxies_from_env,
@@ -150,11 +149,9 @@ class HttpLanguageModel:
         """Draw answers; see the port and the class."""
         is_greedy = request.sampling.temperature < GREEDY_BELOW
         wanted = 1 if is_greedy else request.num_samples
-        now, limit_s = asyncio.get_running_loop().time(), self._timeout_s
-        has_deadline = request.deadline_s is not None and request.deadline_s <= limit_s
+        deadline_s = self._timeout_s if request.deadline_s is None else request.deadline_s
         queued = QueuedRequest(
-            ends=now + min(limit_s, math.inf if request.deadline_s is None else request.deadline_s),
-            has_deadline=has_deadline,
+            ends=asyncio.get_running_loop().time() + min(deadline_s, self._timeout_s),
             live=request.priority == 0,
             calls=len(self._sizes(request.model or self._model, wanted)),
         )
@@ -302,15 +299,12 @@ class HttpLanguageModel:
         clock = asyncio.get_running_loop().time
         asked_at, reader = clock(), ReplyReader(self._api_key)
         failure: EigencalError | None = None
-        try:
-            permit = await self._queue.permit(queued)
-        except TimeoutError:
-            raise queued.expired() from None
+        permit = await self._queue.permit(queued)
         try:
             async with asyncio.timeout_at(queued.ends):
                 await self._send(path, body, reader, queued.ends)
         except TimeoutError:
-            failure = queued.expired()
+            failure = DeadlineExceeded("No answer came in time.")
         except httpx.RequestError:
             failure = LLMUnavailable("The LLM server broke off its answer.")
         except EigencalError as error:

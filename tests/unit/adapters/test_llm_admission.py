@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.errors import Overloaded
+from service.errors import DeadlineExceeded, Overloaded
 from service.llm.admission import JOBS_EVERY, AdmissionQueue, Permit, QueuedRequest
 
 
@@ -19,10 +19,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def queued(
-    left_s: float = 60.0, *, live: bool = True, deadline: bool = False, calls: int = 1
-) -> QueuedRequest:
-    return QueuedRequest(now() + left_s, deadline, live, calls)
+def queued(left_s: float = 60.0, *, live: bool = True, calls: int = 1) -> QueuedRequest:
+    return QueuedRequest(now() + left_s, live, calls)
 
 
 async def waiter(queue: AdmissionQueue, one: QueuedRequest) -> asyncio.Task[Permit]:
@@ -148,7 +146,7 @@ def test_the_wait_ends_with_the_request() -> None:
     async def scenario() -> None:
         queue = AdmissionQueue(1, 9)
         held = await queue.permit(queued())
-        with pytest.raises(TimeoutError):
+        with pytest.raises(DeadlineExceeded):
             await queue.permit(queued(0.02))
         held.release(answered=True)
         assert queue.free == 1
@@ -160,11 +158,11 @@ def test_a_deadline_that_the_wait_uses_up_is_refused_at_once() -> None:
     async def scenario() -> None:
         queue = AdmissionQueue(1, 9)
         await learnt(queue, 4.0)
-        with queue.admitted(queued(1.0, deadline=True)):  # nobody waits: it is tried
+        with queue.admitted(queued(1.0)):  # nobody waits: it is tried
             held = await queue.permit(queued())
-            with pytest.raises(Overloaded), queue.admitted(queued(5.0, deadline=True)):
+            with pytest.raises(Overloaded), queue.admitted(queued(5.0)):
                 pass
-        with queue.admitted(queued(9.0, deadline=True)), queue.admitted(queued(5.0)):
+        with queue.admitted(queued(9.0)):
             held.release(answered=True)
 
     played(scenario)

@@ -40,8 +40,7 @@ class TinyModel:
         self.gate.set()
         self.fails: Exception | None = None
 
-    def __call__(self, source: ModelSource, precision: str) -> "TinyModel":
-        self.source, self.precision = source, precision
+    def __call__(self, source: ModelSource) -> "TinyModel":
         return self
 
     def __getitem__(self, index: int) -> object:
@@ -99,14 +98,6 @@ def test_folder_is_known_by_its_content(folder: Path, tmp_path: Path) -> None:
     assert identity() == first
     (folder / "1_Pooling/config.json").write_text('{"pooling": "cls "}')
     assert identity().revision != first.revision
-
-
-def test_options_reach_the_model(folder: Path, tmp_path: Path) -> None:
-    model = TinyModel()
-    identity = with_embedder(identity_of, folder, tmp_path, load=model, precision="bfloat16")
-    assert model.precision == "bfloat16"
-    assert model.source.folder == folder
-    assert identity.precision == "bfloat16"
 
 
 def test_packaged_weights_that_are_missing_name_the_command(tmp_path: Path) -> None:
@@ -272,7 +263,7 @@ def test_before_start_and_after_stop_it_says_so(folder: Path, tmp_path: Path) ->
 def test_failed_start_may_be_tried_again(folder: Path, tmp_path: Path) -> None:
     tries: list[ModelSource] = []
 
-    def second_time(source: ModelSource, precision: str) -> TinyModel:
+    def second_time(source: ModelSource) -> TinyModel:
         tries.append(source)
         if len(tries) == 1:
             raise WeightsError("not yet")
