@@ -148,11 +148,11 @@ def _one_line(error: Exception) -> str:
 class SentenceTransformerEmbedder:
     """Texts to unit vectors, on one worker thread beside the event loop.
 
-    `name_or_folder` is a folder in the sentence-transformers layout, the name of packaged weights (in
-    `cache_dir` or installed), or a name on the model hub (HF_HUB_OFFLINE is respected). A text longer than
-    the model's `max_seq_length` is cut by the model. Vectors do not depend on what else is embedded at the
-    time, up to float32 rounding (about 1e-6). A call of many texts is cut into chunks, between which those of
-    other calls take their turns.
+    `name_or_folder` is a folder in the sentence-transformers layout, the name of packaged weights in
+    `cache_dir`, or a name on the model hub (HF_HUB_OFFLINE is respected). A text longer than the model's
+    `max_seq_length` is cut by the model. Vectors do not depend on what else is embedded at the time, up to
+    float32 rounding (about 1e-6). A call of many texts is cut into chunks, between which those of other calls
+    take their turns.
 
     `cache_size`: vectors kept (mpnet: 3 KB each). `max_queue`: calls waiting or at work before Overloaded.
     `load` stands for sentence-transformers in tests.
@@ -174,7 +174,6 @@ class SentenceTransformerEmbedder:
         self._load_model = load
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=max_queue)
         self._worker: ThreadPoolExecutor | None = None
-        self._turn = asyncio.Lock()
         self._identity: EmbedderIdentity | None = None
         self._model: Model | None = None
 
@@ -227,13 +226,12 @@ class SentenceTransformerEmbedder:
             texts = [text[: MAX_CHARS_PER_TOKEN * max_tokens] for text in texts]
         kind = self.device.partition(":")[0] or "cpu"
         budget = MAX_CHUNK_TOKENS.get(kind, MAX_CHUNK_TOKENS_ELSEWHERE)
+        loop = asyncio.get_running_loop()
         for chunk in chunks(texts, max_tokens, budget):
-            async with self._turn:
-                model = self._model
-                if model is None:
-                    raise EmbedderUnavailable("The embedder has been stopped.")
-                loop, given = asyncio.get_running_loop(), [texts[i] for i in chunk]
-                rows[chunk] = await loop.run_in_executor(self._worker, _encode, model, given)
+            if self._model is None:
+                raise EmbedderUnavailable("The embedder has been stopped.")
+            given = [texts[i] for i in chunk]
+            rows[chunk] = await loop.run_in_executor(self._worker, _encode, self._model, given)
         return rows
 
     def _load(self) -> None:
