@@ -4,22 +4,28 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import httpx
 import numpy as np
-import stamina
 from numpy.typing import NDArray
 
 from service.embedding.cache import VectorCache, Vectors, unit_rows
 from service.embedding.port import EMBEDDED, FAILED, Embedded, EmbedderIdentity, EmptyAnswers
 from service.errors import EmbedderUnavailable
-from service.remote import KEEPALIVE_S, TRY_AGAIN, SharedCheck, retry_after_s, tls
+from service.remote import (
+    KEEPALIVE_S,
+    TRY_AGAIN,
+    PassingError,
+    SharedCheck,
+    retry_after_s,
+    tls,
+    with_retries,
+)
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 4
-MAX_WAIT_S = 10.0  # between two of them; a longer one is for the caller to take
+MAX_RETRIES = 3
 ANY_BYTES = 2**20  # around the vectors
 VECTOR_BYTES = 16_384 * 25  # so many numbers, each written in full
 CHECK_TEXT = "check"
@@ -131,33 +137,38 @@ class HttpEmbedder:
         return rows
 
     async def _post(self, texts: list[str]) -> bytes:
-        body = {"model": self._model, "input": texts, "encoding_format": "float"}
+        ends = asyncio.get_running_loop().time() + self._timeout_s
         try:
-            async with asyncio.timeout(self._timeout_s):  # httpx's own is for the next byte
-                async for attempt in stamina.retry_context(
-                    on=_wait_before_retry, attempts=ATTEMPTS, timeout=self._timeout_s
-                ):
-                    with attempt:
-                        return await self._attempt(body, max_bytes(len(texts)))
-        except httpx.HTTPStatusError as error:
-            raise _refusal(error.response) from error
+            async with asyncio.timeout_at(ends):  # httpx's own is for the next byte
+                return await with_retries(partial(self._attempt, texts), max_retries=MAX_RETRIES, ends=ends)
         except (httpx.TimeoutException, TimeoutError) as error:
             raise EmbedderUnavailable("The embedding server did not answer in time.") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise EmbedderUnavailable("The embedding server cannot be reached.") from error
         except RuntimeError as error:  # httpx says so once the client is closed
             raise EmbedderUnavailable("The embedder has been stopped.") from error
-        raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _attempt(self, body: dict[str, Any], max_bytes: int) -> bytes:
-        """Return the body of an answer, read piece by piece: a server may send what it likes."""
-        content = bytearray()
-        async with self._http.stream("POST", self._url, json=body) as response:
-            response.raise_for_status()
-            async for piece in response.aiter_bytes():
-                content += piece
-                if len(content) > max_bytes:
-                    raise EmbedderUnavailable("The embedding server's answer is longer than vectors can be.")
+    async def _attempt(self, texts: list[str]) -> bytes:
+        """Return the body of an answer. Raises PassingError for what another attempt may cure."""
+        body = {"model": self._model, "input": texts, "encoding_format": "float"}
+        content, limit = bytearray(), max_bytes(len(texts))
+        try:
+            async with self._http.stream("POST", self._url, json=body) as response:
+                if response.status_code != 200:
+                    raise _refusal(response)
+                async for piece in response.aiter_bytes():
+                    content += piece
+                    if len(content) > limit:
+                        detail = "The embedding server's answer is longer than vectors can be."
+                        raise EmbedderUnavailable(detail)
+        # An idle connection that the server has closed shows as the last two; embedding twice does no harm.
+        except (
+            httpx.ConnectError,
+            httpx.ConnectTimeout,
+            httpx.RemoteProtocolError,
+            httpx.ReadError,
+        ) as error:
+            raise PassingError(EmbedderUnavailable("The embedding server cannot be reached.")) from error
         return bytes(content)
 
 
@@ -165,23 +176,11 @@ def _model_changed() -> EmbedderUnavailable:
     return EmbedderUnavailable("The embedding server has changed its model; ask again.")
 
 
-def _wait_before_retry(error: Exception) -> bool | float:
-    """Return seconds to wait, True for the default back-off, or False for no further attempt."""
-    if isinstance(error, httpx.HTTPStatusError):
-        wait_s = retry_after_s(error.response)
-        is_passing = error.response.status_code in TRY_AGAIN and (wait_s or 0.0) <= MAX_WAIT_S
-        return is_passing and (wait_s or True)
-    # An idle connection that the server has closed shows as the last two; embedding twice does no harm.
-    return isinstance(
-        error, httpx.ConnectError | httpx.ConnectTimeout | httpx.RemoteProtocolError | httpx.ReadError
-    )
-
-
-def _refusal(response: httpx.Response) -> EmbedderUnavailable:
+def _refusal(response: httpx.Response) -> Exception:
     status = response.status_code
     if status in TRY_AGAIN:
         detail = f"The embedding server refuses work for now (status {status})."
-        return EmbedderUnavailable(detail, retry_after_s=retry_after_s(response))
+        return PassingError(EmbedderUnavailable(detail, retry_after_s=retry_after_s(response)))
     refused = "the service's key" if status in (401, 403) else "the texts"
     return EmbedderUnavailable(f"The embedding server refused {refused} (status {status}).")
 

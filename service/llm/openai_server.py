@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import json
-import random
 import time
 from dataclasses import replace
 from functools import partial
@@ -30,12 +29,18 @@ from service.llm.wire import (
     refused_parameter,
 )
 from service.lru import LRU
-from service.remote import KEEPALIVE_S, TRY_AGAIN, SharedCheck, retry_after_s, tls
+from service.remote import (
+    KEEPALIVE_S,
+    TRY_AGAIN,
+    PassingError,
+    SharedCheck,
+    retry_after_s,
+    tls,
+    with_retries,
+)
 
 CONNECT_TIMEOUT_S = 5.0
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
-BACKOFF_S = 0.2  # before the second attempt, and twice as long before each further one
-MAX_WAIT_S = 5.0
 CHECK_TIMEOUT_S = 5.0
 MAX_LIST_BYTES = 8 * 2**20
 NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})  # of gateways, say: the list of models tells instead
@@ -281,7 +286,7 @@ class HttpLanguageModel:
         for name in refused - {"n"}:
             quirks.record(on_api, name)
         if reply.failure is None:
-            if len(reply.draws) < n and not reply.given_up:
+            if len(reply.draws) < n:
                 quirks.record(model, "n", len(reply.draws))
             # Asked for in vain, they cost time for nothing. Some servers leave out the token that ends an
             # answer, so that a reply without any text is no sign.
@@ -302,7 +307,11 @@ class HttpLanguageModel:
         permit = await self._queue.permit(queued)
         try:
             async with asyncio.timeout_at(queued.ends):
-                await self._send(path, body, reader, queued.ends)
+                await with_retries(
+                    partial(self._attempt, path, body, reader),
+                    max_retries=self._max_retries,
+                    ends=queued.ends,
+                )
         except TimeoutError:
             failure = DeadlineExceeded("No answer came in time.")
         except httpx.RequestError:
@@ -316,28 +325,13 @@ class HttpLanguageModel:
             raise failure or LLMBadResponse("The LLM server's answer holds no choices.")
         return replace(reply, failure=failure, queued_s=permit.begun - asked_at)
 
-    async def _send(self, path: str, body: dict[str, Any], reader: ReplyReader, ends: float) -> None:
-        """Send a call, again where that may help, and read its answer."""
-        for attempt in itertools.count():
-            failure = await self._attempt(path, body, reader)
-            if failure is None:
-                return
-            wait_s = failure.retry_after_s
-            if wait_s is None:
-                wait_s = BACKOFF_S * 2**attempt * random.uniform(0.5, 1.0)
-            # Nobody is there to read what begins after the end; a longer wait is for the caller to take.
-            left_s = ends - asyncio.get_running_loop().time()
-            if attempt == self._max_retries or wait_s > min(MAX_WAIT_S, left_s):
-                raise failure
-            await asyncio.sleep(wait_s)
-
-    async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> EigencalError | None:
-        """Return None once the answer has been read, or a failure that another attempt may cure."""
+    async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
+        """Send a call and read its answer. Raises PassingError for what another attempt may cure."""
         url = self._base_url + path
         try:
             async with self._connections.one() as http, http.stream("POST", url, json=body) as response:
                 if response.status_code != 200:
-                    return await self._refusal(response)
+                    raise await self._refusal(response)
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
                     async for line in lines(response, max_bytes_of(body)):
                         reader.feed(line)
@@ -346,17 +340,13 @@ class HttpLanguageModel:
                 else:
                     reader.feed_whole(await read(response, max_bytes_of(body)))
         except (httpx.ConnectError, httpx.ConnectTimeout):
-            return LLMUnavailable("The LLM server cannot be reached.")
-        return None
+            raise PassingError(LLMUnavailable("The LLM server cannot be reached.")) from None
 
-    async def _refusal(self, response: httpx.Response) -> EigencalError:
-        """Return the error of a refusal that may pass; raises that of any other."""
+    async def _refusal(self, response: httpx.Response) -> Exception:
         try:
             content = await read(response, REFUSAL_BYTES)
         except LLMBadResponse:
             content = b""  # too long to be read to its end
         status, wait_s = response.status_code, retry_after_s(response)
         error = error_of(status, content, self._api_key, retry_after_s=wait_s)
-        if status not in TRY_AGAIN:
-            raise error
-        return error
+        return PassingError(error) if status in TRY_AGAIN else error

@@ -140,14 +140,13 @@ NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, Recu
 class Reply:
     """What one call brought: draws whose texts are raw outputs. `model`: as the server names it, or "".
 
-    `given_up`: choices that the server began but did not end. `failure`: what kept the rest from coming.
-    `queued_s`: how long the call waited for a permit. `omitted`: see `LLMIdentity`.
+    `failure`: what kept the rest from coming. `queued_s`: how long the call waited for a permit. `omitted`:
+    see `LLMIdentity`.
     """
 
     draws: tuple[Draw, ...]
     model: str = ""
     usage: Usage = NO_USAGE
-    given_up: int = 0
     failure: EigencalError | None = None
     queued_s: float = 0.0
     omitted: tuple[str, ...] = ()
@@ -237,7 +236,7 @@ class ReplyReader:
         """Return what has been finished so far, in the order of the server's indices."""
         finished = [choice for _, choice in sorted(self._choices.items()) if choice.finish_reason]
         draws = tuple(choice.draw() for choice in finished if choice.finish_reason not in FAILED)
-        return Reply(draws, self._model, self._usage, given_up=len(self._choices) - len(draws))
+        return Reply(draws, self._model, self._usage)
 
     def _take_head(self, payload: Mapping[str, Any]) -> None:
         self._model = self._model or model_name(payload.get("model"))
