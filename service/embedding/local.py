@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.embedding.cache import VectorCache, Vectors, unit_rows
 from service.embedding.port import FAILED, Embedded, EmbedderIdentity, EmptyAnswers
@@ -31,18 +30,6 @@ MAX_CHUNK_TOKENS_ELSEWHERE = 32_768
 BYTES_PER_TOKEN = 3  # English has 4, Chinese 3, code and digits fewer
 
 
-class Model(Protocol):
-    """What is used of a SentenceTransformer."""
-
-    def encode(
-        self, sentences: list[str], *, batch_size: int, show_progress_bar: bool, convert_to_numpy: bool
-    ) -> NDArray[np.generic]:
-        """Return one vector per sentence."""
-
-    def __getitem__(self, index: int) -> object:
-        """Return a module of the pipeline; the first holds the transformer."""
-
-
 @dataclass(frozen=True, slots=True)
 class ModelSource:
     """Where a model is loaded from. `revision` stands for its content."""
@@ -52,7 +39,8 @@ class ModelSource:
     revision: str
 
 
-Load = Callable[[ModelSource], Model]
+Load = Callable[[ModelSource], Any]
+"""Loads a SentenceTransformer."""
 
 
 def resolve(wanted: str, cache_dir: Path) -> ModelSource:
@@ -78,7 +66,7 @@ def resolve(wanted: str, cache_dir: Path) -> ModelSource:
     return _of_hub(wanted, entry.name)
 
 
-def load_model(source: ModelSource) -> Model:
+def load_model(source: ModelSource) -> Any:
     """Return the model, loaded by sentence-transformers. Raises WeightsError when it cannot be had."""
     # Seconds of imports: not where a module is imported that only may need them.
     import torch
@@ -87,7 +75,7 @@ def load_model(source: ModelSource) -> Model:
 
     logging.disable_progress_bar()  # else one is drawn into the log at every start
     try:
-        model: Model = SentenceTransformer(
+        return SentenceTransformer(
             str(source.folder),
             local_files_only=True,
             # Explicit, because the library's default is what the file was saved in.
@@ -98,8 +86,6 @@ def load_model(source: ModelSource) -> Model:
         raise WeightsError(
             f"The embedding model {source.name} cannot be loaded ({_one_line(error)})."
         ) from error
-    else:
-        return model
 
 
 def _of_hub(wanted: str, name: str) -> ModelSource:
@@ -175,7 +161,7 @@ class SentenceTransformerEmbedder:
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=max_queue)
         self._worker: ThreadPoolExecutor | None = None
         self._identity: EmbedderIdentity | None = None
-        self._model: Model | None = None
+        self._model: Any = None
 
     @property
     def identity(self) -> EmbedderIdentity:
@@ -262,11 +248,9 @@ def chunks(texts: Sequence[str], max_tokens: int | None, budget: int) -> Iterato
         yield chunk
 
 
-def _encode(model: Model, texts: list[str]) -> Vectors:
+def _encode(model: Any, texts: list[str]) -> Vectors:
     try:
-        raw: Any = model.encode(
-            texts, batch_size=MAX_CHUNK_TEXTS, show_progress_bar=False, convert_to_numpy=True
-        )
+        raw = model.encode(texts, batch_size=MAX_CHUNK_TEXTS, show_progress_bar=False, convert_to_numpy=True)
     except Exception as error:
         # Whatever the model raised (out of memory, a device gone): its text is not for the caller.
         raise EmbedderUnavailable(f"The embedder failed ({type(error).__name__}).") from error

@@ -89,7 +89,7 @@ class StoppedError(Exception):
 
 @dataclass(slots=True)
 class Continuation:
-    """One continuation. `text` is set, and cut before a stop string, once the row has ended.
+    """One continuation, ended at the end of the text, before a stop string, or `truncated`.
 
     `total_logprob`: the log-probability of all `tokens` under the model itself, in nats: before sampling
     temperature, top_k and top_p, as vLLM gives it.
@@ -190,25 +190,12 @@ class Sampler:
 
     def _append(self, row: Continuation, token: int, sampling: Sampling) -> None:
         row.tokens.append(token)
-        if token in self._eos:
-            row.text, row.ended = self._decode(row.tokens[:-1]), True
-        elif stop := self._stop_string(row.tokens, sampling.stop):
-            row.text, row.ended = self._decode(row.tokens).partition(stop)[0], True
-        elif len(row.tokens) >= sampling.max_tokens:
-            row.text, row.ended, row.truncated = self._decode(row.tokens), True, True
-
-    def _stop_string(self, tokens: list[int], stop: Sequence[str]) -> str | None:
-        """Return the stop string that comes first in the text."""
-        if not stop:
-            return None
-        # A token adds a byte at least: a stop string that ends with this one lies within so many tokens.
-        reach = max(len(text.encode()) for text in stop)
-        # Four more, for a character cut in two at the beginning. The whole text is decoded on a hit alone.
-        tail = self._decode(tokens[-reach - 4 :])
-        if not any(text in tail for text in stop):
-            return None
-        whole = self._decode(tokens)
-        return min((text for text in stop if text in whole), key=whole.find, default=None)
+        is_end = token in self._eos
+        row.text = self._decode(row.tokens[:-1] if is_end else row.tokens)
+        places = [place for stop in sampling.stop if (place := row.text.find(stop)) >= 0]
+        row.text = row.text[: min(places, default=None)]
+        row.truncated = not (is_end or places) and len(row.tokens) >= sampling.max_tokens
+        row.ended = is_end or bool(places) or row.truncated
 
     def _decode(self, tokens: list[int]) -> str:
         text: str = self._tokenizer.decode(
