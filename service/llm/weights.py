@@ -120,7 +120,7 @@ def packaged(name: str) -> Packaged | None:
 
 def find(name: str, cache_dir: Path) -> Path | None:
     """Return the folder that holds packaged weights; None where they have not been fetched."""
-    folder = cache_dir / TABLE[name].name
+    folder = cache_dir / name
     return folder if folder.is_dir() else None
 
 
