@@ -42,7 +42,7 @@ class Permit:
     begun: float
 
     def release(self, *, answered: bool) -> None:
-        """Pass the permit on to the next call. `answered`: the time that this one took tells of the next."""
+        """Pass the permit on to the next call. `answered`: the time that this one took is typical."""
         self.queue.take_back(get_running_loop().time() - self.begun if answered else None)
 
 

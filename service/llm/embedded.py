@@ -84,7 +84,7 @@ def quiet_transformers() -> None:
 
 
 class StoppedError(Exception):
-    """The drawing was told to stop before all rows had ended."""
+    """The drawing was stopped before all rows had ended."""
 
 
 @dataclass(slots=True)
@@ -223,7 +223,7 @@ class EmbeddedLanguageModel:
         self._shape = shape or PromptShape(few_shot=FEW_SHOT)
         self._api = api
         self._max_waiting = max_waiting
-        self._turn = asyncio.Lock()  # the queue is here, not in the worker: whoever waits can leave it
+        self._turn = asyncio.Lock()  # the queue is here, not in the worker: a caller that waits can leave it
         self._waiting = 0
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-llm")
         self._stopping = threading.Event()

@@ -43,7 +43,7 @@ CONNECT_TIMEOUT_S = 5.0
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 CHECK_TIMEOUT_S = 5.0
 MAX_LIST_BYTES = 8 * 2**20
-NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})  # of gateways, say: the list of models tells instead
+NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})  # of gateways, say: the list of models is asked for instead
 QUIRK_KEPT_S = 600.0  # then the full form is tried again: servers are updated, and errors pass
 MAX_QUIRKS = 1024  # callers name models, and there may be any number of them
 

@@ -160,7 +160,7 @@ class LLMIdentity:
     `model`: as the server that answers names it, which may be another name than the one asked for.
     `prompt_shape` names or hashes everything put around the prompt; `answer_regex` is "" when none is set.
     `omitted`: sampling parameters that were not sent since the server refuses them; it uses its own values.
-    `answered`: False while `model` is only the one asked for, since no answer has told it yet.
+    `answered`: False while `model` is only the one asked for, since there was no answer yet.
     """
 
     model: str

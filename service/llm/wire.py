@@ -17,7 +17,7 @@ from service.remote import TRY_AGAIN
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
-# A call may do without them. Without top_k the server takes its own: the fingerprint tells.
+# A call may do without them. Without top_k the server takes its own, and the fingerprint has none.
 OPTIONAL = frozenset({"top_k", "priority", "stream_options", "logprobs"})
 _SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
 

@@ -128,29 +128,19 @@ def test_key_and_priority() -> None:
     played(scenario, api_key="k", use_priority=True)
 
 
-def test_priority_is_not_sent_unless_set_up() -> None:
-    assert "priority" not in generated(ask(priority=3))[1][0]
-
-
 def test_model_is_asked_once_when_none_is_configured() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         await asyncio.gather(llm.generate(ask()), llm.generate(ask()))
         assert server.gets == ["/v1/models"]
         assert {body["model"] for body in server.bodies} == {"first"}
         assert llm.identity(ask(model="own")).model == "own"
+        await llm.generate(ask(model="own"))
+        assert server.bodies[-1]["model"] == "own"
 
     played(scenario, server={"models": ("first", "second")}, model=None)
 
 
-def test_model_of_the_request_goes_before() -> None:
-    assert generated(ask(model="own"))[1][0]["model"] == "own"
-
-
 # Seeds and temperature 0
-
-
-def test_no_seed_unless_asked() -> None:
-    assert "seed" not in generated(ask())[1][0]
 
 
 def test_neighbouring_seeds_share_no_stretch() -> None:
@@ -196,21 +186,6 @@ def test_truncated_stripped_and_matched() -> None:
     generation, _ = generated(ask(2), answers(" It is Paris. ", "No.", finish="length"), shape=shape)
     assert texts(generation) == ["Paris", ""]
     assert all(draw.truncated for draw in generation.draws)
-
-
-@pytest.mark.parametrize(
-    ("api", "logprobs"),
-    [
-        ("chat", {"content": [{"logprob": -1.0}, {"logprob": -2.0}]}),
-        ("completions", {"token_logprobs": [-1.0, -2.0]}),
-    ],
-)
-def test_mean_logprob_when_set_up(api: str, logprobs: dict[str, Any]) -> None:
-    said = {"message": {"content": "a"}} if api == "chat" else {"text": "a"}
-    choice = {"index": 0, "finish_reason": "stop", "logprobs": logprobs, **said}
-    generation, bodies = generated(ask(1), status(200, {"choices": [choice]}), api=api, logprobs=True)
-    assert bodies[0]["logprobs"] == 1
-    assert generation.draws[0].logprob == -1.5
 
 
 @pytest.mark.parametrize(
@@ -298,18 +273,6 @@ def test_a_refused_n_is_asked_one_by_one() -> None:
     played(scenario, refusal)
 
 
-def test_an_error_that_only_names_n_is_not_held_against_later_requests() -> None:
-    refusal = status(400, {"error": {"message": "n is fine, but the prompt is too long"}})
-
-    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        with pytest.raises(LLMError):
-            await llm.generate(ask(3))
-        await llm.generate(ask(3))
-        assert [body["n"] for body in server.bodies] == [3, 1, 3]
-
-    played(scenario, refusal, refusal)
-
-
 def test_a_top_k_asked_for_is_sent_to_a_server_that_refused_none() -> None:
     refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: top_k"}})
 
@@ -367,20 +330,20 @@ def test_what_a_server_was_seen_to_do_is_forgotten_after_a_while() -> None:
     played(scenario, default=answers(at_most=1))
 
 
-@pytest.mark.parametrize("name", ["top_k", "priority", "stream_options"])
+@pytest.mark.parametrize("name", ["n", "top_k", "priority", "stream_options"])
 def test_an_error_that_only_names_a_parameter_costs_it_nothing(name: str) -> None:
     """Such as one that lists the request, or a refusal of something else."""
     refusal = status(400, {"error": {"message": f"Bad request with {name}: too long"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         request = ask(3, priority=1, deadline_s=60.0)
-        for _ in range(2):
-            with pytest.raises(LLMError):
-                await llm.generate(request)
+        with pytest.raises(LLMError):
+            await llm.generate(request)
         generation = await llm.generate(request)
-        assert (name in server.bodies[-1], generation.omitted) == (True, ())
+        assert (server.bodies[-1].keys(), generation.omitted) == (server.bodies[0].keys(), ())
+        assert server.bodies[-1]["n"] == 3
 
-    played(scenario, *[refusal] * 4, use_priority=True)
+    played(scenario, *[refusal] * 2, use_priority=True)
 
 
 # Who answers
@@ -422,7 +385,7 @@ def test_answers_of_two_models_are_never_mixed() -> None:
 # Errors and retries
 
 
-@pytest.mark.parametrize("code", [429, 502, 503, 504])
+@pytest.mark.parametrize("code", [429, 503])
 def test_transient_refusals_are_tried_again_after_the_time_asked(code: int) -> None:
     generation, bodies = generated(ask(), status(code, {}, {"Retry-After": "0"}))
     assert (len(generation.draws), len(bodies)) == (4, 2)
@@ -493,14 +456,15 @@ def test_what_the_server_said_is_cut_and_holds_no_key_of_ours() -> None:
     assert said.startswith("no such key: [redacted]") and len(said) == 500
 
 
-def test_unknown_model() -> None:
-    payload = {"error": {"message": "The model `x` does not exist.", "code": 404}}
-    assert isinstance(failure(ask(), status(404, payload)), ModelNotFound)
-
-
-def test_a_dead_engine_is_unavailable() -> None:
-    said = "EngineCore encountered an issue. See stack trace (above) for the root cause."
-    assert isinstance(failure(ask(), status(500, {"error": {"message": said}})), LLMUnavailable)
+@pytest.mark.parametrize(
+    ("code", "message", "error"),
+    [
+        (404, "The model `x` does not exist.", ModelNotFound),
+        (500, "EngineCore encountered an issue. See stack trace (above) for the root cause.", LLMUnavailable),
+    ],
+)
+def test_errors_that_mean_more_than_their_status(code: int, message: str, error: type[EigencalError]) -> None:
+    assert isinstance(failure(ask(), status(code, {"error": {"message": message}})), error)
 
 
 @pytest.mark.parametrize("deadline_s", [None, 60.0])
