@@ -25,7 +25,6 @@ from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
 from service.jobs.store import SqlJobs
 from service.jobs.workflows import DbosEngine, JobSteps
-from service.llm import client as llm_client
 from service.llm import embedded as embedded_llm
 from service.llm import openai_server as llm_http
 from service.proxy.routes import Chat
@@ -110,7 +109,6 @@ BUILT = [
     llm_http.PromptShape,
     HttpUpstream,
     Chat,
-    llm_client.CompletionClient,
     embedded_llm.EmbeddedLanguageModel,
     http_embedder.HttpEmbedder,
     local.SentenceTransformerEmbedder,
