@@ -18,6 +18,7 @@ from service.errors import DeadlineExceeded, Overloaded
 JOBS_EVERY = 8
 RECENT = 64  # calls whose times the estimates rest on
 MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0
+MAX_REMEMBERED = 100_000
 
 
 @dataclass(eq=False, slots=True)
@@ -57,6 +58,7 @@ class AdmissionQueue:
         self._coming = 0
         self._num_passed_on = 0
         self._times: deque[float] = deque(maxlen=RECENT)
+        self._returning: deque[float] = deque(maxlen=MAX_REMEMBERED)  # when refused callers come back
 
     @contextmanager
     def admitted(self, queued: QueuedRequest) -> Iterator[None]:
@@ -125,4 +127,17 @@ class AdmissionQueue:
             reason = "Too many requests wait for the LLM to answer this one before its deadline."
         else:
             return
-        raise Overloaded(reason, retry_after_s=min(MAX_RETRY_S, max(MIN_RETRY_S, wait_s)))
+        raise Overloaded(reason, retry_after_s=self._retry_after_s(wait_s, typical_s))
+
+    def _retry_after_s(self, wait_s: float, typical_s: float) -> float:
+        """Return when to come back: after the queue, and after half of those who were told so before.
+
+        All at once they would only be refused again, and a thousand refusals a second keep us from scoring.
+        """
+        now = get_running_loop().time()
+        while self._returning and self._returning[0] <= now:
+            self._returning.popleft()
+        wait_s += len(self._returning) / 2 * typical_s / self._slots
+        wait_s = min(MAX_RETRY_S, max(MIN_RETRY_S, wait_s))
+        self._returning.append(now + wait_s)
+        return wait_s

@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.pool import NullPool
 
 from service.calibration.calibration import CalibrateOptions, Calibration
 from service.calibration.rows import DevRow
@@ -55,6 +56,14 @@ class CopiedDatabase(Database):
     async def start(self) -> None:
         """Open the file."""
         self._open()
+
+    def _create(self) -> AsyncEngine:
+        # No pool: the thread of a connection that nobody closes would outlive its test's event loop, and fail
+        # another test.
+        engine = super()._create()
+        pool = engine.sync_engine.pool
+        engine.sync_engine.pool = NullPool(pool._creator, dialect=pool._dialect, _dispatch=pool.dispatch)
+        return engine
 
     def _open(self) -> AsyncEngine:
         if not self._path.exists():

@@ -166,3 +166,19 @@ def test_a_deadline_that_the_wait_uses_up_is_refused_at_once() -> None:
             held.release(answered=True)
 
     played(scenario)
+
+
+def test_refused_callers_are_told_different_times_to_come_back() -> None:
+    async def scenario() -> None:
+        queue, waits_s = AdmissionQueue(1, 1), []
+        await learnt(queue, 2.0)
+        await queue.permit(queued())
+        await waiter(queue, queued())
+        for _ in range(21):
+            with pytest.raises(Overloaded) as caught, queue.admitted(queued()):
+                pass
+            waits_s.append(caught.value.retry_after_s)
+        assert waits_s == sorted(waits_s)
+        assert waits_s[-1] - waits_s[0] == pytest.approx(20, abs=1)
+
+    played(scenario)
