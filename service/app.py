@@ -52,7 +52,7 @@ from service.proxy.upstream import HttpUpstream, Upstream
 from service.report.model import Report
 from service.scoring import routes as score
 from service.scoring.command import Serving
-from service.scoring.request import BatchRequest, ScoreRequest
+from service.scoring.routes import BatchRequest, ScoreRequest
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import LiveLoad, Scorer
 from service.scoring.telemetry import OtelEvents

@@ -23,11 +23,10 @@ from service.api.openapi import json_body, responses
 from service.errors import EigencalError, Overloaded, Unscorable
 from service.gateways.shared import GatewayModel, conversation, keep_and_head, why_no_probability
 from service.llm.port import Generation, GenerationRequest
-from service.scoring.basis import Drawn, Stopwatch
 from service.scoring.command import EFFORTS, Effort, ScoreCommand, Serving, Target
 from service.scoring.judging import HELD_BACK
 from service.scoring.score import Score
-from service.scoring.scorer import Scorer
+from service.scoring.scorer import Drawn, Scorer, Stopwatch
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 log = logging.getLogger(__name__)

@@ -17,8 +17,7 @@ from service.errors import NoProbability
 from service.gateways.shared import GatewayModel, keep_and_head, why_no_probability
 from service.llm.port import Message, is_blank
 from service.scoring.command import ScoreCommand
-from service.scoring.request import Answer, PromptText
-from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES
+from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES, Answer, PromptText
 from service.scoring.score import Score
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.api.bodies import RequestModel
 from service.calibration.rows import MIN_USABLE_ROWS, ExampleIn
-from service.scoring.request import MAX_ITEMS
+from service.scoring.command import MAX_ITEMS
 
 JOB: dict[str, Any] = {
     "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",

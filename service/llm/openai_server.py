@@ -12,7 +12,6 @@ import httpx
 
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue, QueuedRequest
-from service.llm.connections import Connections, api_base
 from service.llm.port import Generation, GenerationRequest, LLMIdentity, Usage
 from service.llm.prompting import PromptShape
 from service.llm.wire import (
@@ -32,8 +31,10 @@ from service.lru import LRU
 from service.remote import (
     KEEPALIVE_S,
     TRY_AGAIN,
+    Connections,
     PassingError,
     SharedCheck,
+    api_base,
     retry_after_s,
     tls,
     with_retries,

@@ -14,10 +14,9 @@ from service.errors import EigencalError, NoUsableAnswers, Unscorable
 from service.ids import new_id
 from service.llm.port import Draw, GenerationRequest, is_blank
 from service.proxy.prompt import Api, drawn_alike, token_limit, wire_prompt
-from service.scoring.basis import Drawn
 from service.scoring.command import ScoreCommand, Serving, Target
 from service.scoring.score import Score, ScoreWarning, warning
-from service.scoring.scorer import MIN_SAMPLES, Scorer
+from service.scoring.scorer import MIN_SAMPLES, Drawn, Scorer
 
 Status = Literal["scored", "pending", "not_scored", "failed"]
 

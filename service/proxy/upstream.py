@@ -14,8 +14,7 @@ from typing import Protocol
 import httpx
 
 from service.errors import LLMBadResponse, LLMUnavailable
-from service.llm.connections import Connections, api_base
-from service.remote import KEEPALIVE_S, tls
+from service.remote import KEEPALIVE_S, Connections, api_base, tls
 
 # Headers of the connection, not of the answer; or told anew by whoever sends the answer on.
 _RESPONSE_HEADERS_DROPPED = frozenset(

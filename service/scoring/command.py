@@ -7,6 +7,7 @@ from service.llm.port import GenerationRequest, Message, Sampling
 from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
+MAX_ITEMS = 256  # of a batch, and answers to a prompt
 Effort = Literal["low", "medium", "high"]
 EFFORTS: dict[Effort, int] = {"low": 3, "medium": 8, "high": 20}  # answers drawn
 

@@ -1,4 +1,4 @@
-"""What a score says of single texts, and what its caller should know (method, sections 7 and 8)."""
+"""What a score rests on, and what it says of single texts (method, sections 7 and 8)."""
 
 import math
 import unicodedata
@@ -10,17 +10,117 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, Selector, features
-from service.embedding.outcomes import outcome_vectors
-from service.llm.port import Generation
-from service.scoring.basis import Basis, shares_by_mode
+from service.calibration.calibration import PROMISE_MEANING, Calibration, Method, Selector, features
+from service.embedding.outcomes import log_probabilities, outcome_vectors
+from service.llm.port import Draw, Generation
 from service.scoring.command import ScoreCommand, Target
-from service.scoring.score import Candidate, Decision, Evidence, Judgement, ScoreWarning, warning
+from service.scoring.score import Candidate, Decision, Evidence, Judgement, Mode, ScoreWarning, warning
 from service.spectral.born import BornProbability, born_probability_of
-from service.spectral.maps import DepolarizedMap, ServedSpectrum, TemperatureMap
+from service.spectral.evidence import EvidenceMap, mean_log_probability, missing_mass
+from service.spectral.maps import DepolarizedMap, Identity, ServedSpectrum, TemperatureMap
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promises
 from service.spectral.spectrum import Spectrum
+
+MAX_MODES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The calibration that a score used: the map for its number of answers, and for its evidence.
+
+    `evidence`: the one that `map` was made by; None where the answers have no log-probabilities, or the
+    calibration needs none.
+    """
+
+    calibration: Calibration
+    map: DepolarizedMap | TemperatureMap
+    evidence: EvidenceMap | None = None
+
+    @property
+    def method(self) -> Method:
+        """Return how the score was served, which without log-probabilities is not by evidence."""
+        if self.evidence is not None:
+            return "evidence"
+        return "depolarized" if isinstance(self.map, DepolarizedMap) else "temperature"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Basis:
+    """The answers and what was made of them. `served` is what to act on, `raw` the spectrum as it came.
+
+    `texts`: the distinct answers.
+    """
+
+    generation: Generation
+    texts: Sequence[str]
+    raw: ServedSpectrum
+    served: ServedSpectrum
+    applied: Applied | None
+    evidence: Evidence | None
+    modes: tuple[Mode, ...]
+
+    @property
+    def answer(self) -> str:
+        """Return the answer most aligned with the dominant eigenvector."""
+        return self.modes[0].answer
+
+
+def basis_of(
+    spectrum: Spectrum,
+    texts: Sequence[str],
+    counts: NDArray[np.int_],
+    generation: Generation,
+    applied: Applied | None,
+    evidence: Evidence | None,
+) -> Basis:
+    """Return what a score of these answers rests on."""
+    raw = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
+    served = applied.map.serve(spectrum.eigenvalues, spectrum.dimension) if applied else raw
+    modes = find_modes(spectrum, served, texts, counts)
+    return Basis(generation, texts, raw, served, applied, evidence, modes)
+
+
+def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | None:
+    """Return the evidence of the answers, None unless each has a log-probability.
+
+    index: (m,) which distinct text each answer is.
+    """
+    totals = log_probabilities(draws)
+    return (
+        None
+        if totals is None
+        else Evidence(missing_mass=missing_mass(totals, index), mean_logprob=mean_log_probability(totals))
+    )
+
+
+def find_modes(
+    spectrum: Spectrum, served: ServedSpectrum, texts: Sequence[str], counts: NDArray[np.int_]
+) -> tuple[Mode, ...]:
+    """Return a mode for each of the leading eigenvectors (at most MAX_MODES), largest eigenvalue first.
+
+    The answer of a mode is the one with the largest squared projection, ties to the most frequent.
+    """
+    squared = np.square(spectrum.projections)
+    share = shares_by_mode(spectrum)
+    modes = []
+    for i in range(min(spectrum.rank, MAX_MODES)):
+        # Equal but for rounding.
+        tied = np.flatnonzero(squared[:, i] >= squared[:, i].max() - 1e-9)
+        best = tied[np.argmax(counts[tied])]
+        modes.append(
+            Mode.model_construct(
+                probability=float(served.eigenvalues[i]), share=float(share[i]), answer=texts[best]
+            )
+        )
+    return tuple(modes)
+
+
+def shares_by_mode(spectrum: Spectrum) -> NDArray[np.float64]:
+    """Return the shares (r,) of the answers that lie closest to each eigenvector; they sum to 1."""
+    nearest = np.square(spectrum.projections).argmax(axis=1)
+    return np.bincount(nearest, weights=spectrum.weights, minlength=spectrum.rank).astype(np.float64)
+
 
 TRUNCATED_SHARE = 0.5  # of the answers cut by max_tokens, from which on a score warns
 EQUAL_COSINE = 1 - 1e-6

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -25,10 +25,13 @@ from service.errors import (
 )
 from service.ids import new_id
 from service.llm.port import Generation, GenerationRequest, LanguageModel, is_blank
-from service.scoring.basis import Applied, Basis, Drawn, Stopwatch, basis_of, evidence_of
 from service.scoring.command import ScoreCommand
 from service.scoring.judging import (
+    Applied,
+    Basis,
     Outcomes,
+    basis_of,
+    evidence_of,
     indistinct_warning,
     judge,
     num_indistinct,
@@ -204,6 +207,54 @@ INLINE_DISTINCT = 64
 
 # Taking as many accented characters apart, to compare what is said, takes milliseconds.
 INLINE_CHARACTERS = 20_000
+
+
+class Stopwatch:
+    """Where the time of a score went: seconds by stage, from the arrival of the request on."""
+
+    def __init__(self, start: float | None = None) -> None:
+        self._start = self._last = time.perf_counter() if start is None else start
+        self.laps: dict[str, float] = {}
+
+    def elapsed_s(self) -> float:
+        """Return the seconds since the start."""
+        return time.perf_counter() - self._start
+
+    def lap(self, stage: str) -> None:
+        """Close a stage."""
+        now = time.perf_counter()
+        self.laps[stage] = now - self._last
+        self._last = now
+
+    def move(self, source: str, target: str, seconds: float) -> None:
+        """Count seconds of one stage to another."""
+        # `seconds` was not measured between laps, so it may be more than the stage has.
+        moved = min(seconds, self.laps[source])
+        self.laps[source] -= moved
+        self.laps[target] += moved
+
+    def resume(self) -> None:
+        """Leave out the time since the last stage: nothing was done in it."""
+        gap = time.perf_counter() - self._last
+        self._start += gap
+        self._last += gap
+
+    def total(self) -> dict[str, float]:
+        """Return the laps and their total."""
+        return {**self.laps, "total": self._last - self._start}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Answers that wait to be scored, and the command that asked for them.
+
+    `chosen`: the calibration that it names, None for the active one or none. `marks`: the time until now.
+    """
+
+    command: ScoreCommand
+    chosen: Calibration | None
+    generation: Generation
+    marks: Stopwatch
 
 
 class LiveLoad:

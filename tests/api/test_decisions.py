@@ -23,7 +23,7 @@ from service.calibration.fingerprint import caller_fingerprint, service_fingerpr
 from service.errors import InvalidRequest
 from service.llm.port import Sampling
 from service.scoring.command import Serving, Target
-from service.scoring.request import ScoreRequest, to_command
+from service.scoring.routes import ScoreRequest, to_command
 from service.settings import Settings
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap

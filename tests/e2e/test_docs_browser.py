@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from service.app import create_app
-from service.scoring.request import ScoreRequest
+from service.scoring.routes import ScoreRequest
 from service.settings import Settings
 from tests.support.browser import PATIENCE_S, Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM

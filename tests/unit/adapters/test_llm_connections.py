@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from service.llm.connections import Connections
+from service.remote import Connections
 from tests.support.openai_server import OpenAIServer
 
 

@@ -12,7 +12,7 @@ from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.embedding.outcomes import distinct, outcome_vectors
 from service.llm.port import Draw
-from service.scoring.basis import evidence_of, find_modes
+from service.scoring.judging import evidence_of, find_modes
 from service.spectral.born import born_probability_of
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap

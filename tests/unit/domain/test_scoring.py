@@ -9,10 +9,9 @@ import pytest
 
 from service.calibration.calibration import Calibration, NoCalibrations, Parameters
 from service.llm.port import Draw, Generation, GenerationRequest, Message, Sampling, WirePrompt
-from service.scoring.basis import Stopwatch, find_modes
 from service.scoring.command import ScoreCommand
-from service.scoring.judging import num_indistinct, truncated_warning
-from service.scoring.scorer import LiveLoad, Scorer, choose
+from service.scoring.judging import find_modes, num_indistinct, truncated_warning
+from service.scoring.scorer import LiveLoad, Scorer, Stopwatch, choose
 from service.spectral.maps import Identity, TemperatureMap
 from service.spectral.spectrum import Spectrum, spectrum
 from tests.support.calibrations import calibration, fingerprint
