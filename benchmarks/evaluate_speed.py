@@ -37,7 +37,7 @@ def split(count: int, seed: int) -> Split:
         )
         for i, a in enumerate(answers)
     ]
-    return make_split(Material(rows, answers, texts, np.arange(count), SAMPLES, DIMENSION))
+    return make_split(Material(rows, answers, texts, np.arange(count), SAMPLES, DIMENSION, [None] * count))
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from service.scoring.scorer import MAX_OOD_P_VALUE
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
 from service.spectral.text_scores import words
-from tests.support.calibrations import calibration
+from tests.support.calibrations import add, calibration
 from tests.support.fakes import FakeLLM
 from tests.support.sqlite_store import SqliteStore
 
@@ -156,7 +156,7 @@ async def latency(name: str, seconds: float) -> None:
                 name: getattr(plain, name) for name in ("fingerprint", "num_samples", "parameters")
             }, reference=known)  # fmt: skip
             for one in (plain, comparing):
-                await store.calibrations.add(one, {})
+                await add(store.calibrations, one, {})
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
 

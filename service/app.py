@@ -25,7 +25,7 @@ from service.calibration.calibration import Calibration
 from service.calibration.files import UploadLimits
 from service.calibration.fingerprint import CALLER, Fingerprint, service_fingerprint
 from service.calibration.routes import CorrectionsRequest
-from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.calibration.store import SqlCalibrations
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
 from service.gateways import guardrail, verify
@@ -36,9 +36,7 @@ from service.jobs import routes as jobs
 from service.jobs.calibrator import Calibrator, Embedding
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
-from service.jobs.intake import check_same_generation
 from service.jobs.model import Setup
-from service.jobs.progress import Notes
 from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, EvaluateRequest
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
@@ -273,6 +271,7 @@ def build_store(
         serving=serving,
         setup=job_setup(settings, llm, serving),
         slots=min(settings.calibration_max_concurrency, llm_slots(settings)),
+        all_slots=settings.calibration_max_concurrency,
         live=live,
         kept_documents=settings.score_cache_size,
         own_keys=lambda: own_keys(serving, llm, embedder),
@@ -364,12 +363,11 @@ DEFAULT_INTERVALS = Intervals()
 class Replica:
     """The store of one replica and its share of the jobs, started in the order in which they need each other.
 
-    database, active, store are what the ports of the application, `calibrations`, `jobs`, `kept` and `keys`,
-    are made of.
+    database, store are what the ports of the application, `calibrations`, `jobs`, `kept` and `keys`, are
+    made of.
     """
 
     database: Database
-    active: ActiveCalibrations
     store: SqlJobs
     calibrations: SqlCalibrations
     jobs: DurableJobs
@@ -379,7 +377,7 @@ class Replica:
 
     async def start(self) -> None:
         """Bring the schema up to date, learn what is active, take up the jobs that were left."""
-        for component in (self.database, self.active, self.kept, self.jobs):
+        for component in (self.database, self.calibrations, self.kept, self.jobs):
             self._started.push_async_callback(component.stop)
             await component.start()
 
@@ -389,7 +387,7 @@ class Replica:
 
     async def check(self) -> None:
         """Return when the store takes jobs; raise StoreUnavailable when it does not."""
-        await self.jobs.check()
+        await self.database.check()
 
 
 def build_replica(
@@ -402,6 +400,7 @@ def build_replica(
     setup: Setup,
     slots: int,
     live: LiveLoad,
+    all_slots: int | None = None,
     kept_documents: int = 10_000,
     own_keys: Callable[[], tuple[str, ...]] = lambda: (),
     version: str = "",
@@ -411,21 +410,21 @@ def build_replica(
 ) -> Replica:
     """Return the store and the jobs of one replica, not started.
 
-    Jobs draw with `slots` requests at once and give way to the `live` scores. `own_keys` returns the keys of
-    the fingerprints of the present set-up, whose settings are `setup`; `version` is the service's, for
-    results. At most `kept_documents` of a kind are kept. `engine` None: DBOS, beside the store. Raises
-    ValueError for a URL that is neither SQLite nor Postgres.
+    Jobs draw with `slots` requests at once, `all_slots` on all replicas together, and give way to the `live`
+    scores. `own_keys` returns the keys of the fingerprints of the present set-up, whose settings are `setup`;
+    `version` is the service's, for results. At most `kept_documents` are kept. `engine` None: DBOS, beside
+    the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
     """
     database = Database(database_url)
-    active = ActiveCalibrations(database, poll_s=intervals.active_poll_s)
-    store = SqlJobs(database, active, setup=setup)
-    calibrations = SqlCalibrations(database, active, own_keys=own_keys)
+    calibrations = SqlCalibrations(database, poll_s=intervals.active_poll_s, own_keys=own_keys)
+    store = SqlJobs(database, calibrations, setup=setup)
 
     # Each has turns of its own: a draw takes the LLM, which embedding need not wait for.
-    patience, notes = patience or Patience(), Notes(store)
+    patience = patience or Patience()
     waiting = partial(LiveFirst, live)
-    drawer = Drawer(llm, embedder, store, serving, notes, live_first=waiting(), patience=patience)
-    embedding = Embedding(embedder, store, notes, live_first=waiting(), patience=patience)
+    drawer = Drawer(llm, embedder, store, serving, live_first=waiting(), patience=patience)
+    store.generation_key = drawer.generation_key
+    embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
 
     class Evaluation:
         """Loads what evaluates with the first such job: serving never needs it."""
@@ -439,11 +438,11 @@ def build_replica(
         store,
         drawer,
         {
-            "calibrate": Calibrator(store, calibrations, drawer, embedding, notes),
+            "calibrate": Calibrator(store, calibrations, drawer, embedding),
             "evaluate": Evaluation(),
         },
-        notes,
         slots=slots,
+        all_slots=all_slots,
         patience=patience,
         wait_s=intervals.beat_s,
     )
@@ -452,12 +451,11 @@ def build_replica(
         steps,
         engine
         or DbosEngine(database.url, replica_id=replica_id, lanes=setup.keys(), lease_s=intervals.lease_s),
-        check_rows=partial(check_same_generation, generation_key=drawer.generation_key),
         beat_s=intervals.beat_s,
         poll_s=intervals.watch_s,
     )
     kept = SqlKept(database, max_documents=kept_documents)
-    return Replica(database, active, store, calibrations, jobs, kept, SqlKeys(database))
+    return Replica(database, store, calibrations, jobs, kept, SqlKeys(database))
 
 
 def build_start_log(

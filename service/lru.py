@@ -15,27 +15,16 @@ class LRU(Generic[K, V]):
         self._max_entries = max_entries
         self._entries: OrderedDict[K, V] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def get(self, key: K) -> V | None:
         """Return the value, or None when it is not (or no longer) there."""
-        value = self._entries.get(key)  # None is never a value here
-        if value is not None:
-            self._entries.move_to_end(key)
-        return value
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key]
 
     def put(self, key: K, value: V) -> None:
         """Keep the value; the oldest entry goes when there are too many."""
         self._entries[key] = value
         self._entries.move_to_end(key)
-        while len(self._entries) > self._max_entries:
+        if len(self._entries) > self._max_entries:
             self._entries.popitem(last=False)
-
-    def pop(self, key: K) -> V | None:
-        """Forget the entry and return its value, None when it was not there."""
-        return self._entries.pop(key, None)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._entries.clear()

@@ -180,7 +180,8 @@ class Settings(BaseSettings):
     calibration_max_concurrency: int = Field(
         8,
         ge=1,
-        description="Most requests of calibrations to the LLM server at once, on each replica.",
+        description="Most requests of calibrations to the LLM server at once, of all replicas together; each "
+        "has at most `EIGENCAL_LLM_SLOTS`.",
     )
 
     @field_validator("embedder")

@@ -1,11 +1,10 @@
 """What a body of dev data holds: rows, not yet checked, and options, checked."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, BinaryIO, TypeVar
 
 from fastapi import Request
@@ -16,7 +15,6 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from service.api.bodies import refusal
 from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import DevData, UploadLimits, check_size, parse_json, read_examples, read_file
-from service.calibration.rows import DevRow
 from service.errors import BodyTooLarge, InvalidDevData, InvalidRequest, Overloaded, UnsupportedMediaType
 from service.jobs.schemas import EvaluateOptionsIn, OptionsIn
 
@@ -47,16 +45,14 @@ class Upload:
     def check(self, limits: UploadLimits) -> list[DevData]:
         """Return every part, all rows checked; for a thread. Raises InvalidDevData, BodyTooLarge."""
         checked = [self._check(part, name, limits) for part, name in zip(self.parts, self.names, strict=True)]
-        check_size([data.texts for data in checked], self.options.num_samples, limits)
+        check_size(checked, limits)
         return checked
 
     def _check(self, part: UploadedPart, name: str, limits: UploadLimits) -> DevData:
-        # Missing answers can be drawn only where it is the service that draws.
-        mixed_ok = self.options.drawn_by == "service"
         try:
             if isinstance(part, list):
-                return read_examples(part, limits, mixed_ok=mixed_ok)
-            return read_file(part, limits, mixed_ok=mixed_ok)
+                return read_examples(part, limits, num_samples=self.options.num_samples)
+            return read_file(part, limits, num_samples=self.options.num_samples)
         except (InvalidDevData, BodyTooLarge) as error:
             if len(self.parts) > 1:
                 _name(error, name)
@@ -144,7 +140,6 @@ MULTIPART_OVERHEAD = 1 << 20  # boundaries, part headers and option fields
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 << 10
 LINGER_S = 2.0
-_ROWS_AT_ONCE = 100  # a hop to a thread for each row would cost more than the row
 
 
 class UploadThreads:
@@ -273,11 +268,3 @@ async def _form(request: Request, max_bytes: int) -> FormData:
         return await parser.parse()
     except MultiPartException as error:
         raise InvalidRequest(f"The multipart body cannot be read: {error.message}") from None
-
-
-async def in_threads(data: DevData, threads: UploadThreads) -> AsyncIterator[DevRow]:
-    """Yield the rows without holding up the event loop while they are read and parsed."""
-    rows: Iterator[DevRow] = data.rows()
-    while some := await threads.run(lambda: list(islice(rows, _ROWS_AT_ONCE))):
-        for row in some:
-            yield row

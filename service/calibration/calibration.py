@@ -1,9 +1,9 @@
 """A calibration: maps, correctness models and thresholds by number of answers; its fingerprint."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol, Self
+from typing import Literal, Protocol
 
 from numpy.typing import ArrayLike
 
@@ -14,11 +14,6 @@ from service.spectral.evidence import EvidenceMap, logit_missing_mass
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import SelectiveCounts
 
-_MAPS: dict[str, type[DepolarizedMap | TemperatureMap | EvidenceMap]] = {
-    "depolarized": DepolarizedMap,
-    "temperature": TemperatureMap,
-    "evidence": EvidenceMap,
-}
 # Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, or either by row.
 JudgedTexts = Literal["given", "dominant", "mixed"]
 # Right answers, and wrong ones, that a file should have: half of its rows fit the model, half are counted.
@@ -57,21 +52,6 @@ class Decider:
         takes_them = not WITHOUT_EVIDENCE.issuperset(self.model.features)
         return None if takes_them and missing_mass is None else self.map
 
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the decider from what `stored` returned, also by way of JSON."""
-        map_ = dict(stored["map"])
-        kind = _MAPS[map_.pop("method")]
-        model, counts = CorrectnessModel.of(stored["model"]), SelectiveCounts.of(stored["counts"])
-        return cls(kind(**map_), model, counts, stored["judged"])
-
-    def stored(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        [method] = (name for name, kind in _MAPS.items() if isinstance(self.map, kind))
-        map_ = {"method": method, **asdict(self.map)}
-        numbers = {"map": map_, "model": asdict(self.model), "counts": asdict(self.counts)}
-        return {**numbers, "judged": self.judged}
-
 
 def features(
     probability: ArrayLike,
@@ -90,8 +70,6 @@ def features(
         columns["mean_log_probability"] = mean_log_probability
     return columns
 
-
-# A calibration: immutable numbers, what they were fitted with, and whether they fit a request.
 
 Method = Literal["depolarized", "temperature", "evidence"]
 

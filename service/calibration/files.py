@@ -1,38 +1,32 @@
-"""Files of dev data, CSV or JSON lines: numbered lines, unpacked, bounded, refused early if no UTF-8.
+"""Dev data as it comes, CSV, JSON lines or a JSON body: checked row by row before any is given out.
 
-Memory stays flat whatever the file holds: a line is read up to `max_row_bytes` and skipped beyond.
+Memory stays flat whatever a file holds. It is read twice, to check every row and then to yield them; a line
+is read up to `max_row_bytes` and skipped beyond. What is kept between is a hash of each id.
 """
 
 import csv
 import gzip
-import hashlib
 import io
 import json
 import os
 import re
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn
 
 from service.calibration.rows import LOGPROB_FIELDS, ROW_FIELDS, DevRow, RowError, check_row, meant, printable
 from service.errors import BodyTooLarge, InvalidDevData
 
 EXPECTED = "JSONL, JSONL.gz or CSV in UTF-8 is expected"
+MAX_LISTED = 20  # bad rows
 _HEAD = 4096
-_BLOCK = 64 << 10
 _GZIP_MAGIC = b"\x1f\x8b"
-_UTF8_BOM = b"\xef\xbb\xbf"
-_KNOWN_FORMATS: tuple[tuple[bytes, str], ...] = (
-    (b"PK\x03\x04", "a ZIP archive (Excel workbooks are ZIP archives too)"),
-    (b"PAR1", "Parquet"),
-    (b"\xff\xfe", "UTF-16 or UTF-32 text"),
-    (b"\xfe\xff", "UTF-16 or UTF-32 text"),
-)
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+# A line number and the row as parsed, or the RowError that came of parsing.
+Raw = tuple[int, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,165 +49,46 @@ class UploadLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A line with its number from 1; `data` has its line end, and is None when the line is over the limit."""
+class DevData:
+    """Checked dev data, read again from the start by every call, as long as the file is open.
 
-    number: int
-    data: bytes | None
-
-
-def too_many_bytes(max_bytes: int) -> BodyTooLarge:
-    """Return the error for a file that is over the limit, packed or unpacked."""
-    return BodyTooLarge(f"the file has more than {max_bytes} bytes", limit_bytes=max_bytes)
-
-
-def too_many_lines(max_lines: int) -> BodyTooLarge:
-    """Return the error for a file that has too many lines, whether they hold rows or not."""
-    return BodyTooLarge(f"the file has more than {max_lines} lines", limit_lines=max_lines)
-
-
-def file_error(reason: str) -> InvalidDevData:
-    """Return the error for a file that cannot be read at all."""
-    problem = {"line": None, "field": None, "reason": reason, "loc": ["file"], "msg": reason}
-    return InvalidDevData(reason, [problem])
-
-
-def encoding_problem(data: bytes) -> str | None:
-    """Return what keeps a line from being UTF-8 text, or None."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        return f"is not UTF-8: byte 0x{data[error.start]:02X} at position {error.start + 1} (Latin-1?)"
-    return None
-
-
-class NumberedLines:
-    """The lines of a seekable file from its start, unpacked if it is gzip, without a byte order mark.
-
-    Creating it raises InvalidDevData when the file is empty or no UTF-8 text, BodyTooLarge when it is over
-    the limit; an unpacked file over the limit raises on the line that goes over it. Iterate it once.
+    num_texts: answers, those to be drawn included, and references.
     """
 
-    def __init__(self, file: BinaryIO, limits: UploadLimits) -> None:
-        if file.seek(0, os.SEEK_END) > limits.max_bytes:
-            raise too_many_bytes(limits.max_bytes)
-        file.seek(0)
-        packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-        file.seek(0)
-        self._source = _unpacked(file) if packed else file
-        self._limits = limits
-        self._seen = 0
-        with _unpacking_errors():
-            self.head = self._read_head()
+    raw_rows: Callable[[], Iterable[Raw]]
+    num_rows: int
+    num_texts: int
 
-    def _read_head(self) -> bytes:
-        head = self._source.read(_HEAD)
-        bom = len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0
-        self._source.seek(bom)
-        _check_head(head[bom:])
-        return head[bom:]
-
-    def check_size(self) -> None:
-        """Read to the end; raise BodyTooLarge for too many bytes or lines.
-
-        Quick whatever the file holds: a line that is looked at takes a hundred times as long as one counted.
-        """
-        lines = 0
-        with _unpacking_errors():
-            while block := self._source.read(_BLOCK):
-                self._count(block)
-                lines += block.count(b"\n")
-                if lines > self._limits.max_lines:
-                    raise too_many_lines(self._limits.max_lines)
-
-    def __iter__(self) -> Iterator[Line]:
-        number = 0
-        with _unpacking_errors():
-            while data := self._readline():
-                number += 1
-                if len(data) <= self._limits.max_row_bytes:
-                    yield Line(number, data)
-                else:
-                    self._skip_rest(data)
-                    yield Line(number, None)
-
-    def _readline(self) -> bytes:
-        # One more byte than allowed tells a line that is too long from one that just fits.
-        data = self._source.readline(self._limits.max_row_bytes + 1)
-        self._count(data)
-        return data
-
-    def _count(self, data: bytes) -> None:
-        self._seen += len(data)
-        if self._seen > self._limits.max_bytes:
-            raise too_many_bytes(self._limits.max_bytes)
-
-    def _skip_rest(self, data: bytes) -> None:
-        while data and not data.endswith(b"\n"):
-            data = self._readline()
+    def rows(self) -> Iterator[DevRow]:
+        """Yield the rows in the order of the file."""
+        for line, raw in self.raw_rows():
+            yield check_row(line, raw)
 
 
-def _unpacked(file: BinaryIO) -> io.BufferedReader:
-    """Return the file unpacked: closed without closing it. The reader around it is quick with short lines."""
-    return io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"), _BLOCK)
+def read_file(
+    file: BinaryIO, limits: UploadLimits | None = None, *, num_samples: int | None = None
+) -> DevData:
+    """Check a seekable binary file of JSONL or CSV, packed with gzip or not, and return its rows.
 
-
-@contextmanager
-def _unpacking_errors() -> Iterator[None]:
-    try:
-        yield
-    except EOFError as error:
-        raise file_error("the gzip data ends too early: the file was cut") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise file_error("the gzip data is damaged") from error
-
-
-def _check_head(head: bytes) -> None:
-    if not head.strip():
-        raise file_error("the file is empty")
-    for magic, found in _KNOWN_FORMATS:
-        if head.startswith(magic):
-            raise file_error(f"the file holds {found}; {EXPECTED}")
-    if _CONTROLS.search(head):
-        raise file_error(f"the file holds binary data; {EXPECTED}")
-
-
-# The rows of an upload as a whole: every fault told, enough rows, no id twice, not too many texts.
-
-MAX_LISTED = 20
-
-
-@dataclass(slots=True)
-class TextCount:
-    """Rows by the number of samples that they carry (0: answers are drawn for them), and their other texts.
-
-    others: references, and each `answer`: it may be among the samples, but not among those that are used.
+    num_samples: as the caller asks for, None: as `limits` has it.
+    Raises InvalidDevData (`errors` of the first 20 bad rows, `total_bad`) and BodyTooLarge.
     """
-
-    others: int = 0
-    rows: Counter[int] = field(default_factory=Counter)
-
-    def add(self, row: DevRow) -> None:
-        """Count a row."""
-        self.others += len(row.references) + (row.answer is not None)
-        self.rows[len(row.samples or ())] += 1
-
-    def total(self, asked: int | None, drawn: int) -> int:
-        """Return answers and references. `asked`: of every row; `drawn`: for rows without, if not asked."""
-        return self.others + sum(n * _answers(have, asked, drawn) for have, n in self.rows.items())
+    bounds = limits or UploadLimits()
+    return _checked(lambda: _file_rows(file, bounds), bounds, ("file",), num_samples)
 
 
-def _answers(have: int, asked: int | None, drawn: int) -> int:
-    if not have:
-        return asked or drawn
-    return min(have, asked or have)
+def read_examples(
+    examples: Sequence[object], limits: UploadLimits | None = None, *, num_samples: int | None = None
+) -> DevData:
+    """Check rows that came parsed, as `examples` of a JSON body; `line` in errors counts them from 1."""
+    loc = ("body", "examples")
+    return _checked(lambda: enumerate(examples, start=1), limits or UploadLimits(), loc, num_samples)
 
 
-def check_size(files: Sequence[TextCount], asked: int | None, limits: UploadLimits) -> None:
+def check_size(files: Sequence[DevData], limits: UploadLimits) -> None:
     """Raise InvalidDevData when the files of one job hold more texts than `limits` allows together."""
-    texts = sum(one.total(asked, limits.num_samples) for one in files)
+    texts, rows = sum(data.num_texts for data in files), sum(data.num_rows for data in files)
     if texts > limits.max_texts:
-        rows = sum(one.rows.total() for one in files)
         raise InvalidDevData(
             f"{rows} rows make up to {texts} answers and references, more than the {limits.max_texts} whose "
             "vectors may be held in memory; nothing was stored. Send fewer rows, or ask for fewer answers "
@@ -221,89 +96,132 @@ def check_size(files: Sequence[TextCount], asked: int | None, limits: UploadLimi
         )
 
 
-class FileCheck:
-    """Counts rows and collects what is wrong with them. `loc`: where a row is, before its line."""
-
-    def __init__(self, limits: UploadLimits, loc: tuple[str, ...]) -> None:
-        self._limits, self._loc = limits, loc
-        self._line_of_id: dict[bytes, int] = {}
-        self._errors: list[dict[str, Any]] = []
-        self._first_with = self._first_without = 0
-        self.num_rows = self.num_with_samples = self.num_bad = 0
-        self.texts = TextCount()
-
-    def add(self, line: int, raw: object) -> None:
-        """Take one row, good or bad; raise BodyTooLarge when there are too many."""
-        if self.num_rows + self.num_bad == self._limits.max_rows:
-            raise BodyTooLarge(
-                f"The data hold more than {self._limits.max_rows} rows; send fewer.",
-                limit_rows=self._limits.max_rows,
-            )
+def _checked(
+    raw_rows: Callable[[], Iterable[Raw]], limits: UploadLimits, loc: tuple[str, ...], asked: int | None
+) -> DevData:
+    errors: list[dict[str, Any]] = []
+    line_of_id: dict[int, int] = {}
+    num_rows = num_texts = num_bad = 0
+    for line, raw in raw_rows():
+        if num_rows + num_bad == limits.max_rows:
+            raise _too_large("rows", limits.max_rows)
         try:
-            if isinstance(raw, RowError):
-                raise raw
-            self._count(check_row(line, raw))
+            row = check_row(line, raw)
+            _check_id(row, line_of_id)
         except RowError as error:
-            self._refuse(line, error)
-
-    def _count(self, row: DevRow) -> None:
-        if row.id is not None:
-            # 16 bytes for an id of any length: what is kept of 100,000 rows stays a few megabytes.
-            digest = hashlib.blake2b(row.id.encode(), digest_size=16).digest()
-            if (earlier := self._line_of_id.setdefault(digest, row.line)) != row.line:
-                raise RowError(("id", f"the same id as on line {earlier}"))
-        self.num_rows += 1
-        self.texts.add(row)
-        if row.samples is None:
-            self._first_without = self._first_without or row.line
+            num_bad += 1
+            if num_bad <= MAX_LISTED:
+                errors += [_error(loc, line, field, reason) for field, reason in error.problems]
         else:
-            self.num_with_samples += 1
-            self._first_with = self._first_with or row.line
-
-    def _refuse(self, line: int, error: RowError) -> None:
-        self.num_bad += 1
-        if self.num_bad <= MAX_LISTED:
-            self._errors += [self._error(line, field, reason) for field, reason in error.problems]
-
-    def _error(self, line: int | None, field: str | None, reason: str) -> dict[str, Any]:
-        loc = [*self._loc, *(part for part in (line, field) if part is not None)]
-        return {"line": line, "field": field, "reason": reason, "loc": loc, "msg": reason}
-
-    def finish(self, mixed_ok: bool) -> None:
-        """Raise InvalidDevData unless every row is good, there are enough, and they fit together."""
-        if self.num_bad:
-            rows = "1 row is" if self.num_bad == 1 else f"{self.num_bad} rows are"
-            detail = f"{rows} bad, the first on line {self._errors[0]['line']}; nothing was stored"
-            raise InvalidDevData(detail, self._errors, self.num_bad)
-        if self.num_rows < self._limits.min_rows:
-            self._refuse_all(f"only {self.num_rows} usable rows; at least {self._limits.min_rows} are needed")
-        if self._first_with and self._first_without and not mixed_ok:
-            self._refuse_mixture()
-
-    def _refuse_mixture(self) -> None:
-        without = self.num_rows - self.num_with_samples
-        reason = (
-            f"{self.num_with_samples} rows carry samples (the first on line {self._first_with}), "
-            f"{without} do not (the first on line {self._first_without}): all must or none"
-        )
-        first = max(self._first_with, self._first_without)
-        raise InvalidDevData(
-            reason, [self._error(first, "samples", reason)], min(self.num_with_samples, without)
-        )
-
-    def _refuse_all(self, reason: str) -> None:
-        raise InvalidDevData(reason, [self._error(None, None, reason)], 0)
+            num_rows += 1
+            num_texts += _num_texts(row, asked, limits.num_samples)
+    if num_bad:
+        bad = "1 row is" if num_bad == 1 else f"{num_bad} rows are"
+        first = errors[0]["line"]
+        raise InvalidDevData(f"{bad} bad, the first on line {first}; nothing was stored", errors, num_bad)
+    if num_rows < limits.min_rows:
+        reason = f"only {num_rows} usable rows; at least {limits.min_rows} are needed"
+        raise InvalidDevData(reason, [_error(loc, None, None, reason)], 0)
+    return DevData(raw_rows, num_rows, num_texts)
 
 
-# The formats of a row: strict JSON, and CSV by the csv module over bounded lines, with line numbers.
+def _check_id(row: DevRow, line_of_id: dict[int, int]) -> None:
+    # The hash of an id of any length: of 100,000 no two are equal by chance.
+    if row.id is not None and (earlier := line_of_id.setdefault(hash(row.id), row.line)) != row.line:
+        raise RowError(("id", f"the same id as on line {earlier}"))
 
-MAX_FIELDS = 64  # no header names as many
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+def _num_texts(row: DevRow, asked: int | None, drawn: int) -> int:
+    # An `answer` may be among the samples, but not among those that are used.
+    others = len(row.references) + (row.answer is not None)
+    if row.samples is None:
+        return others + (asked or drawn)
+    return others + min(len(row.samples), asked or len(row.samples))
+
+
+def _error(loc: tuple[str, ...], line: int | None, field: str | None, reason: str) -> dict[str, Any]:
+    place = [*loc, *(part for part in (line, field) if part is not None)]
+    return {"line": line, "field": field, "reason": reason, "loc": place, "msg": reason}
+
+
+def _too_large(what: str, limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"The data hold more than {limit} {what}; send fewer.", **{f"limit_{what}": limit})
+
+
+def _file_error(reason: str) -> InvalidDevData:
+    """Return the error for a file that cannot be read at all."""
+    return InvalidDevData(reason, [_error(("file",), None, None, reason)])
+
+
+def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
+    """Yield the rows of a file, unpacked if it is gzip. The format is told by the content.
+
+    Raises InvalidDevData when it is empty or no text, BodyTooLarge on the line that goes over a limit.
+    """
+    if file.seek(0, os.SEEK_END) > limits.max_bytes:
+        raise _too_large("bytes", limits.max_bytes)
+    file.seek(0)
+    packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    file.seek(0)
+    # The reader around it is quick with short lines, and closing it does not close the file.
+    source = io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"), 64 << 10) if packed else file
+    try:
+        head = source.read(_HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
+        source.seek(0)
+        if not head:
+            raise _file_error("the file is empty")
+        if _CONTROLS.search(head):
+            raise _file_error(f"the file holds binary data, or text that is not UTF-8; {EXPECTED}")
+        lines = _lines(source, limits)
+        # A bracket opens no row of JSONL, but the error of its first line says more than a CSV header's.
+        yield from _jsonl_rows(lines) if head[:1] in b"{[" else _csv_rows(lines, limits.max_row_bytes)
+    except EOFError as error:
+        raise _file_error("the gzip data ends too early: the file was cut") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise _file_error("the gzip data is damaged") from error
+
+
+def _lines(source: BinaryIO, limits: UploadLimits) -> Iterator[tuple[int, str | RowError]]:
+    """Yield each line from 1 with its end, or why it is none, with its number."""
+    number = size = 0
+    # One more byte than allowed tells a line that is too long from one that just fits.
+    while data := source.readline(limits.max_row_bytes + 1):
+        number += 1
+        size += len(data)
+        line: str | RowError
+        try:
+            line = data.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            byte, at = data[error.start], error.start + 1
+            line = RowError((None, f"is not UTF-8: byte 0x{byte:02X} at position {at} (Latin-1?)"))
+        if len(data) > limits.max_row_bytes:
+            line = RowError((None, f"is longer than {limits.max_row_bytes} bytes"))
+            while data and not data.endswith(b"\n") and size <= limits.max_bytes:
+                data = source.readline(limits.max_row_bytes)
+                size += len(data)
+        if size > limits.max_bytes:
+            raise _too_large("bytes", limits.max_bytes)
+        if number > limits.max_lines:
+            raise _too_large("lines", limits.max_lines)
+        yield number, line
+
+
+# JSON lines: strict JSON.
 
 
 class _JsonError(ValueError):
     pass
+
+
+def _jsonl_rows(lines: Iterable[tuple[int, str | RowError]]) -> Iterator[Raw]:
+    for number, line in lines:
+        if isinstance(line, RowError):
+            yield number, line
+        elif line.strip():
+            try:
+                yield number, parse_json(line)
+            except ValueError as error:
+                yield number, RowError((None, str(error)))
 
 
 def parse_json(text: str) -> object:
@@ -329,116 +247,71 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # The json module keeps the last of equal keys, and says nothing.
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         raise _JsonError("gives a key twice")
-    return found
+    return unique
 
 
-def refuse_other_separators(head: bytes) -> None:
-    """Raise InvalidDevData where the columns of a header are separated by other than commas."""
-    first = head.partition(b"\n")[0].decode("utf-8", "replace")
-    for sign, name in _SEPARATORS.items():
-        names = {part.strip().strip('"') for part in first.split(sign)[: MAX_FIELDS + 1]}
-        if sign in first and not names.isdisjoint(ROW_FIELDS):
-            raise file_error(f"the columns are separated by {name}; a CSV file has commas between them")
+# CSV by the csv module: a record may take several lines, and a bad one does not spoil the next.
 
 
-def csv_rows(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, object]]:
+def _csv_rows(lines: Iterable[tuple[int, str | RowError]], max_row_bytes: int) -> Iterator[Raw]:
     """Yield the line on which each row begins and its fields by name, or a RowError in their place.
 
     The first record is the header. Raises InvalidDevData when the header does not fit.
     """
-    header: list[str] | None = None
-    for number, record in _records(lines, max_row_bytes):
-        if header is None:
-            header = _check_header(record)
-        else:
-            yield number, record if isinstance(record, RowError) else _row(header, record)
-
-
-def _records(lines: Iterable[Line], max_row_bytes: int) -> Iterator[tuple[int, list[str] | RowError]]:
-    """Yield each record that is not blank, and where it begins.
-
-    Each has a csv.reader of its own, so that a bad record does not spoil the next.
-    """
     # The csv module bounds a field by one number for the whole process; here its lines bound a record.
     csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))
-    source = _RecordLines(lines, max_row_bytes)
-    while source.begin():
-        record = _record(source)
-        if record not in ([], [""]):  # a blank line
-            yield source.start, record
+    last = size = 0
 
+    def text(numbered: tuple[int, str | RowError]) -> str:
+        nonlocal last, size
+        last, line = numbered
+        if isinstance(line, RowError):
+            raise line
+        size += len(line)
+        if size > max_row_bytes:
+            raise RowError((None, f"is longer than {max_row_bytes} bytes (a quote left open?)"))
+        return line
 
-def _record(source: "_RecordLines") -> list[str] | RowError:
-    try:
-        fields = next(csv.reader(source, strict=True))
-    except (csv.Error, StopIteration):
-        return RowError((None, source.cut or "text after a closing quote, or a lone carriage return"))
-    if source.no_text:
-        return RowError((None, source.no_text))
-    return fields if len(fields) <= MAX_FIELDS else RowError((None, f"has more than {MAX_FIELDS} fields"))
-
-
-class _RecordLines:
-    """The lines of one record after another, for a csv.reader: it takes another only while a quote is open.
-
-    start: the line on which the record begins. cut: why it was ended early, no_text: why it is not UTF-8.
-    """
-
-    def __init__(self, lines: Iterable[Line], max_row_bytes: int) -> None:
-        self._lines = iter(lines)
-        self._max_row_bytes = max_row_bytes
-        self._first: Line | None = None
-        self._size = self.start = 0
-        self._over = False
-        self.cut: str | None = None
-        self.no_text: str | None = None
-
-    def begin(self) -> bool:
-        """Turn to the next record; return whether there is one, and where it begins can be known."""
-        self._first = None if self._over else next(self._lines, None)
-        self._size, self.cut, self.no_text = 0, None, None
-        self.start = self._first.number if self._first else 0
-        return self._first is not None
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        """Return the next line with its end."""
-        continued = self._first is None
-        line, self._first = self._first or next(self._lines, None), None
-        if line is None:
-            self._cut("a quote is left open at the end of the file")
-        self._size += len(line.data or b"")
-        if line.data is None or self._size > self._max_row_bytes:
-            self._over = continued  # within quotes: the next record may begin anywhere
-            self._cut(f"is longer than {self._max_row_bytes} bytes (a quote left open?)")
-        self.no_text = self.no_text or encoding_problem(line.data)
-        return line.data.decode("utf-8", "replace")
-
-    def _cut(self, reason: str) -> NoReturn:
-        self.cut = reason
-        raise StopIteration
+    # An error in `text` passes through the reader, which then begins its next record at the next line.
+    reader = csv.reader(map(text, lines), strict=True)
+    header: list[str] | None = None
+    while True:
+        size, begin = 0, last + 1
+        record: list[str] | RowError
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except RowError as error:
+            record = error
+        except csv.Error as error:
+            record = RowError((None, f"is no valid CSV: {error}"))
+        if header is None and record not in ([], [""]):
+            header = _check_header(record)
+        elif header is not None and record not in ([], [""]):
+            yield begin, record if isinstance(record, RowError) else _csv_row(header, record)
 
 
 def _check_header(record: list[str] | RowError) -> list[str]:
     if isinstance(record, RowError):
-        raise file_error(f"the header cannot be read: it {record}")
+        raise _file_error(f"the header cannot be read: it {record}; columns must be separated by commas")
     names = [name.strip() for name in record]
+    if len(names) == 1 and re.search(r"[;\t|]", names[0]):
+        raise _file_error("the columns must be separated by commas")
     if unknown := [name for name in names if name not in ROW_FIELDS]:
         shown = ", ".join(repr(printable(name)) + meant(name) for name in unknown[:5])
-        raise file_error(f"unknown columns {shown} in the header; known are {', '.join(ROW_FIELDS)}")
+        raise _file_error(f"unknown columns {shown} in the header; known are {', '.join(ROW_FIELDS)}")
     if len(set(names)) < len(names):
-        raise file_error("the header names a column twice")
+        raise _file_error("the header names a column twice")
     if "reference" not in names or not {"prompt", "messages"} & set(names):
-        raise file_error("the header must name the columns prompt (or messages) and reference")
+        raise _file_error("the header must name the columns prompt (or messages) and reference")
     return names
 
 
-def _row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
+def _csv_row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
     if len(record) != len(header):
         return RowError((None, f"has {len(record)} fields, the header has {len(header)}"))
     row: dict[str, Any] = {}
@@ -454,166 +327,13 @@ def _row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
 def _cell(name: str, cell: str) -> object:
     if name in ("samples", "messages", *LOGPROB_FIELDS):
         return parse_json(cell)
-    if name == "reference":
-        return _reference(cell)
     if name == "correct":
-        return _boolean(cell)
+        if (word := cell.strip().lower()) not in _BOOLEANS:
+            raise ValueError(f"must be one of {', '.join(_BOOLEANS)}")
+        return _BOOLEANS[word]
+    if name == "reference" and cell.startswith("["):
+        try:
+            return parse_json(cell)
+        except ValueError:
+            return cell  # `[sic] Churchill` is a string
     return cell
-
-
-def _reference(cell: str) -> object:
-    """Return the list that a JSON list holds, and anything else as it is: `[sic] Churchill` is a string."""
-    if not cell.startswith("["):
-        return cell
-    try:
-        return parse_json(cell)
-    except ValueError:
-        return cell
-
-
-def _boolean(cell: str) -> bool:
-    try:
-        return _BOOLEANS[cell.strip().lower()]
-    except KeyError:
-        raise ValueError(f"must be one of {', '.join(_BOOLEANS)}") from None
-
-
-# Dev data, uploaded or a file of an evaluation: checked whole before a row is given out, in flat memory.
-#
-# A file is read twice, first to check every row, then to yield them; what is kept between is one short hash
-# per
-# row, to find an id given twice.
-
-Raw = tuple[int, object]  # a line number and the row as parsed, or a RowError in its place
-
-
-class DevData:
-    """Checked dev data. `rows()` reads it again from the start on every call, as long as the file is open."""
-
-    def __init__(self, read: Callable[[], Iterable[Raw]], texts: TextCount) -> None:
-        self._read = read
-        self.texts = texts
-        self.num_rows = texts.rows.total()
-        self.num_with_samples = self.num_rows - texts.rows[0]
-
-    def rows(self) -> Iterator[DevRow]:
-        """Yield the rows in the order of the file."""
-        for line, raw in self._read():
-            yield check_row(line, raw)
-
-
-def read_file(file: BinaryIO, limits: UploadLimits | None = None, *, mixed_ok: bool = False) -> DevData:
-    """Check a seekable binary file of JSONL or CSV, packed with gzip or not, and return its rows.
-
-    The format is told by the content: JSONL begins with a brace. `mixed_ok` lets rows with and without
-    samples stand together.
-    Raises InvalidDevData (`errors` of the first 20 bad rows, `total_bad`) and BodyTooLarge.
-    """
-    bounds = limits or UploadLimits()
-    NumberedLines(file, bounds).check_size()
-    return _checked(lambda: _file_rows(file, bounds), bounds, ("file",), mixed_ok)
-
-
-def read_examples(
-    examples: Sequence[object], limits: UploadLimits | None = None, *, mixed_ok: bool = False
-) -> DevData:
-    """Check rows that came parsed, as `examples` of a JSON body; `line` in errors counts them from 1."""
-    return _checked(
-        lambda: enumerate(examples, start=1), limits or UploadLimits(), ("body", "examples"), mixed_ok
-    )
-
-
-def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
-    lines = NumberedLines(file, limits)
-    # A bracket opens no row of JSONL, but the error of its first line says more than a CSV header's.
-    if lines.head.lstrip()[:1] in (b"{", b"["):
-        return _jsonl_rows(lines, limits.max_row_bytes)
-    refuse_other_separators(lines.head)
-    return csv_rows(lines, limits.max_row_bytes)
-
-
-def _jsonl_rows(lines: Iterable[Line], max_row_bytes: int) -> Iterator[Raw]:
-    for line in lines:
-        if line.data is None:
-            yield line.number, RowError((None, f"is longer than {max_row_bytes} bytes"))
-        elif line.data.strip():
-            yield line.number, _parsed(line.data)
-
-
-def _parsed(data: bytes) -> object:
-    if problem := encoding_problem(data):
-        return RowError((None, problem))
-    try:
-        return parse_json(data.decode())
-    except ValueError as error:
-        return RowError((None, str(error)))
-
-
-def _checked(
-    read: Callable[[], Iterable[Raw]], limits: UploadLimits, loc: tuple[str, ...], mixed: bool
-) -> DevData:
-    check = FileCheck(limits, loc)
-    for line, raw in read():
-        check.add(line, raw)
-    check.finish(mixed)
-    return DevData(read, check.texts)
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a row says of its answers, in their order; empty where it says nothing that can be used."""
-
-    logprob: Sequence[float] = ()
-    tokens: Sequence[float] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationFile:
-    """rows: checked; total: rows in the file.
-
-    recorded: by line, one number per answer: `logprobs` of the whole answer in nats, `tokens` in it.
-    """
-
-    rows: Sequence[DevRow]
-    recorded: Mapping[int, "Recorded"]
-    total: int
-
-    @property
-    def supplied(self) -> bool:
-        """Whether the answers came with the file."""
-        return all(row.samples is not None for row in self.rows)
-
-
-def read_evaluation_file(
-    file: BinaryIO, limit: int | None = None, limits: UploadLimits | None = None
-) -> EvaluationFile:
-    """Return the first `limit` rows. Raises InvalidDevData and BodyTooLarge as `read_file` does."""
-    bounds = limits or UploadLimits()
-    data = read_file(file, bounds)
-    rows = list(islice(data.rows(), limit))
-    tokens = _tokens(file, bounds, {row.line for row in rows})
-    recorded = {row.line: Recorded(_at_most_0(row.logprobs), tokens.get(row.line, ())) for row in rows}
-    return EvaluationFile(rows, recorded, data.num_rows)
-
-
-def _at_most_0(logprobs: Sequence[float] | None) -> tuple[float, ...]:
-    """Return log-probabilities without what rounding put above 0."""
-    return tuple(min(one, 0.0) for one in logprobs or ())
-
-
-def _tokens(file: BinaryIO, limits: UploadLimits, wanted: set[int]) -> dict[int, Sequence[float]]:
-    """Return the `tokens` lists of JSONL rows; a CSV file has none."""
-    lines = NumberedLines(file, limits)
-    if lines.head.lstrip()[:1] != b"{":
-        return {}
-    parsed = ((line.number, line.data) for line in lines if line.data and line.number in wanted)
-    rows = ((number, parse_json(data.decode())) for number, data in parsed if data.strip())
-    return {number: _counts(row.get("tokens")) for number, row in rows if isinstance(row, dict)}
-
-
-def _counts(values: object) -> Sequence[float]:
-    """Return a list of numbers from 1 on; nothing unless every one is."""
-    if not isinstance(values, list):
-        return ()
-    good = all(isinstance(v, int | float) and not isinstance(v, bool) and v >= 1 for v in values)
-    return tuple(float(v) for v in values) if good else ()

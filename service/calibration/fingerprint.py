@@ -44,8 +44,8 @@ class Fingerprint:
         del flat["evidence"]
         return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
 
-    def shown(self) -> dict[str, Any]:
-        """Return the parts, and `evidence` where it was used: what people are told."""
+    def described(self) -> dict[str, Any]:
+        """Return the parts, and `evidence` where it was used, for people."""
         return self.parts() | ({"evidence": self.evidence} if self.evidence else {})
 
     def differs(self, other: "Fingerprint") -> list[str]:
@@ -56,8 +56,8 @@ class Fingerprint:
     def drawn_as(self, other: "Fingerprint") -> "Fingerprint":
         """Return this set-up with what only answers tell taken from the other: model, parameters not sent."""
         pairs = ((name, value, other.sampling.get(name)) for name, value in self.sampling.items())
-        told = {name: theirs for name, mine, theirs in pairs if mine is None or theirs is None}
-        return replace(self, model=other.model, sampling=self.sampling | told)
+        unsent = {name: theirs for name, mine, theirs in pairs if mine is None or theirs is None}
+        return replace(self, model=other.model, sampling=self.sampling | unsent)
 
     def key(self) -> str:
         """Return a stable hash (32 hex digits): the database keeps one active calibration per key."""

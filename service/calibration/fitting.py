@@ -1,4 +1,4 @@
-"""Fitting a calibration on labelled rows: maps, evidence, correctness models, thresholds."""
+"""Fitting a calibration on labelled rows: maps, evidence, P(correct) and thresholds (method, section 8)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +11,7 @@ from service.calibration.calibration import Calibration, Decider, JudgedTexts, M
 from service.calibration.labels import FullRows, Judged
 from service.calibration.material import Material
 from service.calibration.rows import MIN_USABLE_ROWS
+from service.embedding.outcomes import log_probabilities
 from service.errors import InvalidDevData
 from service.spectral.correctness_model import CorrectnessFit, fit_correctness, stratified_split, too_few
 from service.spectral.dev_set import DevSet, dev_set, risks
@@ -36,10 +37,39 @@ from service.spectral.fit import (
 from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.resampling import DEFAULT, Resamples
-from service.spectral.selective import SelectiveCounts, selective_counts, thinned
+from service.spectral.selective import selective_counts, thinned
 from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
+WHOLE = 1000  # of the progress of a fit
+SHARE = 0.5  # of the rows that fit; more would leave fewer to promise by
+# Of a decider. A calibration is read at every start, and thousands of rows would make it megabytes.
+MAX_THRESHOLDS = 200
+
+
+class Stream(IntEnum):
+    """Who draws random numbers in a study: each from a stream of its own, whatever else runs."""
+
+    # Numbers are for ever: another one would change every figure drawn with it.
+    BOOTSTRAP = 1
+    FOLDS = 2
+    DIFFERENCES = 3
+    ALGORITHM1 = 4
+    SUBSETS = 5
+    PROJECTION = 7
+    CORRECTNESS = 8
+    AUROC = 9
+    DECIDERS = 10
+    REFERENCE = 11
+    COPIES = 12
+    ANSWERS = 20
+
+
+def rng(seed: int, stream: Stream) -> np.random.Generator:
+    """Return the random numbers of one part of a study."""
+    return np.random.default_rng([seed, stream])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,88 +85,6 @@ class FittedEvidence:
     bootstrap: EvidenceBootstrap
     risks: Mapping[str, Floats]
     maps: Mapping[str, tuple[EvidenceMap, ...]]
-
-
-def without_totals(material: Material) -> int:
-    """Return how many of the full rows lack a log-probability."""
-    if not material.totals:
-        return int(material.full.size)
-    return sum(material.totals[i] is None for i in material.full)
-
-
-def why_no_evidence(material: Material) -> str | None:
-    """Return why no evidence map can be fitted, as a sentence; None where it can."""
-    lacking, full = without_totals(material), material.full.size
-    if not lacking:
-        return None
-    return (
-        f"{lacking} of {full} prompts have an answer without a log-probability of the whole of it: the "
-        "evidence map needs one with every answer."
-    )
-
-
-def find_evidence(
-    material: Material,
-    dev: DevSet,
-    fold: NDArray[np.int_],
-    active: Calibration | None,
-    rng: np.random.Generator,
-    resamples: int,
-) -> FittedEvidence | None:
-    """Return the evidence map fitted on `dev`, the full rows; None where one lacks a log-probability.
-
-    fold: (n,) which fold holds each prompt out, as for the other maps. An equally seeded rng draws the
-    resamples of their bootstraps. Blocking: seconds.
-    """
-    missing = missing_masses(material)
-    if missing is None:
-        return None
-    rows = EvidenceSet(dev, missing)
-    out_of_fold, maps = held_out_evidence(rows, fold)
-    found, by_name = {"evidence": out_of_fold}, {"evidence": maps}
-    if rival := _of_active(active, material.num_samples):
-        found["active"] = risks(rival.over(rows.missing_mass), dev)
-        by_name["active"] = (rival,) * len(maps)
-    spread = bootstrap_evidence(rows, rng=rng, resamples=resamples)
-    return FittedEvidence(rows.missing_mass, fit_evidence(rows), spread, found, by_name)
-
-
-def missing_masses(material: Material) -> Floats | None:
-    """Return u (n,) of the full rows; None where one of them lacks a log-probability."""
-    if without_totals(material):
-        return None
-    pairs = ((material.totals[i], material.answers[i].index) for i in material.full)
-    return np.array([missing_mass(totals, index) for totals, index in pairs if totals is not None])
-
-
-def _of_active(active: Calibration | None, num_samples: int) -> EvidenceMap | None:
-    """Return what the active calibration serves so many answers with, its headline for more than it knows."""
-    if active is None or not active.evidence:
-        return None
-    return active.evidence[min(num_samples, active.num_samples)]
-
-
-def evidence_table(material: Material, seed: int, progress: OnDone | None) -> dict[int, EvidenceMap]:
-    """Return the map of every number of answers from 1 to m, fitted on the rows with log-probabilities."""
-    pairs = zip(material.answers, material.totals, strict=True)
-    known = [(answers, totals) for answers, totals in pairs if totals is not None]
-    found = fit_evidence_by_num_samples(
-        (answers for answers, _ in known),
-        (totals for _, totals in known),
-        dimension=material.dimension,
-        seed=seed,
-        min_prompts=MIN_USABLE_ROWS,
-        progress=progress,
-    )
-    return {m: map_ for m, map_ in found.items() if m <= material.num_samples}
-
-
-# P(correct), and what thresholds on it let through, for every number of answers (method, section 8).
-
-Bools = NDArray[np.bool_]
-SHARE = 0.5  # of the rows that fit; more would leave fewer to promise by
-# Of a decider. A calibration is read at every start, and thousands of rows would make it megabytes.
-MAX_THRESHOLDS = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,75 +114,6 @@ class Decided:
     def deciders(self) -> dict[int, Decider]:
         """Return the deciders that there are, by number of answers."""
         return {m: one.decider for m, one in self.at.items() if one.decider is not None}
-
-
-def fit_deciders(
-    material: Material,
-    method: Method,
-    *,
-    rng: np.random.Generator,
-    eps: float,
-    progress: OnDone | None = None,
-) -> Decided:
-    """Return what the verdicts on the full rows allow, for their first answers of every number.
-
-    The rows are split once, by their verdicts with all answers: one that fits for any number is counted for
-    none. method: the kind of map, which all rows have chosen (by risk, not by verdicts: decision 0023).
-    From 1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for.
-    Blocking: seconds.
-    """
-    rows = FullRows(material)
-    whole = rows.at(material.num_samples)
-    fitting = stratified_split(whole.right, SHARE, rng)
-    sizes = [*([1] if method == "evidence" else []), *fitted_sizes(material.num_samples)]
-    found = {}
-    # A stream for each number: what one draws does not hang on how much the others draw.
-    for done, (size, own) in enumerate(zip(sizes, rng.spawn(len(sizes)), strict=True), start=1):
-        seen = whole if size == material.num_samples else rows.at(size)
-        found[size] = _decided(seen.take(fitting), seen.take(~fitting), rows.judged, method, own, eps)
-        if progress is not None:
-            progress(done, len(sizes))
-    return Decided(fitting, found)
-
-
-def _decided(
-    fitted: Judged,
-    counted: Judged,
-    judged: JudgedTexts,
-    method: Method,
-    rng: np.random.Generator,
-    eps: float,
-) -> DecidedAt:
-    num_right = int(fitted.right.sum())
-    # With few of a kind, even a map cannot be fitted.
-    if (none := too_few(num_right, len(fitted) - num_right)) is not None:
-        return DecidedAt(none, fitted.right, counted.right, None)
-    map_ = _map(fitted, method, eps)
-    model = fit_correctness(fitted.columns(map_), fitted.right, rng=rng)
-    decider = None
-    if model.model is not None:
-        # Nothing until here has seen the rows that are counted: the promise rests on that.
-        scores = model.model.predict(counted.columns(map_))
-        decider = Decider(map_, model.model, _counts(scores, counted), judged)
-    return DecidedAt(model, fitted.right, counted.right, decider)
-
-
-def _map(rows: Judged, method: Method, eps: float) -> DepolarizedMap | TemperatureMap | EvidenceMap:
-    if method != "evidence":
-        return fit(rows.rows, method, eps=eps).map
-    assert rows.missing_mass is not None, "chosen only where all rows have log-probabilities"
-    return fit_evidence(EvidenceSet(rows.rows, rows.missing_mass)).map
-
-
-def _counts(scores: NDArray[np.float64], rows: Judged) -> SelectiveCounts:
-    # What a score never lets through must not count as let through, or the promise is about other texts.
-    return thinned(selective_counts(scores, rows.right, rows.supported), MAX_THRESHOLDS)
-
-
-# The fit: the maps, their uncertainty, their cross-validated risk, and the parameters of every m'.
-
-METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
-WHOLE = 1000  # of the progress of a fit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,11 +146,6 @@ class Fitted:
         return [maps[k].at(u) for k, u in zip(fold, self.evidence.missing_mass, strict=True)]
 
 
-def map_of(calibration: Calibration, num_samples: int) -> CalibrationMap:
-    """Return what serves so many answers without log-probabilities; the headline for more than it knows."""
-    return calibration.map_for(min(num_samples, calibration.num_samples))
-
-
 def fit_all(
     material: Material,
     asked: str,
@@ -291,40 +165,58 @@ def fit_all(
     if asked == "evidence" and (why := why_no_evidence(material)):
         raise InvalidDevData(why)
     dev = dev_set([material.answers[i] for i in material.full], material.dimension)
-    rivals = {} if active is None else {"active": map_of(active, material.num_samples)}
-    found, risks = fits(dev, eps), held_out(dev, seed, eps, rivals)
+    rivals: dict[str, CalibrationMap] = {}
+    if active is not None:
+        # Its headline for more answers than it knows.
+        rivals["active"] = active.map_for(min(material.num_samples, active.num_samples))
+    risks = held_out(dev, seed, eps, rivals)
     again = resamples.bootstrap
     evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), again)
     risks = with_evidence(risks, evidence)
     method = _chosen(asked, risks)
-    tables = _tables(material, method, seed, eps, _part(progress, 0, 2))
-    last = _part(progress, 1, 2)
+    by_evidence = method == "evidence"
+    parts = 3 if by_evidence else 2
+    parameters = _parameters(material, method, seed, eps, _part(progress, 0, parts))
+    maps = _evidence_table(material, seed, _part(progress, 1, parts)) if by_evidence else {}
+    last = _part(progress, parts - 1, parts)
     decided = fit_deciders(material, method, rng=rng(seed, Stream.DECIDERS), eps=eps, progress=last)
     spread = bootstraps(dev, seed, eps, again)
-    return Fitted(dev, found, spread, risks, method, tables[0], decided, evidence, tables[1])
+    return Fitted(dev, fits(dev, eps), spread, risks, method, parameters, decided, evidence, maps)
 
 
-class Stream(IntEnum):
-    """Who draws random numbers in a study: each from a stream of its own, whatever else runs."""
-
-    # Numbers are for ever: another one would change every figure drawn with it.
-    BOOTSTRAP = 1
-    FOLDS = 2
-    DIFFERENCES = 3
-    ALGORITHM1 = 4
-    SUBSETS = 5
-    PROJECTION = 7
-    CORRECTNESS = 8
-    AUROC = 9
-    DECIDERS = 10
-    REFERENCE = 11
-    COPIES = 12
-    ANSWERS = 20
+def _chosen(asked: str, held_out: CrossValidation) -> Method:
+    every: tuple[Method, ...] = (*METHODS, "evidence")
+    candidates = {"both": METHODS, "auto": every}.get(asked, [one for one in every if one == asked])
+    known = [method for method in candidates if method in held_out.risks]
+    return min(known, key=lambda method: float(held_out.risks[method].mean()))
 
 
-def rng(seed: int, stream: Stream) -> np.random.Generator:
-    """Return the random numbers of one part of a study."""
-    return np.random.default_rng([seed, stream])
+def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
+    """Return the progress of one of several equal parts of a whole, in thousandths of the whole.
+
+    How many maps are fitted is not known before one is chosen, so their number cannot be announced.
+    """
+    return progress and (lambda done, total: progress((WHOLE * part + WHOLE * done // total) // parts, WHOLE))
+
+
+def _parameters(
+    material: Material, method: Method, seed: int, eps: float, progress: OnDone | None
+) -> dict[int, Parameters]:
+    """Return the parameters of every number of answers from 2 to m, without log-probabilities."""
+    maps = fit_by_num_samples(
+        material.answers,
+        "temperature" if method == "temperature" else "depolarized",
+        dimension=material.dimension,
+        eps=eps,
+        seed=seed,
+        min_prompts=MIN_USABLE_ROWS,
+        progress=progress,
+    )
+    return {
+        m: Parameters(map_.temperature, 0.0 if isinstance(map_, TemperatureMap) else map_.depolarization)
+        for m, map_ in maps.items()
+        if m <= material.num_samples
+    }
 
 
 def fits(dev: DevSet, eps: float) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
@@ -347,59 +239,139 @@ def held_out(
     return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
 
 
-def with_evidence(found: CrossValidation, evidence: FittedEvidence | None) -> CrossValidation:
+def with_evidence(plain: CrossValidation, evidence: FittedEvidence | None) -> CrossValidation:
     """Return the risks with those by evidence among them, "active" last."""
     if evidence is None:
-        return found
-    merged = {**found.risks, **evidence.risks}
+        return plain
+    merged = {**plain.risks, **evidence.risks}
     last = {"active": merged.pop("active")} if "active" in merged else {}
-    return replace(found, risks={**merged, **last})
+    return replace(plain, risks={**merged, **last})
 
 
-def _chosen(asked: str, found: CrossValidation) -> Method:
-    every: tuple[Method, ...] = (*METHODS, "evidence")
-    candidates = {"both": METHODS, "auto": every}.get(asked)
-    if candidates is None:
-        return next(method for method in every if method == asked)
-    known = [method for method in candidates if method in found.risks]
-    return min(known, key=lambda method: float(found.risks[method].mean()))
+def why_no_evidence(material: Material) -> str | None:
+    """Return why no evidence map can be fitted, as a sentence; None where it can."""
+    lacking, full = sum(totals is None for totals in _totals(material)), material.full.size
+    if not lacking:
+        return None
+    return (
+        f"{lacking} of {full} prompts have an answer without a log-probability of the whole of it: the "
+        "evidence map needs one with every answer."
+    )
 
 
-def _tables(
-    material: Material, method: Method, seed: int, eps: float, progress: OnDone | None
-) -> tuple[dict[int, Parameters], dict[int, EvidenceMap]]:
-    """Return the parameters of every m' without log-probabilities, and with them for "evidence"."""
-    plain: PlainMethod = "temperature" if method == "temperature" else "depolarized"
-    if method != "evidence":
-        return _table(material, plain, seed, eps, progress), {}
-    first = _table(material, plain, seed, eps, _part(progress, 0, 2))
-    return first, evidence_table(material, seed, _part(progress, 1, 2))
+def find_evidence(
+    material: Material,
+    dev: DevSet,
+    fold: NDArray[np.int_],
+    active: Calibration | None,
+    rng: np.random.Generator,
+    resamples: int,
+) -> FittedEvidence | None:
+    """Return the evidence map fitted on `dev`, the full rows; None where one lacks a log-probability.
 
-
-def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
-    """Return the progress of one of several equal parts of a whole, in thousandths of the whole.
-
-    How many maps are fitted is not known before one is chosen, so their number cannot be announced.
+    fold: (n,) which fold holds each prompt out, as for the other maps. An equally seeded rng draws the
+    resamples of their bootstraps. Blocking: seconds.
     """
-    return progress and (lambda done, total: progress((WHOLE * part + WHOLE * done // total) // parts, WHOLE))
+    missing = missing_masses(material)
+    if missing is None:
+        return None
+    rows = EvidenceSet(dev, missing)
+    out_of_fold, maps = held_out_evidence(rows, fold)
+    risks_by, maps_by = {"evidence": out_of_fold}, {"evidence": maps}
+    if active is not None and active.evidence:
+        # Its headline for more answers than it knows.
+        rival = active.evidence[min(material.num_samples, active.num_samples)]
+        risks_by["active"] = risks(rival.over(rows.missing_mass), dev)
+        maps_by["active"] = (rival,) * len(maps)
+    spread = bootstrap_evidence(rows, rng=rng, resamples=resamples)
+    return FittedEvidence(rows.missing_mass, fit_evidence(rows), spread, risks_by, maps_by)
 
 
-def _table(
-    material: Material, method: PlainMethod, seed: int, eps: float, progress: OnDone | None
-) -> dict[int, Parameters]:
-    found = fit_by_num_samples(
-        material.answers,
-        method,
+def missing_masses(material: Material) -> Floats | None:
+    """Return u (n,) of the full rows; None where one of them lacks a log-probability."""
+    masses = []
+    for i, totals in zip(material.full, _totals(material), strict=True):
+        if totals is None:
+            return None
+        masses.append(missing_mass(totals, material.answers[i].index))
+    return np.array(masses)
+
+
+def _totals(material: Material) -> list[Floats | None]:
+    """Return the log-probability of each answer of the full rows in nats; None where one has none."""
+    return [log_probabilities(material.rows[i].draws) for i in material.full]
+
+
+def _evidence_table(material: Material, seed: int, progress: OnDone | None) -> dict[int, EvidenceMap]:
+    """Return the map of every number of answers from 1 to m, fitted on the rows with log-probabilities."""
+    pairs = zip(material.answers, (log_probabilities(one.draws) for one in material.rows), strict=True)
+    known = [(answers, totals) for answers, totals in pairs if totals is not None]
+    maps = fit_evidence_by_num_samples(
+        (answers for answers, _ in known),
+        (totals for _, totals in known),
         dimension=material.dimension,
-        eps=eps,
         seed=seed,
         min_prompts=MIN_USABLE_ROWS,
         progress=progress,
     )
-    return {m: _parameters(map_) for m, map_ in found.items() if m <= material.num_samples}
+    return {m: map_ for m, map_ in maps.items() if m <= material.num_samples}
 
 
-def _parameters(map_: TemperatureMap | DepolarizedMap) -> Parameters:
-    if isinstance(map_, TemperatureMap):
-        return Parameters(map_.temperature)
-    return Parameters(map_.temperature, map_.depolarization)
+def fit_deciders(
+    material: Material,
+    method: Method,
+    *,
+    rng: np.random.Generator,
+    eps: float,
+    progress: OnDone | None = None,
+) -> Decided:
+    """Return what the verdicts on the full rows allow, for their first answers of every number.
+
+    The rows are split once, by their verdicts with all answers: one that fits for any number is counted for
+    none. method: the kind of map, which all rows have chosen (by risk, not by verdicts: decision 0023).
+    From 1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for.
+    Blocking: seconds.
+    """
+    rows = FullRows(material)
+    full = rows.at(material.num_samples)
+    fitting = stratified_split(full.right, SHARE, rng)
+    sizes = [*([1] if method == "evidence" else []), *fitted_sizes(material.num_samples)]
+    decided = {}
+    # A stream for each number: what one draws does not hang on how much the others draw.
+    for done, (size, own) in enumerate(zip(sizes, rng.spawn(len(sizes)), strict=True), start=1):
+        seen = full if size == material.num_samples else rows.at(size)
+        decided[size] = _decided(seen.take(fitting), seen.take(~fitting), rows.judged, method, own, eps)
+        if progress is not None:
+            progress(done, len(sizes))
+    return Decided(fitting, decided)
+
+
+def _decided(
+    fitted: Judged,
+    counted: Judged,
+    judged: JudgedTexts,
+    method: Method,
+    rng: np.random.Generator,
+    eps: float,
+) -> DecidedAt:
+    num_right = int(fitted.right.sum())
+    # With few of a kind, even a map cannot be fitted.
+    if (none := too_few(num_right, len(fitted) - num_right)) is not None:
+        return DecidedAt(none, fitted.right, counted.right, None)
+    map_ = _map(fitted, method, eps)
+    model = fit_correctness(fitted.columns(map_), fitted.right, rng=rng)
+    decider = None
+    if model.model is not None:
+        # Nothing until here has seen the rows that are counted: the promise rests on that.
+        scores = model.model.predict(counted.columns(map_))
+        # What a score never lets through must not count as let through, or the promise is about other texts.
+        counts = selective_counts(scores, counted.right, counted.supported)
+        decider = Decider(map_, model.model, thinned(counts, MAX_THRESHOLDS), judged)
+    return DecidedAt(model, fitted.right, counted.right, decider)
+
+
+def _map(rows: Judged, method: Method, eps: float) -> DepolarizedMap | TemperatureMap | EvidenceMap:
+    if method != "evidence":
+        return fit(rows.rows, method, eps=eps).map
+    assert rows.missing_mass is not None, "chosen only where all rows have log-probabilities"
+    return fit_evidence(EvidenceSet(rows.rows, rows.missing_mass)).map

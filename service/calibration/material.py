@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.rows import MIN_USABLE_ROWS, StoredRow
-from service.embedding.outcomes import distinct, log_probabilities, usable
+from service.embedding.outcomes import distinct, usable
 from service.embedding.port import EmbedderIdentity, EmptyAnswers
 from service.errors import Conflict, InvalidDevData
 from service.spectral.conformal import ConformalReference
@@ -24,11 +24,10 @@ class Material:
 
     answers: one per row; full: positions of the rows that have `num_samples` answers; texts: the distinct
     answers of each row, in the order of its vectors; rows: as stored, answers cut to `num_samples`.
-    dimension: d of the embedder; vectors have one more coordinate where any answer is empty. made_by: the
-    embedder of every vector, where it is known. totals: by row, the log-probability of each whole answer in
-    nats, None for a row in which one has none. judged: by row, the vector (d,) of the `answer` that its
-    verdict is about, None where it gives none. questions: by row, the vector (d,) of what is asked, None
-    where it has no text; empty where they were not embedded.
+    dimension: d of the embedder; vectors have one more coordinate where any answer is empty. judged: by row,
+    the vector (d,) of the `answer` that its verdict is about, None where it gives none. made_by: the embedder
+    of every vector, where it is known. questions: by row, the vector (d,) of what is asked, None where it has
+    no text; empty where they were not embedded.
     """
 
     rows: Sequence[StoredRow]
@@ -37,9 +36,8 @@ class Material:
     full: NDArray[np.int_]
     num_samples: int
     dimension: int
+    judged: Sequence[NDArray[np.floating] | None]
     made_by: EmbedderIdentity | None = None
-    totals: Sequence[NDArray[np.float64] | None] = ()
-    judged: Sequence[NDArray[np.floating] | None] = ()
     questions: Sequence[NDArray[np.float32] | None] = ()
 
 
@@ -67,19 +65,19 @@ def usable_rows(
     One row stands for each question. Raises InvalidDevData when fewer than 30 have m.
     """
     every = [one for one in stored if one.row.references and len(one.draws) >= 2]
-    found = _one_for_each_question(every, rng)
-    num_samples = full_number([len(one.draws) for one in found], asked) if found else 2
-    reach = sum(len(one.draws) >= num_samples for one in found)
+    asked_once = _one_for_each_question(every, rng)
+    num_samples = full_number([len(one.draws) for one in asked_once], asked) if asked_once else 2
+    reach = sum(len(one.draws) >= num_samples for one in asked_once)
     if reach < MIN_USABLE_ROWS:
         refused = [one.refused for one in stored if one.refused is not None]
-        told = f" The LLM server refused {len(refused)} of the others: {refused[0]}" if refused else ""
+        why = f" The LLM server refused {len(refused)} of the others: {refused[0]}" if refused else ""
         raise InvalidDevData(
             f"{reach} of {len(stored)} rows have a reference and {num_samples} answers; a fit needs at least "
             f"{MIN_USABLE_ROWS}. Copies of a question count once, answers without text not at all "
-            f"(EIGENCAL_EMPTY_ANSWERS).{told}"
+            f"(EIGENCAL_EMPTY_ANSWERS).{why}"
         )
-    cut = [replace(one, draws=one.draws[:num_samples]) for one in found]
-    return cut, num_samples, len(every) - len(found)
+    cut = [replace(one, draws=one.draws[:num_samples]) for one in asked_once]
+    return cut, num_samples, len(every) - len(asked_once)
 
 
 def _one_for_each_question(rows: Sequence[StoredRow], rng: np.random.Generator) -> list[StoredRow]:
@@ -116,15 +114,12 @@ def check_made_by(*identities: EmbedderIdentity | None) -> None:
 
 def all_texts(rows: Sequence[StoredRow]) -> list[str]:
     """Return the distinct texts of answers, references and judged answers, in order of appearance."""
-    every = (
-        text for one in rows for text in (*(d.text for d in one.draws), *one.row.references, *_said(one))
-    )
-    return distinct(list(every))[0]
-
-
-def _said(one: StoredRow) -> tuple[str, ...]:
-    """Return the answer that the row gives for judgement, stripped as answers drawn are; nothing for none."""
-    return () if one.row.answer is None else (one.row.answer.strip(),)
+    texts: list[str] = []
+    for one in rows:
+        texts += [*(draw.text for draw in one.draws), *one.row.references]
+        if one.row.answer is not None:
+            texts.append(one.row.answer.strip())  # as answers drawn are
+    return distinct(texts)[0]
 
 
 def assemble(
@@ -138,14 +133,13 @@ def assemble(
     answers, texts = [], []
     judged: list[NDArray[np.floating] | None] = []
     for one in rows:
-        found, index = distinct([d.text for d in one.draws])
+        outcomes, index = distinct([d.text for d in one.draws])
         references = _rows_at(vectors, [place[text] for text in one.row.references])
-        answers.append(Answers(_rows_at(vectors, [place[text] for text in found]), index, references))
-        texts.append(found)
-        judged.append(next((vectors[place[text]] for text in _said(one)), None))
+        answers.append(Answers(_rows_at(vectors, [place[text] for text in outcomes]), index, references))
+        texts.append(outcomes)
+        judged.append(None if one.row.answer is None else vectors[place[one.row.answer.strip()]])
     full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
-    totals = [log_probabilities(one.draws) for one in rows]
-    return Material(rows, answers, texts, full, num_samples, dimension, totals=totals, judged=judged)
+    return Material(rows, answers, texts, full, num_samples, dimension, judged)
 
 
 def conformal_reference(material: Material, rng: np.random.Generator) -> ConformalReference:

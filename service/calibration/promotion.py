@@ -1,18 +1,15 @@
 """Whether a new calibration is activated: by held-out rows, against what is active now, or raw scores."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 from service.calibration.calibration import Calibration
-from service.calibration.fitting import Stream
-from service.report.diagnostics import CrossValidated, brier_difference, risk_difference
-from service.report.model import Asked, Decision, Estimate, estimate
-from service.spectral.correctness_model import log_losses
-from service.spectral.resampling import Difference, mean_difference
+from service.spectral.resampling import Difference
 
 RISK, LOSS, BRIER = "matrix risk", "log loss of P(correct)", "projection Brier"
-# What a gain may be in. The projection Brier follows the risk, and must not be worse.
-GAINS = (RISK, LOSS)
 MAX_REFUSED_SHARE = 0.02
+Asked = Literal["if_better", "always", "never"]
 
 _FEWER = "it serves fewer answers than the active calibration, so requests for more would be served raw"
 
@@ -24,109 +21,93 @@ _SILENT = (
 _BLIND = "the active calibration uses log-probabilities, and not all of these rows have them to judge it by"
 
 
-def decide(
-    calibration: Calibration, active: Calibration | None, asked: Asked, bench: CrossValidated
-) -> Decision:
-    """Return whether to activate. asked: "if_better", "always" or "never"; bench: the rows, held out.
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """What a calibration costs on held-out rows, minus what its rival costs on the same; below 0: better.
 
-    An active calibration must be beaten beyond chance. Raw scores must be beaten in projection Brier, too:
-    their risk is finite only by the eps that they are charged.
+    against: id of the active calibration; None where there is none: then raw scores. risk: matrix log risk;
+    brier: of the projection; loss: log loss of P(correct). In nats, but for brier.
     """
-    rival = "active" if active else "raw"
-    risk = _estimate(risk_difference(bench, calibration.method, rival))
-    brier = _estimate(brier_difference(bench, calibration.method, rival))
-    decision: Decision = {
-        "asked": asked,
-        "activated": asked == "always",
-        "against": active.id if active else None,
-        "brier_difference": brier,
-        "difference": risk,
-        "loss_difference": _estimate(_loss(calibration, active, bench)),
-        "reason": f"{'Activated' if asked == 'always' else 'Not activated'} as asked.",
-    }
-    if asked != "if_better":
-        return decision
-    against = [*_vetoes(calibration, active, bench), *shortcomings(decision)]
-    if against:
-        return decision | {"reason": f"Not activated: {against[0]}."}
-    return decision | {"activated": True, "reason": f"Activated: {_gain(decision)}."}
+
+    against: str | None
+    risk: Difference
+    brier: Difference
+    loss: Difference
+
+    def better(self) -> list[str]:
+        """Return in what it is better beyond chance. The Brier score follows the risk, and is no gain."""
+        return [name for name, gap in ((RISK, self.risk), (LOSS, self.loss)) if gap.high < 0]
+
+    def shortcomings(self) -> list[str]:
+        """Return why the figures speak against activating, as clauses; none where they do not.
+
+        Against an active calibration: worse beyond chance in any, or better beyond chance in neither risk nor
+        loss. Against raw scores, which anything will do for but what is worse: not below them. Their risk is
+        finite only by the eps that they are charged, so they must be beaten in projection Brier, too.
+        """
+        gaps = [(BRIER, self.brier), (RISK, self.risk)]
+        if self.against is None:
+            worse = [name for name, gap in gaps if not gap.value < 0]
+            return (
+                [f"on held-out prompts it is not better than raw scores ({_listed(worse)})"] if worse else []
+            )
+        worse = [name for name, gap in (*gaps, (LOSS, self.loss)) if gap.low > 0]
+        if worse:
+            return [f"on held-out prompts it is worse than the active calibration ({_listed(worse)})"]
+        if not self.better():
+            both = _listed((RISK, LOSS))
+            return [f"its gain over the active calibration on held-out prompts may be chance ({both})"]
+        return []
 
 
-def too_many_refused(refused: int, rows: int) -> str:
-    """Return why a calibration is not activated by itself that lacks so many of its rows; "" for few."""
-    if refused <= MAX_REFUSED_SHARE * rows:
-        return ""
-    return (
-        f"Not activated: the LLM server refused {refused} of {rows} rows, more than 2 %, and those left may "
-        "be unlike what is asked. Retry the job to ask for them again, or activate the calibration yourself."
-    )
+def decide(
+    calibration: Calibration,
+    active: Calibration | None,
+    asked: Asked,
+    gains: Gains,
+    *,
+    has_evidence: bool,
+    refused: int,
+    num_rows: int,
+) -> tuple[bool, str]:
+    """Return whether to activate, and why, as a sentence.
+
+    has_evidence: whether all of the rows have log-probabilities; refused: how many of `num_rows` the LLM
+    server refused.
+    """
+    activated, reason = asked == "always", f"{'A' if asked == 'always' else 'Not a'}ctivated as asked."
+    if asked == "if_better":
+        against = [*_vetoes(calibration, active, has_evidence), *gains.shortcomings()]
+        activated = not against
+        reason = f"Not activated: {against[0]}." if against else f"Activated: {_gain(gains)}."
+    if activated and refused > MAX_REFUSED_SHARE * num_rows:
+        return False, (
+            f"Not activated: the LLM server refused {refused} of {num_rows} rows, more than 2 %, and those "
+            "left may be unlike what is asked. Retry the job to ask for them again, or activate the "
+            "calibration yourself."
+        )
+    return activated, reason
 
 
-def _vetoes(calibration: Calibration, active: Calibration | None, bench: CrossValidated) -> list[str]:
+def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: bool) -> list[str]:
     """Return what speaks against it whatever the figures say."""
-    every: list[tuple[object, str]] = []
-    if active is not None:
-        takes_evidence = active.evidence or any(one.map_for(None) is None for one in active.deciders.values())
-        every += [
-            (calibration.num_samples < active.num_samples, _FEWER),
-            # A risk that is lower by chance on a few rows is not worth what they have too few verdicts for.
-            (active.deciders and not calibration.deciders, _SILENT),
-            # Judged without log-probabilities, it is not the map that is served where there are some.
-            (takes_evidence and "evidence" not in bench.held_out.risks, _BLIND),
-        ]
+    if active is None:
+        return []
+    takes_evidence = active.evidence or any(one.map_for(None) is None for one in active.deciders.values())
+    every = [
+        (calibration.num_samples < active.num_samples, _FEWER),
+        # A risk that is lower by chance on a few rows is not worth what they have too few verdicts for.
+        (active.deciders and not calibration.deciders, _SILENT),
+        # Judged without log-probabilities, it is not the map that is served where there are some.
+        (takes_evidence and not has_evidence, _BLIND),
+    ]
     return [why for holds, why in every if holds]
 
 
-def _loss(calibration: Calibration, active: Calibration | None, bench: CrossValidated) -> Difference:
-    """Return the log loss of P(correct), each row's by a model without its fold, minus that of the rival.
-
-    Who tells no P(correct) tells the share of right answers among other rows.
-    """
-    whole = bench.first_answers(calibration.num_samples)
-    name = "evidence" if calibration.method == "evidence" else "depolarized"
-    told = None if active is None else bench.correct_by(active)
-    ours, theirs = whole.correct.get(name, whole.base), whole.base if told is None else told
-    losses = [log_losses(one, whole.right) for one in (ours, theirs)]
-    random = bench.rng(Stream.DIFFERENCES)
-    return mean_difference(losses[0], losses[1], random, resamples=bench.resamples.difference)
-
-
-def _estimate(found: Difference) -> Estimate:
-    return estimate(found.value, found.low, found.high)
-
-
-def _figures(decision: Decision) -> Mapping[str, Estimate]:
-    """Return the differences that decide, by name; below 0: better."""
-    figures = {BRIER: decision["brier_difference"], RISK: decision["difference"]}
-    return figures | ({LOSS: decision["loss_difference"]} if decision["against"] else {})
-
-
-def shortcomings(decision: Decision) -> list[str]:
-    """Return why the figures speak against activating, as clauses; none where they do not.
-
-    Against an active calibration: worse beyond chance in any, or better beyond chance in neither of `GAINS`.
-    Against raw scores, which anything will do for but what is worse: not below them.
-    """
-    figures = _figures(decision)
-    if decision["against"] is None:
-        worse = [name for name, gap in figures.items() if gap["value"] is None or gap["value"] >= 0]
-        return [f"on held-out prompts it is not better than raw scores ({_listed(worse)})"] if worse else []
-    worse = [name for name, gap in figures.items() if gap["low"] is not None and gap["low"] > 0]
-    if worse:
-        return [f"on held-out prompts it is worse than the active calibration ({_listed(worse)})"]
-    if not _better(figures):
-        return [f"its gain over the active calibration on held-out prompts may be chance ({_listed(GAINS)})"]
-    return []
-
-
-def _better(figures: Mapping[str, Estimate]) -> list[str]:
-    return [name for name in GAINS if (figures[name]["high"] or 0.0) < 0]
-
-
-def _gain(decision: Decision) -> str:
-    if decision["against"] is None:
+def _gain(gains: Gains) -> str:
+    if gains.against is None:
         return "none was active for this set-up, and on held-out prompts it is better than raw scores"
-    better = _listed(_better(_figures(decision)))
+    better = _listed(gains.better())
     return f"on held-out prompts it is better than the active calibration, and not by chance ({better})"
 
 

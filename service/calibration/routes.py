@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
@@ -24,11 +24,15 @@ from service.errors import Conflict, EigencalError, NotFound
 from service.jobs.model import Correction
 from service.jobs.routes import CODES, accepted, example, queued
 from service.jobs.schemas import JOB, JobOut
-from service.report.model import VerdictRow, VerdictsPart
-from service.scoring.command import Target
+from service.scoring.command import Serving, Target
 from service.scoring.judging import lowest_named, promise
 
+log = logging.getLogger(__name__)
+router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
+
+NDJSON = "application/x-ndjson"
 MAX_CORRECTIONS = 10_000
+MAX_VERDICTS = 1000  # of a report; the export has all
 # No rows promise so little: what is promised instead is the lowest that can be.
 LOWEST = 1e-9
 ACTIVATION: dict[str, Any] = {
@@ -93,6 +97,7 @@ CALIBRATION: dict[str, Any] = {
     },
 }
 ROW = '{"id": "0", "prompt": "Who wrote Emma?", "reference": "Jane Austen", "samples": ["Austen", "Eliot"]}\n'
+CORRECTIONS = {"two rows": {"rows": [{"line": 12, "correct": False}, {"id": "q31", "correct": True}]}}
 
 
 class ParametersOut(BaseModel):
@@ -114,6 +119,8 @@ class EvidenceParametersOut(BaseModel):
 
 class PromiseOut(BaseModel):
     """An error among the answers let through that is kept with this confidence."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     target_error: float = Field(description="Share of wrong ones among the answers let through, at most.")
     confidence: float = Field(description="Confidence with which it is kept.")
@@ -172,16 +179,6 @@ class CorrectionsRequest(RequestModel):
     )
     name: str | None = Field(None, max_length=200, description="A name for people; left out: the same.")
 
-    @model_validator(mode="after")
-    def one_verdict_each(self) -> Self:
-        """Refuse two verdicts that differ on one row."""
-        said: dict[int | str | None, bool] = {}
-        for one in self.rows:
-            key = one.id if one.line is None else one.line
-            if said.setdefault(key, one.correct) != one.correct:
-                raise ValueError(f"two verdicts on {'id' if one.line is None else 'line'} {key!r}")
-        return self
-
 
 class CalibrationOut(BaseModel):
     """A calibration: immutable but for `active`, `activated_at` and `data_kept`."""
@@ -232,92 +229,6 @@ class CalibrationOut(BaseModel):
     )
 
 
-def calibration_links(record: CalibrationRecord) -> dict[str, str]:
-    """Return the paths of a calibration."""
-    path = f"/calibrations/{record.calibration.id}"
-    links = {"self": path, "report": f"{path}/report", "activate": f"{path}/activate"}
-    return {**links, "data": f"{path}/data"} if record.data_kept else links
-
-
-def state_now(record: CalibrationRecord) -> dict[str, Any]:
-    """Return whether a calibration is active, as its report says it (`report_model.Now`)."""
-    since = record.activated_at
-    return {"active": record.active, "activated_at": since.isoformat() if since else None}
-
-
-def _evidence(calibration: Calibration) -> list[EvidenceParametersOut] | None:
-    return [
-        EvidenceParametersOut(
-            num_samples=m,
-            temperature=found.temperature,
-            evidence_intercept=found.intercept,
-            evidence_slope=found.slope,
-        )
-        for m, found in sorted(calibration.evidence.items())
-    ] or None
-
-
-def promise_of(calibration: Calibration, target: Target) -> PromiseOut | None:
-    """Return what it promises at this target, or at the lowest that it can keep."""
-    decider = calibration.deciders.get(calibration.num_samples)
-    if decider is None:
-        return None
-    found = promise(decider.counts, target)
-    if found.threshold is None and (lowest := lowest_named(decider.counts, found)) is not None:
-        found = promise(decider.counts, Target(lowest, target.confidence))
-    if found.threshold is None:
-        return None
-    return PromiseOut(
-        target_error=found.target_error,
-        confidence=found.confidence,
-        threshold=found.threshold,
-        coverage=found.coverage,
-    )
-
-
-def calibration_view(record: CalibrationRecord, *, target: Target, applies_now: bool) -> CalibrationOut:
-    """Return a calibration as it is sent."""
-    calibration = record.calibration
-    parameters = [
-        ParametersOut(num_samples=m, temperature=p.temperature, depolarization=p.depolarization)
-        for m, p in sorted(calibration.parameters.items())
-    ]
-    headline = calibration.headline()
-    return CalibrationOut(
-        id=calibration.id,
-        name=calibration.name,
-        method=calibration.method,
-        temperature=headline.temperature,
-        depolarization=headline.depolarization,
-        num_samples=calibration.num_samples,
-        parameters=parameters,
-        evidence=_evidence(calibration),
-        correctness_sample_counts=sorted(calibration.deciders),
-        eps=calibration.eps,
-        fingerprint=calibration.fingerprint.shown(),
-        fingerprint_key=calibration.fingerprint.key(),
-        created_at=calibration.created_at,
-        active=record.active,
-        activated_at=record.activated_at,
-        job_id=record.job_id,
-        rows=record.num_rows,
-        projection_ece=record.projection_ece,
-        promise=promise_of(calibration, target),
-        applies_now=applies_now,
-        data_kept=record.data_kept,
-        links=calibration_links(record),
-    )
-
-
-# Calibrations: list, activate, export, report.
-
-log = logging.getLogger(__name__)
-router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
-NDJSON = "application/x-ndjson"
-MAX_VERDICTS = 1000  # of a report; the export has all
-CORRECTIONS = {"two rows": {"rows": [{"line": 12, "correct": False}, {"id": "q31", "correct": True}]}}
-
-
 def report_entry(description: str) -> dict[str, Any]:
     """Return the OpenAPI entry of a report: JSON, or a page."""
     model = {"content": {"application/json": {"schema": {"type": "object"}}}}
@@ -357,13 +268,12 @@ async def get_calibrations(
     request: Request, response: Response, app: ServicesDep
 ) -> list[CalibrationOut] | Response:
     """Return calibrations, latest first: JSON unless HTML is preferred."""
-    found = [_view(app, record) for record in await app.calibrations.list_all()]
+    views = [_view(app, record) for record in await app.calibrations.list_all()]
     if prefers_html(request.headers.get("accept", "*/*")):
-        told = [one.model_dump(mode="json") for one in found]
-        page = await asyncio.to_thread(app.pages.calibrations, told)
+        page = await asyncio.to_thread(app.pages.calibrations, [one.model_dump(mode="json") for one in views])
         return Response(page, headers=VARY, media_type="text/html")
     response.headers.update(VARY)
-    return found
+    return views
 
 
 @router.get(
@@ -501,27 +411,74 @@ async def get_report(request: Request, app: ServicesDep, calibration_id: Calibra
         raise no_calibration()
     record = await _record(app, calibration_id)
     verdicts = await _verdicts(app, calibration_id) if record.data_kept else None
-    return await report_response(request, app, {**report, "now": state_now(record), "verdicts": verdicts})
+    since = record.activated_at
+    now = {"active": record.active, "activated_at": since.isoformat() if since else None}
+    return await report_response(request, app, {**report, "now": now, "verdicts": verdicts})
 
 
 def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
-    error = app.serving.target_error
-    target = Target(LOWEST if error is None else error, app.serving.confidence)
-    applies = app.applies_now(record.calibration.fingerprint)
-    return calibration_view(record, target=target, applies_now=applies)
+    """Return a calibration as it is sent."""
+    calibration, path = record.calibration, f"/calibrations/{record.calibration.id}"
+    links = {"self": path, "report": f"{path}/report", "activate": f"{path}/activate"}
+    evidence = [
+        EvidenceParametersOut(
+            num_samples=m,
+            temperature=map_.temperature,
+            evidence_intercept=map_.intercept,
+            evidence_slope=map_.slope,
+        )
+        for m, map_ in sorted(calibration.evidence.items())
+    ]
+    return CalibrationOut(
+        id=calibration.id,
+        name=calibration.name,
+        method=calibration.method,
+        **asdict(calibration.headline()),
+        num_samples=calibration.num_samples,
+        parameters=[
+            ParametersOut(num_samples=m, **asdict(one)) for m, one in sorted(calibration.parameters.items())
+        ],
+        evidence=evidence or None,
+        correctness_sample_counts=sorted(calibration.deciders),
+        eps=calibration.eps,
+        fingerprint=calibration.fingerprint.described(),
+        fingerprint_key=calibration.fingerprint.key(),
+        created_at=calibration.created_at,
+        active=record.active,
+        activated_at=record.activated_at,
+        job_id=record.job_id,
+        rows=record.num_rows,
+        projection_ece=record.projection_ece,
+        promise=_promise(calibration, app.serving),
+        applies_now=app.applies_now(calibration.fingerprint),
+        data_kept=record.data_kept,
+        links=links | ({"data": f"{path}/data"} if record.data_kept else {}),
+    )
 
 
-async def _verdicts(app: Services, calibration_id: str) -> VerdictsPart:
-    """Return the rows with their verdicts: how many there are, and the first of them."""
-    rows: list[VerdictRow] = []
+def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
+    """Return what it promises at the configured target error, or at the lowest that it can keep."""
+    decider = calibration.deciders.get(calibration.num_samples)
+    if decider is None:
+        return None
+    error = LOWEST if serving.target_error is None else serving.target_error
+    kept = promise(decider.counts, Target(error, serving.confidence))
+    if kept.threshold is None and (lowest := lowest_named(decider.counts, kept)) is not None:
+        kept = promise(decider.counts, Target(lowest, serving.confidence))
+    return None if kept.threshold is None else PromiseOut.model_validate(kept)
+
+
+async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:
+    """Return the rows with their verdicts, as a report has them: how many there are, and the first."""
+    rows: list[dict[str, Any]] = []
     count = 0
     async for row in app.calibrations.rows(calibration_id):
         if row.verdict is None:
             continue
         count += 1
         if len(rows) < MAX_VERDICTS:
-            told = {"line": row.line, "id": row.id, "references": list(row.references)}
-            rows.append(cast("VerdictRow", told | asdict(row.verdict)))
+            row_part = {"line": row.line, "id": row.id, "references": list(row.references)}
+            rows.append(row_part | asdict(row.verdict))
     return {"count": count, "rows": rows}
 
 

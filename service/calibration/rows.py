@@ -1,9 +1,9 @@
-"""A row of dev data: as it is kept, as it may be sent (files, JSON bodies, the contract), and as exported."""
+"""A row of dev data: as it may be sent (files, JSON bodies, the contract), as it is kept, and as exported."""
 
 import json
 import unicodedata
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
@@ -114,7 +114,7 @@ def draws_from_json(values: Iterable[Sequence[Any]]) -> tuple[Draw, ...]:
     return tuple(Draw(*one) for one in values)
 
 
-# What a row may hold when it is sent, said once: for files, for JSON bodies and for the contract.
+# What a row may hold when it is sent, for files, for JSON bodies and for the contract.
 
 # Recorded beside the answers, one number for each: the command `evaluate` reads it, a calibration does not.
 # What a calibration has judged is written beside a row, and not read again: `correct` corrects it.
@@ -124,8 +124,8 @@ MIN_SAMPLES, MAX_SAMPLES = 2, 256
 MAX_REFERENCES = 64
 MAX_MESSAGES = 1024
 MAX_ID_CHARS = 200
-ANSWERED = "answered"  # kind of the error of a conversation that ends with the assistant's turn
 ROLES = ("system", "user", "assistant")
+_MISFIT = "misfit"  # kind of the errors that we raise ourselves; `field` in their context
 
 # A character other than white space. The classes of Python (str.strip), Rust (pydantic) and JavaScript (the
 # contract's readers) differ in five characters, which are therefore named.
@@ -191,7 +191,7 @@ def _row_schema(schema: dict[str, Any]) -> None:
         field.pop("default", None)
 
 
-class ExampleRow(_Strict):
+class ExampleIn(_Strict):
     """A labelled row: `prompt` or `messages`, and what a right answer is. A null counts as left out."""
 
     model_config = ConfigDict(json_schema_extra=_row_schema)
@@ -220,56 +220,45 @@ class ExampleRow(_Strict):
         None, description="Of an export: what was judged, and why; not read. To correct it, add `correct`."
     )
 
-    @model_validator(mode="after")
-    def is_asked_one_way(self) -> Self:
-        """Refuse both of `prompt` and `messages`, and neither."""
-        if problem := asked_twice_or_not_at_all(self.prompt, self.messages):
-            raise PydanticCustomError("prompt_or_messages", "{problem}", {"problem": problem})
-        return self
-
     @field_validator("messages")
     @classmethod
     def is_not_answered(cls, turns: list[ExampleMessage] | None) -> list[ExampleMessage] | None:
         """Refuse a conversation that the assistant has answered: none such is scored."""
         if turns and turns[-1].role == "assistant":
-            raise PydanticCustomError(ANSWERED, "must not end with the assistant's turn: that is an `answer`")
+            raise _misfit("messages", "must not end with the assistant's turn: that is an `answer`")
         return turns
+
+    @model_validator(mode="after")
+    def is_asked_one_way(self) -> Self:
+        """Refuse both of `prompt` and `messages`, and neither."""
+        if (self.prompt is None) == (self.messages is None):
+            given = "neither is given" if self.prompt is None else "both are given"
+            raise _misfit("prompt", f"exactly one of prompt and messages is needed; {given}")
+        return self
 
     @model_validator(mode="after")
     def has_a_log_probability_per_sample(self) -> Self:
         """Refuse log-probabilities without samples, another number of them, or under both names."""
-        if problem := misfit_logprobs(self.samples, self.logprobs, self.logprob):
-            raise PydanticCustomError("misfit_logprobs", "{problem}", {"problem": problem[1]})
+        if self.logprobs is not None and self.logprob is not None:
+            raise _misfit("logprob", "is another name of logprobs; give one of the two")
+        name, numbers = ("logprobs", self.logprobs) if self.logprob is None else ("logprob", self.logprob)
+        if numbers is not None and self.samples is None:
+            raise _misfit(name, "goes with samples, which the row lacks")
+        if numbers is not None and self.samples is not None and len(numbers) != len(self.samples):
+            need = f"must hold one number for each of the {len(self.samples)} samples, not {len(numbers)}"
+            raise _misfit(name, need)
         return self
 
 
-def misfit_logprobs(samples: object, logprobs: object, logprob: object) -> tuple[str, str] | None:
-    """Return the field, and what is wrong unless there is one number for each sample, under one name."""
-    if logprobs is not None and logprob is not None:
-        return "logprob", "is another name of logprobs; give one of the two"
-    name, told = ("logprobs", logprobs) if logprob is None else ("logprob", logprob)
-    if not isinstance(told, list):
-        return None
-    if not isinstance(samples, list):
-        return name, "goes with samples, which the row lacks"
-    if len(told) == len(samples):
-        return None
-    return name, f"must hold one number for each of the {len(samples)} samples, not {len(told)}"
+def _misfit(field: str, reason: str) -> PydanticCustomError:
+    return PydanticCustomError(_MISFIT, "{reason}", {"reason": reason, "field": field})
 
 
-def asked_twice_or_not_at_all(prompt: object, messages: object) -> str | None:
-    """Return what is wrong unless exactly one of the two is there."""
-    if (prompt is None) != (messages is None):
-        return None
-    found = "neither is given" if prompt is None else "both are given"
-    return f"exactly one of prompt and messages is needed; {found}"
-
-
-ROW_FIELDS = tuple(ExampleRow.model_fields)
+ROW_FIELDS = tuple(ExampleIn.model_fields)
 KNOWN_FIELDS = tuple(name for name in ROW_FIELDS if name not in IGNORED_FIELDS)
 
 
-# One row of dev data: from parsed JSON to a checked `DevRow`, or every reason why not; and back to JSON.
+# From parsed JSON to a checked `DevRow`, or every reason why not; and back to JSON.
 
 MAX_UNKNOWN_LISTED = 3
 # What other data sets call them.
@@ -288,45 +277,51 @@ OFTEN_MEANT = {
 }
 _EXPECTED = {
     "prompt": "a string",
+    "messages": "a list of messages",
     "reference": "a string or a list of strings",
     "id": "a string or a whole number",
     "samples": "a list of strings",
     "answer": "a string",
     "correct": "true or false",
-}
-_ITEMS = {"reference": (1, MAX_REFERENCES), "samples": (MIN_SAMPLES, MAX_SAMPLES)}
+} | dict.fromkeys(LOGPROB_FIELDS, "a list of numbers")
+_ITEMS = {
+    "messages": ("messages", 1, MAX_MESSAGES),
+    "reference": ("strings", 1, MAX_REFERENCES),
+    "samples": ("strings", MIN_SAMPLES, MAX_SAMPLES),
+} | dict.fromkeys(LOGPROB_FIELDS, ("numbers", MIN_SAMPLES, MAX_SAMPLES))
 _REASONS = {
     "missing": "is missing",
     "string_unicode": "holds half of a surrogate pair, which is no Unicode text",
     "string_too_long": f"must have at most {MAX_ID_CHARS} characters",
     "greater_than_equal": "must be a whole number of 64 bits, or a string",
     "less_than": "must be a whole number of 64 bits, or a string",
+    "less_than_equal": "must hold natural logarithms of probabilities: none is above 0",
+    "finite_number": "must hold finite numbers",
 }
 _OTHER_KIND = {"string_type", "list_type", "int_type", "bool_type"}
-
-Fault = tuple[str | None, str]
 
 
 class RowError(ValueError):
     """A row cannot be used: `problems` holds pairs of the field (None: the row itself) and the reason."""
 
-    def __init__(self, *problems: Fault) -> None:
+    def __init__(self, *problems: tuple[str | None, str]) -> None:
         super().__init__("; ".join(reason for _, reason in problems))
         self.problems = problems
 
 
 def check_row(line: int, raw: object) -> DevRow:
-    """Return the row; raise RowError with every field that does not fit. A null counts as absent."""
+    """Return the row; raise RowError with every field that does not fit. A null counts as absent.
+
+    raw: parsed JSON, or the RowError that came of parsing.
+    """
+    if isinstance(raw, RowError):
+        raise raw
     if not isinstance(raw, dict):
         raise RowError((None, f"must be an object, not {_kind(raw)}"))
     try:
-        row = ExampleRow.model_validate(raw)
+        row = ExampleIn.model_validate(raw)
     except ValidationError as error:
         raise RowError(*_problems(raw, error)) from None
-    return _dev_row(line, row)
-
-
-def _dev_row(line: int, row: ExampleRow) -> DevRow:
     return DevRow(
         line=line,
         id=None if row.id is None else str(row.id),
@@ -340,40 +335,18 @@ def _dev_row(line: int, row: ExampleRow) -> DevRow:
     )
 
 
-def write_rows(rows: Iterable[DevRow]) -> Iterator[bytes]:
-    """Yield each usable row as a line of JSONL that may be uploaded again.
-
-    A row with fewer than two answers took part in no fit and would be refused.
-    """
-    return (write_row(row) for row in rows if row.usable())
-
-
 def write_row(row: DevRow) -> bytes:
-    """Return a row as a line of JSONL. Half a surrogate pair, which an LLM may answer, becomes "?"."""
-    return json.dumps(_exported(row), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    """Return a row as a line of JSONL that may be uploaded again, if it is usable.
+
+    Half a surrogate pair, which an LLM may answer, becomes "?".
+    """
+    reference = row.references[0] if len(row.references) == 1 else row.references
+    fields = asdict(row) | {"reference": reference}
+    exported = {name: fields[name] for name in _EXPORTED if fields[name] is not None}
+    return json.dumps(exported, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-def _exported(row: DevRow) -> dict[str, Any]:
-    messages = row.messages and [{"role": m.role, "content": m.content} for m in row.messages]
-    reference = row.references[0] if len(row.references) == 1 else list(row.references)
-    exported = {
-        "id": row.id,
-        "prompt": row.prompt,
-        "messages": messages,
-        "reference": reference,
-        "samples": None if row.samples is None else list(row.samples),
-        "logprobs": None if row.logprobs is None else list(row.logprobs),
-        "answer": row.answer,
-        "correct": row.correct,
-        "verdict": None if row.verdict is None else asdict(row.verdict),
-    }
-    return {name: value for name, value in exported.items() if value is not None}
-
-
-def unknown_field(name: str) -> tuple[str, str]:
-    """Return the problem of a field or column that no row has."""
-    shown = printable(name)
-    return shown, f"unknown field {shown!r}{meant(name)}; known are {', '.join(ROW_FIELDS)}"
+_EXPORTED = ("id", "prompt", "messages", "reference", "samples", "logprobs", "answer", "correct", "verdict")
 
 
 def meant(name: str) -> str:
@@ -387,70 +360,39 @@ def printable(name: str) -> str:
     return name[:40].encode("utf-8", "replace").decode()
 
 
-def _problems(raw: Mapping[str, Any], error: ValidationError) -> list[Fault]:
-    """Return the unknown fields, then whether it is asked one way, then one reason for each field."""
-    unknown = [name for name in raw if name not in ROW_FIELDS][:MAX_UNKNOWN_LISTED]
-    problems: list[Fault] = [unknown_field(name) for name in unknown]
-    if asked := asked_twice_or_not_at_all(raw.get("prompt"), raw.get("messages")):
-        problems.append(("prompt", asked))
+def _problems(raw: Mapping[str, Any], error: ValidationError) -> list[tuple[str | None, str]]:
+    """Return the unknown fields, then one reason for each field that does not fit."""
+    problems: list[tuple[str | None, str]] = []
+    for name in [name for name in raw if name not in ROW_FIELDS][:MAX_UNKNOWN_LISTED]:
+        shown, known = printable(name), ", ".join(ROW_FIELDS)
+        problems.append((shown, f"unknown field {shown!r}{meant(name)}; known are {known}"))
     of_field: defaultdict[str | int, list[ErrorDetails]] = defaultdict(list)
     for item in error.errors(include_url=False):
-        of_field[item["loc"][0] if item["loc"] else ""].append(item)
-    misfit = misfit_logprobs(raw.get("samples"), raw.get("logprobs"), raw.get("logprob"))
-    if misfit and misfit[0] not in of_field:
-        problems.append(misfit)
+        of_field[item["ctx"]["field"] if item["type"] == _MISFIT else (*item["loc"], "")[0]].append(item)
     return problems + [(name, _reason(name, of_field[name])) for name in KNOWN_FIELDS if name in of_field]
 
 
-def _reason(name: str, errors: Sequence[ErrorDetails]) -> str:
-    if name == "messages":
-        return _message_reason(errors[0])
-    if name in LOGPROB_FIELDS:
-        return _logprob_reason(errors[0])
+def _reason(field: str, errors: Sequence[ErrorDetails]) -> str:
     # A field of two kinds tells of both. What is wrong within the kind that was given says more.
     within = [e for e in errors if e["type"] not in _OTHER_KIND or isinstance(e["loc"][-1], int)]
-    return _text_reason(name, (within or errors)[0])
-
-
-def _text_reason(name: str, error: ErrorDetails) -> str:
-    value, listed = error["input"], isinstance(error["loc"][-1], int)
-    if error["type"] == "string_pattern_mismatch":
-        return "must hold strings that are not empty" if listed else "must not be empty"
-    if error["type"] in ("too_short", "too_long"):
-        least, most = _ITEMS[name]
-        return f"must hold {least} to {most} strings, not {len(value)}"
-    return _REASONS.get(error["type"]) or _kind_reason(name, value, listed=listed)
-
-
-def _kind_reason(name: str, value: object, *, listed: bool) -> str:
-    if listed:
-        return f"must hold a string, not {_kind(value)}"
-    return "is missing" if value is None else f"must be {_EXPECTED[name]}, not {_kind(value)}"
-
-
-def _logprob_reason(error: ErrorDetails) -> str:
-    if error["type"] in ("too_short", "too_long"):
-        return f"must hold {MIN_SAMPLES} to {MAX_SAMPLES} numbers, not {len(error['input'])}"
-    if len(error["loc"]) == 1:
-        return f"must be a list of numbers, not {_kind(error['input'])}"
-    if error["type"] == "less_than_equal":
-        return "must hold natural logarithms of probabilities: none is above 0"
-    if error["type"] == "finite_number":
-        return "must hold finite numbers"
-    return f"must hold numbers, not {_kind(error['input'])}"
-
-
-def _message_reason(error: ErrorDetails) -> str:
-    place = error["loc"][-1]
-    if error["type"] == ANSWERED:
-        return error["msg"]
-    if len(error["loc"]) == 1:
-        return f"must be a list of 1 to {MAX_MESSAGES} messages"
-    if error["type"] in ("missing", "extra_forbidden") or isinstance(place, int):
-        return "each message must be an object of role and content"
-    if place == "role":
-        return f"role must be one of {', '.join(ROLES)}"
-    return _REASONS.get(error["type"]) or f"content must be a string, not {_kind(error['input'])}"
+    error = (within or errors)[0]
+    kind, value, listed = error["type"], error["input"], isinstance((None, *error["loc"])[-1], int)
+    if kind == _MISFIT:
+        reason = error["msg"]
+    elif kind in ("too_short", "too_long"):
+        items, least, most = _ITEMS[field]
+        reason = f"must hold {least} to {most} {items}, not {len(value)}"
+    elif field == "messages" and len(error["loc"]) > 1 and kind != "string_unicode":
+        reason = f"each message must be an object of role ({', '.join(ROLES)}) and content (a string)"
+    elif kind == "string_pattern_mismatch":
+        reason = "must hold strings that are not empty" if listed else "must not be empty"
+    elif kind in _REASONS:
+        reason = _REASONS[kind]
+    elif listed:
+        reason = f"must hold {_ITEMS[field][0]}, not {_kind(value)}"
+    else:
+        reason = "is missing" if value is None else f"must be {_EXPECTED[field]}, not {_kind(value)}"
+    return reason
 
 
 def _kind(value: object) -> str:

@@ -1,26 +1,31 @@
 """Calibrations in SQL: immutable, with their reports and rows; which are active is known in memory, too."""
 
 import asyncio
-import contextlib
 import io
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from dataclasses import asdict, replace
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
+from pydantic import BaseModel, TypeAdapter
 from sqlalchemy.engine import RowMapping
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.calibration.calibration import Activation, Calibration, CalibrationRecord, Decider, Parameters
+from service.calibration.calibration import (
+    Activation,
+    Calibration,
+    CalibrationRecord,
+    Decider,
+    Method,
+    Parameters,
+)
 from service.calibration.fingerprint import SERVICE, Fingerprint
-from service.calibration.rows import DevRow, StoredRow, Verdict, draws_from_json
-from service.embedding.outcomes import totals
-from service.errors import Conflict, StoreUnavailable
-from service.llm.port import Message
+from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_to_json
+from service.embedding.outcomes import supplied_draws, totals
+from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
@@ -34,35 +39,29 @@ _LOCK = 0x65696766  # the number after the lock of the migrations
 _ROWS_AT_ONCE = 100
 
 
-def encode_calibration(calibration: Calibration) -> dict[str, Any]:
-    """Return the JSON of what a calibration is, other than its id, its time and its reference."""
-    return {
-        "method": calibration.method,
-        "fingerprint": asdict(calibration.fingerprint),
-        "num_samples": calibration.num_samples,
-        "parameters": {str(m): asdict(one) for m, one in sorted(calibration.parameters.items())},
-        "eps": calibration.eps,
-        "name": calibration.name,
-        "evidence": {str(m): asdict(one) for m, one in sorted(calibration.evidence.items())},
-        "deciders": {str(m): one.stored() for m, one in sorted(calibration.deciders.items())},
-    }
+class _Body(BaseModel):
+    """What a calibration is, other than its id, its time and its reference, as its column holds it."""
+
+    method: Method
+    fingerprint: Fingerprint
+    num_samples: int
+    parameters: dict[int, Parameters]
+    eps: float
+    name: str
+    evidence: dict[int, EvidenceMap]
+    deciders: dict[int, Decider]
 
 
-def decode_calibration(found: RowMapping) -> Calibration:
+_ROW = TypeAdapter(DevRow)
+
+
+def _decoded(stored: RowMapping) -> Calibration:
     """Return a calibration; its reference where the query has read it as `reference`."""
-    body = found["body"]
     return Calibration(
-        id=found["id"],
-        method=body["method"],
-        fingerprint=Fingerprint(**body["fingerprint"]),
-        num_samples=body["num_samples"],
-        parameters={int(m): Parameters(**one) for m, one in body["parameters"].items()},
-        created_at=found["created_at"],
-        eps=body["eps"],
-        name=body["name"],
-        evidence={int(m): EvidenceMap(**one) for m, one in body["evidence"].items()},
-        deciders={int(m): Decider.of(one) for m, one in body["deciders"].items()},
-        reference=_reference(found.get("reference")),
+        id=stored["id"],
+        created_at=stored["created_at"],
+        reference=_reference(stored.get("reference")),
+        **dict(_Body.model_validate(stored["body"])),
     )
 
 
@@ -81,132 +80,38 @@ def _reference(content: bytes | None) -> ConformalReference | None:
 
 async def make_current(
     connection: AsyncConnection, calibration_id: str, fingerprint_key: str, *, by: str, reason: str
-) -> bool:
-    """Make a calibration the current one of its fingerprint; False where it was. See `Activation`.
+) -> str | None:
+    """Make a calibration the current one of its fingerprint; return the id of the one that was, maybe itself.
 
     One activation at a time, so that a larger number is never visible before a smaller one: replicas poll the
-    largest. On SQLite the write lock sees to that.
+    largest. On SQLite the write lock sees to that, which the first change takes.
     """
+    if connection.dialect.name == "postgresql":
+        await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    # The old one goes first: the unique index never lets two be current, not even for a statement.
     mine = sa.and_(activations.c.fingerprint_key == fingerprint_key, activations.c.current)
-    # The old one goes first: the unique index never lets two be current, not even for a statement. First of
-    # all, too: on SQLite a change takes the lock under which `current_id` may be asked.
-    other = activations.c.calibration_id != calibration_id
-    await _one_at_a_time(connection)
-    ended = sa.update(activations).where(mine, other).values(current=False)
-    replaced = (await connection.execute(ended.returning(activations.c.calibration_id))).scalar_one_or_none()
-    if await current_id(connection, fingerprint_key) is not None:
-        return False
-    values: dict[str, Any] = {
+    ended = sa.update(activations).where(mine, activations.c.calibration_id != calibration_id)
+    ended = ended.values(current=False).returning(activations.c.calibration_id)
+    replaced: str | None = (await connection.execute(ended)).scalar_one_or_none()
+    if (await connection.execute(sa.select(activations.c.id).where(mine))).first() is not None:
+        return calibration_id
+    values = {
         "calibration_id": calibration_id,
         "fingerprint_key": fingerprint_key,
         "current": True,
+        "by": by,
+        "reason": reason,
+        "replaced": replaced,
+        "activated_at": datetime.now(UTC),
     }
-    values |= {"by": by, "reason": reason, "replaced": replaced, "activated_at": datetime.now(UTC)}
     await connection.execute(sa.insert(activations).values(values))
-    return True
+    return replaced
 
 
 def log_activation(calibration_id: str, by: str, reason: str) -> None:
     """Log that a calibration came into force, once that is committed."""
     # Escaped: the name of a key may hold anything, line feeds included.
     logger.info("calibration %s was activated by %r: %s", calibration_id, by, reason)
-
-
-async def current_id(connection: AsyncConnection, fingerprint_key: str) -> str | None:
-    """Return the id of the current calibration, which stays so until this transaction ends.
-
-    On SQLite the transaction must have changed something before, which takes the write lock.
-    """
-    await _one_at_a_time(connection)
-    mine = activations.c.fingerprint_key == fingerprint_key
-    query = sa.select(activations.c.calibration_id).where(mine, activations.c.current)
-    current: str | None = (await connection.execute(query)).scalar_one_or_none()
-    return current
-
-
-async def _one_at_a_time(connection: AsyncConnection) -> None:
-    if connection.dialect.name == "postgresql":
-        await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-
-
-class ActiveCalibrations:
-    """The current calibration of each fingerprint.
-
-    A poll of the latest activation's number, every `poll_s`, brings what other replicas did; while the store
-    is down the last known go on being served. `refresh` brings a local change at once.
-    """
-
-    def __init__(self, database: Database, *, poll_s: float = 0.5) -> None:
-        self._database = database
-        self._poll_s = poll_s
-        self._version: int | None = None
-        self._by_key: dict[str, Calibration] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Load what is active and begin to poll. Raises StoreUnavailable."""
-        await self.refresh()
-        self._task = asyncio.create_task(self._poll(), name="active-calibrations")
-
-    async def stop(self) -> None:
-        """End the poll; idempotent."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-    def active(self, fingerprint_key: str) -> Calibration | None:
-        """Return the active calibration of a fingerprint."""
-        return self._by_key.get(fingerprint_key)
-
-    def any_active(self) -> list[Calibration]:
-        """Return all active calibrations, latest activated first."""
-        return list(self._by_key.values())
-
-    @property
-    def num_activations(self) -> int:
-        """How many activations there ever were, as far as is known: they are numbered from 1."""
-        return self._version or 0
-
-    def known(self, calibration_id: str) -> Calibration | None:
-        """Return an active calibration by its id."""
-        return next((c for c in self._by_key.values() if c.id == calibration_id), None)
-
-    async def refresh(self) -> None:
-        """Load the active calibrations if any activation has happened since. Raises StoreUnavailable."""
-        async with self._database.read() as connection:
-            latest = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
-            if latest != self._version:
-                self._by_key = {c.fingerprint.key(): c for c in await _load(connection)}
-                self._version = latest
-
-    async def _poll(self) -> None:
-        while True:
-            await asyncio.sleep(self._poll_s)
-            try:
-                await self.refresh()
-            except StoreUnavailable:
-                continue  # it was logged; the last known go on being served
-            except Exception:
-                # Such as a row of a newer version, which this one cannot read: it must not stop following.
-                logger.exception("the active calibrations cannot be read")
-
-
-def with_reference() -> sa.Select[Any]:
-    """Return the query of whole calibrations, as scores need them."""
-    columns = (calibrations, conformal_references.c.content.label("reference"))
-    return sa.select(*columns).select_from(calibrations.outerjoin(conformal_references))
-
-
-async def _load(connection: AsyncConnection) -> Sequence[Calibration]:
-    query = (
-        with_reference()
-        .join(activations, activations.c.calibration_id == calibrations.c.id)
-        .where(activations.c.current)
-        .order_by(activations.c.id.desc())
-    )
-    return [decode_calibration(found) for found in (await connection.execute(query)).mappings()]
 
 
 async def insert_calibration(
@@ -222,7 +127,7 @@ async def insert_calibration(
         "id": calibration.id,
         "job_id": job_id,
         "fingerprint_key": calibration.fingerprint.key(),
-        "body": encode_calibration(calibration),
+        "body": _Body.model_validate(calibration, from_attributes=True).model_dump(mode="json"),
         "num_rows": num_rows,
         "projection_ece": next((row["projection_ece"] for row in served), None),
         "created_at": calibration.created_at,
@@ -235,6 +140,12 @@ async def insert_calibration(
     await connection.execute(sa.insert(reports).values(calibration_id=calibration.id, report=report))
 
 
+def with_reference() -> sa.Select[Any]:
+    """Return the query of whole calibrations, as scores need them."""
+    columns = (calibrations, conformal_references.c.content.label("reference"))
+    return sa.select(*columns).select_from(calibrations.outerjoin(conformal_references))
+
+
 def _records() -> sa.Select[Any]:
     current = sa.and_(activations.c.calibration_id == calibrations.c.id, activations.c.current)
     kept = sa.exists().where(dev_rows.c.job_id == calibrations.c.job_id)
@@ -242,51 +153,88 @@ def _records() -> sa.Select[Any]:
     return sa.select(*columns).select_from(calibrations.outerjoin(activations, current))
 
 
-def _record(found: RowMapping) -> CalibrationRecord:
-    activated_at = found["activated_at"]
-    return CalibrationRecord(
-        calibration=decode_calibration(found),
-        active=activated_at is not None,
-        activated_at=activated_at,
-        job_id=found["job_id"],
-        num_rows=found["num_rows"],
-        data_kept=bool(found["data_kept"]),
-        projection_ece=found["projection_ece"],
-    )
+def _record(stored: RowMapping) -> CalibrationRecord:
+    same = {name: stored[name] for name in ("activated_at", "job_id", "num_rows", "projection_ece")}
+    active, data_kept = stored["activated_at"] is not None, bool(stored["data_kept"])
+    return CalibrationRecord(calibration=_decoded(stored), active=active, data_kept=data_kept, **same)
 
 
 class SqlCalibrations:
-    """The calibrations of the API; every method raises StoreUnavailable when the store is out of reach.
+    """The calibrations; every method that waits raises StoreUnavailable when the store is out of reach.
 
+    The current one of each fingerprint is kept in memory. A poll of the latest activation's number, every
+    `poll_s`, brings what other replicas did; while the store is down the last known go on being served.
     `own_keys` returns the fingerprint keys of the present set-up: those come first in `list_active`.
     """
 
     def __init__(
         self,
         database: Database,
-        active: ActiveCalibrations,
         *,
+        poll_s: float = 0.5,
         own_keys: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._database = database
-        self._active = active
+        self._poll_s = poll_s
         self._own_keys = own_keys
+        self._version: int | None = None
+        self._by_key: dict[str, Calibration] = {}
         self._seen = LRU[str, Calibration](MAX_REMEMBERED)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Load what is active and begin to poll."""
+        await self.refresh()
+        self._task = asyncio.create_task(self._poll(), name="active-calibrations")
+
+    async def stop(self) -> None:
+        """End the poll; idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
 
     def active(self, fingerprint_key: str) -> Calibration | None:
         """Return the active calibration of a fingerprint, from memory."""
-        return self._active.active(fingerprint_key)
+        return self._by_key.get(fingerprint_key)
 
     def any_active(self) -> list[Calibration]:
         """Return all active calibrations, latest activated first, from memory."""
-        return self._active.any_active()
+        return list(self._by_key.values())
+
+    def num_activations(self) -> int:
+        """Return how many activations there ever were, as far as is known: they are numbered from 1."""
+        return self._version or 0
+
+    async def refresh(self) -> None:
+        """Load the active calibrations if any activation has happened since."""
+        current = activations.c.calibration_id == calibrations.c.id
+        query = with_reference().join(activations, current).where(activations.c.current)
+        async with self._database.read() as connection:
+            latest = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
+            if latest != self._version:
+                stored = (await connection.execute(query.order_by(activations.c.id.desc()))).mappings()
+                self._by_key = {one.fingerprint.key(): one for one in map(_decoded, stored)}
+                self._version = latest
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._poll_s)
+            try:
+                await self.refresh()
+            except StoreUnavailable:
+                continue  # it was logged; the last known go on being served
+            except Exception:
+                # Such as a row of a newer version, which this one cannot read: it must not stop following.
+                logger.exception("the active calibrations cannot be read")
 
     async def get(self, calibration_id: str) -> Calibration | None:
         """Return a calibration by id; from memory when it was used lately, since it never changes.
 
         On the path of a score: a database that does not answer is not waited for long.
         """
-        known = self._active.known(calibration_id) or self._seen.get(calibration_id)
+        active = (one for one in self._by_key.values() if one.id == calibration_id)
+        known = next(active, None) or self._seen.get(calibration_id)
         if known is None:
             known = await self._database.soon(self._read(calibration_id))
         if known is not None:
@@ -296,8 +244,8 @@ class SqlCalibrations:
     async def _read(self, calibration_id: str) -> Calibration | None:
         query = with_reference().where(calibrations.c.id == calibration_id)
         async with self._database.read() as connection:
-            found = (await connection.execute(query)).mappings().one_or_none()
-        return None if found is None else decode_calibration(found)
+            stored = (await connection.execute(query)).mappings().one_or_none()
+        return None if stored is None else _decoded(stored)
 
     async def list_all(self) -> list[CalibrationRecord]:
         """Return all calibrations, latest first."""
@@ -307,8 +255,7 @@ class SqlCalibrations:
 
     async def record(self, calibration_id: str) -> CalibrationRecord | None:
         """Return a calibration with what is known around it."""
-        found = await self._select(_records().where(calibrations.c.id == calibration_id))
-        return found[0] if found else None
+        return next(iter(await self._select(_records().where(calibrations.c.id == calibration_id))), None)
 
     async def list_active(self) -> list[CalibrationRecord]:
         """Return one calibration per fingerprint, the service's own set-up first, then latest activated."""
@@ -318,22 +265,7 @@ class SqlCalibrations:
 
     async def _select(self, query: sa.Select[Any]) -> list[CalibrationRecord]:
         async with self._database.read() as connection:
-            return [_record(found) for found in (await connection.execute(query)).mappings()]
-
-    async def add(
-        self,
-        calibration: Calibration,
-        report: dict[str, Any],
-        *,
-        job_id: str | None = None,
-        num_rows: int = 0,
-    ) -> None:
-        """Store a calibration that was fitted elsewhere. Raises Conflict if its id is taken."""
-        try:
-            async with self._database.write() as connection:
-                await insert_calibration(connection, calibration, report, job_id, num_rows)
-        except IntegrityError:
-            raise Conflict("A calibration of this id exists.") from None
+            return [_record(stored) for stored in (await connection.execute(query)).mappings()]
 
     async def activate(self, calibration_id: str, *, by: str = "") -> CalibrationRecord | None:
         """Make this the active calibration of its fingerprint, at once on this replica; None if unknown."""
@@ -342,38 +274,25 @@ class SqlCalibrations:
             return None
         async with self._database.write() as connection:
             key = record.calibration.fingerprint.key()
-            changed = await make_current(connection, calibration_id, key, by=by, reason=ASKED)
-        if changed:
+            replaced = await make_current(connection, calibration_id, key, by=by, reason=ASKED)
+        if replaced != calibration_id:
             log_activation(calibration_id, by, ASKED)
-        await self._active.refresh()
+        await self.refresh()
         return await self.record(calibration_id)
-
-    def num_activations(self) -> int:
-        """Return how many activations there ever were, from memory."""
-        return self._active.num_activations
 
     async def history(self) -> list[Activation]:
         """Return every activation, newest first."""
-        query = sa.select(activations).order_by(activations.c.id.desc())
+        columns = [activations.c[field.name] for field in fields(Activation)]
+        query = sa.select(*columns).order_by(activations.c.id.desc())
         async with self._database.read() as connection:
-            return [
-                Activation(
-                    found["calibration_id"],
-                    found["activated_at"],
-                    found["by"],
-                    found["reason"],
-                    found["replaced"],
-                    found["fingerprint_key"],
-                )
-                for found in (await connection.execute(query)).mappings()
-            ]
+            return [Activation(*row) for row in await connection.execute(query)]
 
     async def report(self, calibration_id: str) -> dict[str, Any] | None:
         """Return the report made when it was fitted."""
         query = sa.select(reports.c.report).where(reports.c.calibration_id == calibration_id)
         async with self._database.read() as connection:
-            found: dict[str, Any] | None = (await connection.execute(query)).scalar_one_or_none()
-        return found
+            report: dict[str, Any] | None = (await connection.execute(query)).scalar_one_or_none()
+        return report
 
     async def rows(self, calibration_id: str) -> AsyncIterator[DevRow]:
         """Yield the rows it was fitted on, answers and `logprobs` as drawn; none once forgotten."""
@@ -399,20 +318,25 @@ def _rank(calibration: Calibration, own_keys: Collection[str]) -> int:
     return 1 if calibration.fingerprint.source == SERVICE else 2
 
 
-def decode_row(found: RowMapping) -> StoredRow:
+def encode_row(row: DevRow) -> dict[str, Any]:
+    """Return the columns of a new row."""
+    supplied = row.samples is not None
+    return {
+        "line": row.line,
+        "content": _ROW.dump_python(row, exclude={"line", "samples", "logprobs", "verdict"}),
+        "draws": draws_to_json(supplied_draws(row.samples or (), row.logprobs)),
+        "supplied": supplied,
+        "complete": supplied,
+    }
+
+
+def decode_row(stored: RowMapping) -> StoredRow:
     """Return a stored row; its `samples` are those it was uploaded with."""
-    content = dict(found["content"])
-    if content["messages"] is not None:
-        content["messages"] = tuple(Message(**one) for one in content["messages"])
-    draws = draws_from_json(found["draws"])
-    row = DevRow(
-        **content | {"references": tuple(content["references"])},
-        line=found["line"],
-        samples=tuple(one.text for one in draws) if found["supplied"] else None,
-        logprobs=totals(draws) if found["supplied"] else None,
-        verdict=None if found["verdict"] is None else Verdict(**found["verdict"]),
-    )
-    return StoredRow(row, draws, bool(found["complete"]), found["refused"])
+    draws = draws_from_json(stored["draws"])
+    content = stored["content"] | {"line": stored["line"], "verdict": stored["verdict"]}
+    if stored["supplied"]:
+        content |= {"samples": [one.text for one in draws], "logprobs": totals(draws)}
+    return StoredRow(_ROW.validate_python(content), draws, bool(stored["complete"]), stored["refused"])
 
 
 async def read_rows(database: Database, job_id: str) -> AsyncIterator[StoredRow]:
@@ -422,13 +346,11 @@ async def read_rows(database: Database, job_id: str) -> AsyncIterator[StoredRow]
     )
     # Pages begin after the last line seen: OFFSET would read all pages before once more.
     last = -1
-    while page := await _page(database, query.where(dev_rows.c.line > last)):
-        for found in page:
-            yield decode_row(found)
+    while True:
+        async with database.read() as connection:
+            page = (await connection.execute(query.where(dev_rows.c.line > last))).mappings().all()
+        if not page:
+            return
+        for stored in page:
+            yield decode_row(stored)
         last = page[-1]["line"]
-
-
-async def _page(database: Database, query: sa.Select[Any]) -> Sequence[RowMapping]:
-    async with database.read() as connection:
-        found: Sequence[RowMapping] = (await connection.execute(query)).mappings().all()
-    return found

@@ -40,25 +40,20 @@ def usable(draws: Sequence[Draw], empty_answers: EmptyAnswers) -> tuple[Draw, ..
 
 def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:
     """Return the log-probability of each whole answer in nats; None when one lacks its own, or for none."""
-    found = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
-    return found if draws and len(found) == len(draws) else None
+    values = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
+    return values if draws and len(values) == len(draws) else None
 
 
 def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
     """Return the log-probability of each whole answer (m,), in [-700, 0] nats.
 
-    None unless every answer has one: the LLM server does not tell, or told what is none (NaN, above 0).
+    None unless every answer has one that can be one (not NaN, nor above 0).
     """
-    found = totals(draws)
+    values = totals(draws)
     try:
-        return None if found is None else checked_log_probabilities(found)
+        return None if values is None else checked_log_probabilities(values)
     except ValueError:
         return None
-
-
-def counts(index: NDArray[np.int_]) -> NDArray[np.int_]:
-    """Return how often each distinct answer came, (k,), from the index that `distinct` returns."""
-    return np.bincount(index)
 
 
 def texts_to_embed(texts: Sequence[str], empty_answers: EmptyAnswers) -> list[str]:

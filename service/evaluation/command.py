@@ -15,7 +15,6 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.calibration.files import EvaluationFile, read_evaluation_file
 from service.calibration.fitting import Stream, rng
 from service.calibration.material import (
     Material,
@@ -32,6 +31,7 @@ from service.embedding.port import Embedder
 from service.errors import BodyTooLarge, EigencalError, InvalidDevData
 from service.evaluation.baselines import TransformersEntailment, by_entailment
 from service.evaluation.experiments import make_results
+from service.evaluation.files import EvaluationFile, read_evaluation_file
 from service.evaluation.page import render_evaluation
 from service.evaluation.results import FilePart, Provenance, Results
 from service.jobs.drawing import row_request

@@ -1,6 +1,5 @@
 """The second half of a calibration's job: embed its answers, fit, report, store."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration, CalibrationSource
 from service.calibration.fingerprint import CALLER, Fingerprint, caller_fingerprint, with_embedder
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
-from service.calibration.labels import label
+from service.calibration.labels import Labels, label
 from service.calibration.material import (
     Material,
     all_texts,
@@ -30,9 +29,10 @@ from service.embedding.port import Embedded, Embedder, EmbedderIdentity
 from service.errors import InvalidDevData
 from service.ids import new_id
 from service.jobs.drawing import Drawer, check_same
-from service.jobs.progress import Notes, Progress, in_thread
+from service.jobs.progress import Progress, in_thread
 from service.jobs.store import ActiveChangedError, RunningJob, SqlJobs
-from service.jobs.waiting import LiveFirst, Notify, Patience
+from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity
+from service.report.model import Report
 from service.report.report import FinishedFit, make_report
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
@@ -48,25 +48,18 @@ class Embedding:
         self,
         embedder: Embedder,
         jobs: SqlJobs,
-        notes: Notes,
         *,
         live_first: LiveFirst | None = None,
         patience: Patience | None = None,
     ) -> None:
         self._embedder = embedder
         self._jobs = jobs
-        self._notes = notes
         self._live_first = live_first or LiveFirst()
         self._patience = patience or Patience()
 
     async def identity(self, notify: Notify) -> EmbedderIdentity:
         """Return what decides the vectors, once the embedder is there to tell."""
-
-        async def ask() -> EmbedderIdentity:
-            await self._embedder.check()
-            return self._embedder.identity
-
-        return await self._patience.keep_trying(ask, notify)
+        return await embedder_identity(self._embedder, self._patience, notify, ask_anew=True)
 
     async def material(self, job: RunningJob, rows: Sequence[StoredRow], num_samples: int) -> Material:
         """Return the rows as vectors, all of one embedder.
@@ -77,7 +70,7 @@ class Embedding:
         asked = [one.row.question for one in rows]
         texts = list(dict.fromkeys([*all_texts(rows), *(text for text in asked if text)]))
         progress = Progress(self._jobs, job.id, "embedding", len(texts))
-        notify = partial(self._notes.note, job.id)
+        notify = partial(self._jobs.note, job.id)
         await progress.begin()
         embedded = texts_to_embed(texts, self._embedder.empty_answers)
         identity = await self.identity(notify)
@@ -93,9 +86,9 @@ class Embedding:
         vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
         for begin in range(0, len(texts), EMBEDDED_AT_ONCE):
             chunk = texts[begin : begin + EMBEDDED_AT_ONCE]
-            got = await self._patience.keep_trying(partial(self._in_turn, chunk), notify)
-            check_made_by(identity, got.made_by)
-            vectors[begin : begin + len(chunk)] = got.vectors
+            embedded = await self._patience.keep_trying(partial(self._in_turn, chunk), notify)
+            check_made_by(identity, embedded.made_by)
+            vectors[begin : begin + len(chunk)] = embedded.vectors
             await progress.advance(len(chunk))
         return vectors
 
@@ -125,7 +118,6 @@ class Calibrator:
         calibrations: CalibrationSource,
         drawer: Drawer,
         embedding: Embedding,
-        notes: Notes,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         resamples: Resamples = DEFAULT,
@@ -134,7 +126,6 @@ class Calibrator:
         self._calibrations = calibrations
         self._drawer = drawer
         self._embedding = embedding
-        self._notes = notes
         self._now = now
         self._resamples = resamples
 
@@ -168,12 +159,17 @@ class Calibrator:
             loaded.copies,
             loaded.refused,
         )
-        await Progress(self._jobs, job.id, "reporting", 1).begin()
-        report = await asyncio.to_thread(make_report, outcome, self._resamples)
+
+        def work(done: OnDone) -> tuple[Report, Labels]:
+            done(0, 1)
+            report = make_report(outcome, self._resamples)
+            done(1, 1)
+            return report, label(material)
+
+        report, labels = await in_thread(work, partial(Progress, self._jobs, job.id, "reporting"))
         if self._calibrations.active(key) != active:
             return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.id
-        labels = await asyncio.to_thread(label, material)
         full = [material.rows[i].row.line for i in material.full]
         decision = report["decision"]
         try:
@@ -192,7 +188,7 @@ class Calibrator:
         return True
 
     async def _load(self, job: RunningJob) -> _Loaded:
-        identity = await self._embedding.identity(partial(self._notes.note, job.id))
+        identity = await self._embedding.identity(partial(self._jobs.note, job.id))
         rows = [one async for one in self._jobs.rows(job.id)]
         stored = answered(rows, identity.empty_answers)
         drawn = any(one.row.samples is None for one in stored)
@@ -211,7 +207,7 @@ class Calibrator:
         if not drawn and job.options.drawn_by == "caller":
             return caller_fingerprint(job.options.source_label, identity)
         if not drawn:
-            await self._drawer.learn_model(stored[0].row, partial(self._notes.note, job.id))
+            await self._drawer.learn_model(stored[0].row, partial(self._jobs.note, job.id))
         kinds = {one.row.messages is None: one.row for one in stored}
         now = [self._drawer.fingerprint(row, identity) for row in kinds.values()]
         claimed = job.fingerprint if drawn else now[0]
@@ -223,17 +219,15 @@ class Calibrator:
         return claimed
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
-        options = job.options
-
-        def work(report: OnDone) -> Fitted:
-            report(0, WHOLE)
+        def work(done: OnDone) -> Fitted:
+            done(0, WHOLE)
             return fit_all(
                 material,
-                options.method,
+                job.options.method,
                 active=active,
-                seed=options.seed,
+                seed=job.options.seed,
                 resamples=self._resamples,
-                progress=report,
+                progress=done,
             )
 
         return await in_thread(work, partial(Progress, self._jobs, job.id, "fitting"))

@@ -9,10 +9,9 @@ from service.calibration.fingerprint import Fingerprint, service_fingerprint
 from service.calibration.rows import DevRow, StoredRow
 from service.embedding.outcomes import usable
 from service.embedding.port import Embedder, EmbedderIdentity
-from service.errors import Conflict, EmbedderUnavailable, LLMError
-from service.jobs.progress import Notes
+from service.errors import Conflict, LLMError
 from service.jobs.store import RunningJob, SqlJobs
-from service.jobs.waiting import LiveFirst, Notify, Patience, refuses
+from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity, refuses
 from service.llm.port import Generation, GenerationRequest, LanguageModel
 from service.scoring.command import Serving
 
@@ -53,19 +52,6 @@ def check_same(bound: Fingerprint, now: Fingerprint) -> None:
         )
 
 
-async def identity_of(embedder: Embedder, patience: Patience, notify: Notify) -> EmbedderIdentity:
-    """Return what decides the vectors, once the embedder is there to tell."""
-
-    async def ask() -> EmbedderIdentity:
-        try:
-            return embedder.identity
-        except EmbedderUnavailable:
-            await embedder.check()
-            return embedder.identity
-
-    return await patience.keep_trying(ask, notify)
-
-
 class Drawer:
     """Draws answers for one row after another; live scoring goes first."""
 
@@ -75,7 +61,6 @@ class Drawer:
         embedder: Embedder,
         jobs: SqlJobs,
         serving: Serving,
-        notes: Notes,
         *,
         live_first: LiveFirst | None = None,
         patience: Patience | None = None,
@@ -84,7 +69,6 @@ class Drawer:
         self._embedder = embedder
         self._jobs = jobs
         self.serving = serving
-        self._notes = notes
         self._live_first = live_first or LiveFirst()
         self._patience = patience or Patience()
 
@@ -114,7 +98,7 @@ class Drawer:
         answered before, tells. Before the first answer nothing tells, and the caller decides.
         final: a refusal is stored. Raises JobEndedError, and the EigencalError that the job fails with.
         """
-        notify = partial(self._notes.note, job_id)
+        notify = partial(self._jobs.note, job_id)
         while True:
             job, stored = await self._jobs.running(job_id), await self._jobs.row(job_id, line)
             try:
@@ -163,7 +147,7 @@ class Drawer:
         while not complete:
             request = row_request(self.serving, stored.row, min(wanted - len(draws), left))
             got = await self._ask(request, notify)
-            embedder = await identity_of(self._embedder, self._patience, notify)
+            embedder = await embedder_identity(self._embedder, self._patience, notify)
             drawn_with = self.fingerprint(stored.row, embedder, got)
             # Bound before the first answer is kept; answers of another set-up are refused after that.
             bound = bound or await self._jobs.bind(job.id, drawn_with)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from service.jobs.workflows import JobEngine, JobSteps
 logger = logging.getLogger(__name__)
 
 TELL_S = 2.0  # as long as a cancelled job goes on anyway; a locked file of the engine holds it up for 20 s
-CheckRows = Callable[[AsyncIterable[DevRow] | Iterable[DevRow], CalibrateOptions], AsyncIterator[DevRow]]
 
 
 class DurableJobs:
@@ -27,8 +26,7 @@ class DurableJobs:
     which sees that each waits or is run. Callers see how far one is every `poll_s`.
 
     Jobs are bound to the settings that they were posted under: those of other settings are left to a service
-    that has them, and their `note` says so while none runs them. `check_rows` passes rows on, and refuses
-    those that cannot share a calibration.
+    that has them, and their `note` says so while none runs them.
     """
 
     def __init__(
@@ -37,14 +35,12 @@ class DurableJobs:
         steps: JobSteps,
         engine: JobEngine,
         *,
-        check_rows: CheckRows | None = None,
         beat_s: float = 1.0,
         poll_s: float = 0.3,
     ) -> None:
-        self._store = store
+        self.store = store
         self._steps = steps
         self._engine = engine
-        self._check_rows = check_rows
         self._beat_s = beat_s
         self._poll_s = poll_s
         self._settler: asyncio.Task[None] | None = None
@@ -67,55 +63,28 @@ class DurableJobs:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._engine.stop()
 
-    async def check(self) -> None:
-        """Return when jobs can be taken in; raise StoreUnavailable when not."""
-        await self._store.check()
-
     async def submit(
-        self,
-        rows: AsyncIterable[DevRow] | Iterable[DevRow],
-        options: CalibrateOptions,
-        *,
-        idempotency_key: str | None = None,
+        self, rows: Iterable[DevRow], options: CalibrateOptions, *, idempotency_key: str | None = None
     ) -> tuple[Job, bool]:
-        """Store the rows and a job for them in one transaction, start it; return it and whether it is new.
-
-        Whatever `rows` raises while being read leaves nothing stored. The transaction is open meanwhile, so
-        rows must come from a local source (a spooled file), not from a slow sender. The content is hashed on
-        the way: the same key with the same rows and options returns the job there is.
-        Raises Conflict (same key, other content), InvalidDevData (too few usable rows, a mixture of rows
-        with and without samples that were not all drawn by the service, or rows that would be drawn in more
-        than one way).
-        """
-        await self.check()
-        if self._check_rows is not None:
-            rows = self._check_rows(rows, options)
-        job, created = await self._store.submit(rows, options, idempotency_key)
+        """Store the rows and a job for them, start it; return it and whether it is new: `SqlJobs.submit`."""
+        await self.store.check()
+        job, created = await self.store.submit(rows, options, idempotency_key)
         if created:
             logger.info("job %s accepted: %s", job.id, job.kind)
             self._news.set()
         return job, created
 
     async def retry(self, job_id: str) -> Job | None:
-        """Have a job go on with the answers it has, and return it; None if there is none such.
-
-        One that failed goes on itself; of one that succeeded, but had rows refused, a new job asks for what
-        is missing. One for which nothing was drawn yet is bound to the present settings. Raises Conflict when
-        nothing is missing, when its rows were not kept, or when answers were drawn under other settings.
-        """
-        return await self._opened(await self._store.retry(job_id))
+        """Have a job go on with the answers it has, and return it, or its successor: `SqlJobs.retry`."""
+        return await self._queued(await self.store.retry(job_id))
 
     async def correct(
         self, job_id: str, corrections: Sequence[Correction], options: Mapping[str, Any]
     ) -> Job | None:
-        """Start a job on the rows of one that succeeded, answers and all, with corrected verdicts.
+        """Start a job on the rows of one that succeeded, with corrected verdicts: `SqlJobs.correct`."""
+        return await self._queued(await self.store.correct(job_id, corrections, options))
 
-        `options`: those of `CalibrateOptions` that are to differ. Nothing is drawn. None if there is no such
-        job. Raises InvalidRequest for a row that it does not have, Conflict as `retry` does.
-        """
-        return await self._opened(await self._store.correct(job_id, corrections, options))
-
-    async def _opened(self, job_id: str | None) -> Job | None:
+    async def _queued(self, job_id: str | None) -> Job | None:
         if job_id is None:
             return None
         self._news.set()
@@ -123,12 +92,12 @@ class DurableJobs:
 
     async def get(self, job_id: str) -> Job | None:
         """Return a job."""
-        job = await self._store.get(job_id)
+        job = await self.store.get(job_id)
         return None if job is None else self._noted(job)
 
     async def latest(self, *, limit: int = 100) -> list[Job]:
         """Return the latest jobs, latest first."""
-        return [self._noted(job) for job in await self._store.latest(limit)]
+        return [self._noted(job) for job in await self.store.latest(limit)]
 
     def _noted(self, job: Job) -> Job:
         note = "" if job.finished else self._elsewhere.get(job.id, "")
@@ -140,7 +109,7 @@ class DurableJobs:
         A job that has failed can be given up like this, too. What runs of it, here or on a peer, stops within
         a second or two. Raises Conflict when it has succeeded; cancelling twice is no error.
         """
-        job = await self._store.cancel(job_id)
+        job = await self.store.cancel(job_id)
         if job is not None:
             logger.info("job %s cancelled", job_id)
             # Waited for a little: cancelled the job is already, and its run can write no more.
@@ -157,20 +126,21 @@ class DurableJobs:
             logger.warning("the job engine failed: %s", type(error).__name__)
 
     async def events(self, job_id: str) -> AsyncIterator[Job]:
-        """Yield the job now and whenever it has changed, ending with its final state; nothing if unknown."""
-        last: Job | None = None
-        # Shielded: a query that is ended in the middle would cost its database connection.
-        while (job := await asyncio.shield(self.get(job_id))) is not None:
-            if job != last:
-                yield job
-            if job.finished:
-                return
-            last = job
-            await asyncio.sleep(self._poll_s)
+        """Yield the job now and whenever it has changed, ending with its final state; nothing if unknown.
 
-    async def evaluation(self, job_id: str) -> dict[str, Any] | None:
-        """Return the results (`service.report.model.Results`) of an evaluation that succeeded."""
-        return await self._store.evaluation(job_id)
+        While the store cannot be reached there is nothing to tell.
+        """
+        last: Job | None = None
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                # Shielded: a query that is ended in the middle would cost its database connection.
+                job = await asyncio.shield(self.get(job_id))
+                if job is not None and job != last:
+                    yield job
+                if job is None or job.finished:
+                    return
+                last = job
+            await asyncio.sleep(self._poll_s)
 
     async def _settling(self) -> None:
         while True:
@@ -187,25 +157,18 @@ class DurableJobs:
                     await self._news.wait()
 
     async def _settle(self) -> None:
-        """Tell the engine which jobs are open here; keep a note on those of other settings."""
-        jobs = await self._store.open_jobs()
+        """Tell the engine which jobs are open here; keep a note on those of other settings, logged once."""
+        jobs = await self.store.open_jobs()
         ours = {job.id: job.setup_key for job in jobs if job.setup_key in self._lanes}
         running = await self._engine.settle(ours)
-        await self._note_elsewhere([job for job in jobs if job.id not in ours and job.id not in running])
-
-    async def _note_elsewhere(self, waiting: Sequence[OpenJob]) -> None:
-        """Keep a note on each of these jobs; log it once."""
-        notes = {}
-        for job in waiting:
-            note = self._elsewhere.get(job.id)
-            if note is None:
-                note = self._elsewhere_note(await self._store.setup_of(job.id))
-                logger.warning("job %s: %s", job.id, note)
-            notes[job.id] = note
+        waiting = [job for job in jobs if job.id not in ours and job.id not in running]
+        notes = {job.id: self._elsewhere_note(job) for job in waiting}
+        for job_id in notes.keys() - self._elsewhere.keys():
+            logger.warning("job %s: %s", job_id, notes[job_id])
         self._elsewhere = notes
 
-    def _elsewhere_note(self, posted: dict[str, Any]) -> str:
-        differs = differing(posted, self._store.setup.parts(draws=posted["draws"]))
+    def _elsewhere_note(self, job: OpenJob) -> str:
+        differs = differing(job.setup, self.store.setup.parts(draws=job.setup["draws"]))
         return (
             "Waits for a service with the settings that it was posted under; "
             f"in this one these differ: {', '.join(differs)}."

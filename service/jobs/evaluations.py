@@ -1,7 +1,8 @@
 """POST /evaluate, and what came of it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from service.api.auth import BEARER, admin_scope
 from service.api.deps import JobId, ServicesDep
 from service.api.openapi import responses
-from service.api.uploads import EVALUATE, UploadThreads, in_threads
+from service.api.uploads import EVALUATE
 from service.calibration.files import DevData
 from service.calibration.routes import report_entry, report_response
 from service.calibration.rows import DevRow
@@ -40,20 +41,14 @@ async def post_evaluate(
         app,
         EVALUATE,
         idempotency_key,
-        lambda upload, parts: (
-            _numbered(parts, app.threads),
-            replace(upload.options, dev_rows=parts[0].num_rows),
-        ),
+        lambda options, parts: (_numbered(parts), replace(options, dev_rows=parts[0].num_rows)),
     )
 
 
-async def _numbered(files: Sequence[DevData], threads: UploadThreads) -> AsyncIterator[DevRow]:
+def _numbered(files: Sequence[DevData]) -> Iterator[DevRow]:
     """Yield the rows of both files under one count, which tells them apart."""
-    number = 0
-    for data in files:
-        async for row in in_threads(data, threads):
-            number += 1
-            yield replace(row, line=number)
+    for number, row in enumerate(chain.from_iterable(data.rows() for data in files), start=1):
+        yield replace(row, line=number)
 
 
 @router.get(
@@ -68,7 +63,7 @@ async def _numbered(files: Sequence[DevData], threads: UploadThreads) -> AsyncIt
 )
 async def get_evaluation(request: Request, app: ServicesDep, job_id: JobId) -> Response:
     """Return the report in the form that is accepted: JSON unless HTML is preferred."""
-    results = await app.jobs.evaluation(job_id)
+    results = await app.jobs.store.evaluation(job_id)
     if results is None:
         raise NotFound("No finished evaluation has this id.")
     return await report_response(request, app, results)

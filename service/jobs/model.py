@@ -10,7 +10,6 @@ from service.llm.port import shape_hash
 JobKind = Literal["calibrate", "evaluate"]
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 JobStage = Literal["sampling", "embedding", "fitting", "reporting"]
-FINISHED: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,18 @@ class Job:
     @property
     def finished(self) -> bool:
         """Tell whether the state is final."""
-        return self.state in FINISHED
+        return self.state in ("succeeded", "failed", "cancelled")
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Return the paths of the job, and of what came of it."""
+        path, made = f"/jobs/{self.id}", f"/calibrations/{self.calibration_id}"
+        links = {"self": path, "events": f"{path}/events"}
+        if self.state != "succeeded":
+            return links
+        if self.kind == "evaluate":
+            return {**links, "report": f"/evaluations/{self.id}/report"}
+        return {**links, "calibration": made, "report": f"{made}/report"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,8 @@ class Presence:
 
 
 async def _locked(session: "psycopg.AsyncConnection[tuple[bool]]", replica_id: str) -> bool:
-    found = await (await session.execute("SELECT pg_try_advisory_lock(%s)", (_key(replica_id),))).fetchone()
-    return found is not None and found[0]
+    row = await (await session.execute("SELECT pg_try_advisory_lock(%s)", (_key(replica_id),))).fetchone()
+    return row is not None and row[0]
 
 
 def _key(replica_id: str) -> int:

@@ -1,6 +1,6 @@
-"""What POST /calibrate and POST /evaluate share: an upload becomes a job, and the answer says where it is."""
+"""POST /calibrate, its jobs, and what POST /evaluate shares with it: how an upload becomes a job."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -12,13 +12,13 @@ from service.api.auth import ADMIN_CODES, BEARER, admin_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST
 from service.api.deps import JobId, Services, ServicesDep, no_job
 from service.api.openapi import responses
-from service.api.uploads import CALIBRATE, Shape, Upload, in_threads, received
+from service.api.uploads import CALIBRATE, Shape, received
 from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import DevData
 from service.calibration.rows import DevRow
 from service.errors import InvalidRequest
 from service.jobs.model import Job
-from service.jobs.schemas import JOB, JobOut, job_view
+from service.jobs.schemas import JOB, JobOut
 
 CODES = (*ADMIN_CODES, "store_unavailable", "internal")
 BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
@@ -26,6 +26,8 @@ UPLOAD_CODES = (*BAD_UPLOAD, "conflict", "overloaded")
 LOCATION: dict[str, Any] = {
     "headers": {"Location": {"description": "Path of the job.", "schema": {"type": "string"}}}
 }
+PING_S = 15
+router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])
 
 IdempotencyKey = Annotated[
     str | None,
@@ -34,8 +36,8 @@ IdempotencyKey = Annotated[
         description="The same file and options under the same key give the same job.",
     ),
 ]
-# From an upload and its checked parts to the rows of the job, and the options that go with them.
-Taken = Callable[[Upload, list[DevData]], tuple[AsyncIterator[DevRow], CalibrateOptions]]
+# From the options of an upload and its checked parts to the rows of the job, and its options.
+JobParts = Callable[[CalibrateOptions, list[DevData]], tuple[Iterator[DevRow], CalibrateOptions]]
 
 
 def example(value: object) -> dict[str, Any]:
@@ -55,13 +57,15 @@ def upload_body(name: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-async def submitted(request: Request, app: Services, shape: Shape, key: str | None, taken: Taken) -> Response:
+async def submitted(
+    request: Request, app: Services, shape: Shape, key: str | None, job_parts: JobParts
+) -> Response:
     """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing."""
     _one_key(request)
     try:
         async with received(request, app.limits, app.threads, shape) as upload:
             parts = await app.threads.run(lambda: upload.check(app.limits))
-            rows, options = taken(upload, parts)
+            rows, options = job_parts(upload.options, parts)
             job, _ = await app.jobs.submit(rows, options, idempotency_key=key)
     except ClientDisconnect:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
@@ -79,14 +83,8 @@ def _one_key(request: Request) -> None:
 
 def accepted(job: Job) -> Response:
     """Return a job that will run as a response that says where to look for it."""
-    content = job_view(job).model_dump_json()
+    content = JobOut.model_validate(job).model_dump_json()
     return Response(content, 202, {"Location": f"/jobs/{job.id}"}, "application/json")
-
-
-# POST /calibrate, and the jobs that it starts.
-
-router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])
-PING_S = 15
 
 
 @router.post(
@@ -109,7 +107,7 @@ async def post_calibrate(
         app,
         CALIBRATE,
         idempotency_key,
-        lambda upload, parts: (in_threads(parts[0], app.threads), upload.options),
+        lambda options, parts: (parts[0].rows(), options),
     )
 
 
@@ -123,7 +121,7 @@ async def get_jobs(
     app: ServicesDep, limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100
 ) -> list[JobOut]:
     """Return jobs, latest first."""
-    return [job_view(job) for job in await app.jobs.latest(limit=limit)]
+    return [JobOut.model_validate(job) for job in await app.jobs.latest(limit=limit)]
 
 
 @router.get(
@@ -134,7 +132,7 @@ async def get_jobs(
 )
 async def get_job(app: ServicesDep, job_id: JobId) -> JobOut:
     """Return the state of a job, how far it is, and what came of it."""
-    return job_view(_existing(await app.jobs.get(job_id)))
+    return JobOut.model_validate(_existing(await app.jobs.get(job_id)))
 
 
 @router.delete(
@@ -148,7 +146,7 @@ async def delete_job(app: ServicesDep, job_id: JobId) -> JobOut:
 
     One that has succeeded is a conflict.
     """
-    return job_view(_existing(await app.jobs.cancel(job_id)))
+    return JobOut.model_validate(_existing(await app.jobs.cancel(job_id)))
 
 
 @router.post(
@@ -191,7 +189,7 @@ async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
 async def _events(jobs: AsyncIterator[Job]) -> AsyncIterator[ServerSentEvent]:
     try:
         async for job in jobs:
-            yield ServerSentEvent(job_view(job).model_dump_json(), event="job")
+            yield ServerSentEvent(JobOut.model_validate(job).model_dump_json(), event="job")
     finally:
         if isinstance(jobs, AsyncGenerator):  # the caller has gone: stop watching now, not when collected
             await jobs.aclose()

@@ -6,8 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.api.bodies import RequestModel
-from service.calibration.rows import MIN_USABLE_ROWS, ExampleRow
-from service.jobs.model import Job
+from service.calibration.rows import MIN_USABLE_ROWS, ExampleIn
 from service.scoring.request import MAX_ITEMS
 
 JOB: dict[str, Any] = {
@@ -67,10 +66,6 @@ class OptionsIn(RequestModel):
         return self
 
 
-class ExampleIn(ExampleRow):
-    """A labelled row: `prompt` or `messages`, and what a right answer is. A null counts as left out."""
-
-
 class CalibrateRequest(OptionsIn):
     """Dev data and options as JSON."""
 
@@ -116,6 +111,8 @@ class EvaluateForm(EvaluateOptionsIn):
 class JobErrorOut(BaseModel):
     """Why a job failed."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     code: str = Field(description="A code of the error table.")
     detail: str = Field(description="The same for a person.")
 
@@ -154,21 +151,3 @@ class JobOut(BaseModel):
     links: dict[str, str] = Field(
         description="Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`."
     )
-
-
-def job_view(job: Job) -> JobOut:
-    """Return a job as it is sent."""
-    fields = {name: getattr(job, name) for name in JobOut.model_fields if name != "links"}
-    return JobOut.model_validate({**fields, "links": job_links(job)}, from_attributes=True)
-
-
-def job_links(job: Job) -> dict[str, str]:
-    """Return the paths of a job, and of what came of it."""
-    path = f"/jobs/{job.id}"
-    links = {"self": path, "events": f"{path}/events"}
-    if job.state != "succeeded":
-        return links
-    if job.kind == "evaluate":
-        return {**links, "report": f"/evaluations/{job.id}/report"}
-    made = f"/calibrations/{job.calibration_id}"
-    return {**links, "calibration": made, "report": f"{made}/report"}

@@ -4,7 +4,10 @@ What runs of a job may be run twice at once (a replica that was frozen wakes bes
 every write is such that the second changes nothing, or ends the run with JobEndedError.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,17 +21,16 @@ from service.calibration.calibration import CalibrateOptions, Calibration
 from service.calibration.fingerprint import Fingerprint
 from service.calibration.rows import DevRow, StoredRow, Verdict, draws_to_json
 from service.calibration.store import (
-    ActiveCalibrations,
-    current_id,
+    SqlCalibrations,
     decode_row,
     insert_calibration,
     log_activation,
     make_current,
     read_rows,
 )
-from service.errors import Conflict, InvalidRequest
+from service.errors import SAID, Conflict, InvalidRequest
 from service.ids import new_id
-from service.jobs.intake import Tally, digest_of, each
+from service.jobs.intake import GenerationKey, Intake
 from service.jobs.model import (
     Correction,
     Job,
@@ -43,10 +45,13 @@ from service.llm.port import Draw
 from service.store.database import Database
 from service.store.tables import dev_rows, evaluations, jobs
 
+logger = logging.getLogger(__name__)
+
 OPEN = jobs.c.state.in_(["queued", "running"])
 NOT_KEPT = "The rows of this job were not kept: post them again under a new key."
 _FAILED = jobs.c.state == "failed"
-_INSERTED_AT_ONCE = 200
+_ROWS_AT_ONCE = 200
+LOG_AGAIN_S = 60.0  # a wait that comes and goes is logged this often at most
 
 
 class JobEndedError(Exception):
@@ -75,22 +80,35 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class OpenJob:
-    """A job that has not finished, and the key of the settings that it was posted under."""
+    """A job that has not finished, and the settings that it was posted under, with their key."""
 
     id: str
+    setup: Mapping[str, Any]
     setup_key: str
 
 
 class SqlJobs:
     """Jobs, their rows, their progress. Every method raises StoreUnavailable when the store is out of reach.
 
-    `setup`: the settings of this service, to which jobs posted here are bound.
+    `setup`: the settings of this service, to which jobs posted here are bound. `generation_key`: equal for
+    rows that are drawn alike.
     """
 
-    def __init__(self, database: Database, active: ActiveCalibrations, *, setup: Setup | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        calibrations: SqlCalibrations,
+        *,
+        setup: Setup | None = None,
+        generation_key: GenerationKey = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
-        self._active = active
+        self._calibrations = calibrations
         self.setup = setup or Setup()
+        self.generation_key = generation_key
+        self._clock = clock
+        self._logged = ("", "", 0.0)  # the last note: of which job, what, when
 
     async def check(self) -> None:
         """Return when jobs can be stored; raise StoreUnavailable when not."""
@@ -99,57 +117,54 @@ class SqlJobs:
     # What callers of the API do.
 
     async def submit(
-        self,
-        rows: AsyncIterable[DevRow] | Iterable[DevRow],
-        options: CalibrateOptions,
-        key: str | None = None,
+        self, rows: Iterable[DevRow], options: CalibrateOptions, key: str | None = None
     ) -> tuple[Job, bool]:
-        """Store rows and job in one transaction; return the job and whether it is new.
+        """Store the rows and a job for them in one transaction; return the job and whether it is new.
 
-        See `DurableJobs.submit`.
+        Whatever `rows` raises while being read leaves nothing stored. They are read in threads while the
+        transaction is open, so they must come from a local source (a spooled file), not from a slow sender.
+        They are hashed on the way: the same key with the same rows and options returns the job there is.
+        Raises Conflict (same key, other content), InvalidDevData (see `Intake.check`).
         """
-        found = await self._by_key(key)
-        if found is not None:
-            return await self._same(found, rows, options), False
-        job_id = new_id("job")
+        job_id, intake, rest = new_id("job"), Intake(options, self.generation_key), iter(rows)
+        values = {"id": job_id, "kind": options.kind, "options": asdict(options), "idempotency_key": key}
         try:
             async with self._database.write() as connection:
-                await _insert_job(connection, job_id, options, key)
-                await _insert_rows(connection, job_id, rows, options, self.setup)
-        except IntegrityError:  # the key was taken meanwhile: before any row was read
-            found = await self._by_key(key)
-            if found is None:
+                await connection.execute(sa.insert(jobs).values(values))
+                while columns := await asyncio.to_thread(intake.columns, rest, _ROWS_AT_ONCE):
+                    batch = [{"job_id": job_id} | one for one in columns]
+                    await connection.execute(sa.insert(dev_rows), batch)
+                intake.check()
+                setup = self.setup.parts(draws=intake.draws)
+                stored = {
+                    "setup": setup,
+                    "setup_key": setup_key(setup),
+                    "num_rows": intake.num_rows,
+                    "total": intake.num_rows,
+                    "content_hash": intake.digest(),
+                }
+                await connection.execute(sa.update(jobs).where(jobs.c.id == job_id).values(stored))
+        except IntegrityError:  # the key is taken: no row was read yet
+            earlier = await self._one(jobs.c.idempotency_key == key)
+            if earlier is None:
                 raise
-            return await self._same(found, rows, options), False
-        return _job(await self._existing(job_id)), True
-
-    async def _by_key(self, key: str | None) -> RowMapping | None:
-        return None if key is None else await self._one(jobs.c.idempotency_key == key)
-
-    async def _same(
-        self,
-        found: RowMapping,
-        rows: AsyncIterable[DevRow] | Iterable[DevRow],
-        options: CalibrateOptions,
-    ) -> Job:
-        if await digest_of(rows, options) != found["content_hash"]:
-            raise Conflict("This Idempotency-Key was used for another file or other options.")
-        return _job(found)
+            while await asyncio.to_thread(intake.columns, rest, _ROWS_AT_ONCE):
+                pass
+            if intake.digest() != earlier["content_hash"]:
+                raise Conflict("This Idempotency-Key was used for another file or other options.") from None
+            return _job(earlier), False
+        job = await self.get(job_id)
+        assert job is not None
+        return job, True
 
     async def _one(self, condition: sa.ColumnElement[bool]) -> RowMapping | None:
         async with self._database.read() as connection:
             return (await connection.execute(sa.select(jobs).where(condition))).mappings().one_or_none()
 
-    async def _existing(self, job_id: str) -> RowMapping:
-        found = await self._one(jobs.c.id == job_id)
-        if found is None:
-            raise LookupError(job_id)
-        return found
-
     async def get(self, job_id: str) -> Job | None:
         """Return a job."""
-        found = await self._one(jobs.c.id == job_id)
-        return None if found is None else _job(found)
+        stored = await self._one(jobs.c.id == job_id)
+        return None if stored is None else _job(stored)
 
     async def latest(self, limit: int = 100) -> list[Job]:
         """Return the latest jobs, latest first."""
@@ -170,102 +185,88 @@ class SqlJobs:
         return job
 
     async def retry(self, job_id: str) -> str | None:
-        """Queue a job that failed, or a new one for refused rows; return its id, None if unknown.
+        """Have a job go on with the answers it has, and return its id; None if there is none such.
 
-        See `DurableJobs.retry`.
+        One that failed goes on itself; of one that succeeded, but had rows refused, a new job asks for what
+        is missing. One for which nothing was drawn yet is bound to the present settings. Raises Conflict when
+        nothing is missing, when its rows were not kept, or when answers were drawn under other settings.
         """
-        found = await self._one(jobs.c.id == job_id)
-        if found is None:
+        job = await self._one(jobs.c.id == job_id)
+        if job is None:
             return None
-        bound = await self._rebound(found)
-        if found["state"] == "succeeded" and found["refused_rows"]:
+        setup = self._present_setup(job)
+        if job["state"] == "succeeded" and job["refused_rows"]:
             # Another job: the rows of this one are those that its calibration was fitted on.
-            return await self._successor(found, bound)
+            return await self._successor(job, setup)
         change = sa.update(jobs).where(jobs.c.id == job_id, _FAILED)
         ended = dict.fromkeys(("stage", "finished_at", "error_code", "error_detail"))
         async with self._database.write() as connection:
-            again = ended | bound | {"state": "queued", "refused_rows": 0}
+            again = ended | setup | {"state": "queued", "refused_rows": 0}
             changed = await connection.execute(change.values(again))
             if changed.rowcount != 1:
                 raise Conflict(
-                    f"The job is {found['state']}: only one that has failed, or that lacks answers to some "
+                    f"The job is {job['state']}: only one that has failed, or that lacks answers to some "
                     "of its rows, can be retried."
                 )
             # After the update, under its lock: rows may be forgotten by a cancel until then.
             rows = sa.update(dev_rows).where(dev_rows.c.job_id == job_id).values(refused=None)
-            if (await connection.execute(rows)).rowcount != found["num_rows"]:
+            if (await connection.execute(rows)).rowcount != job["num_rows"]:
                 raise Conflict(NOT_KEPT)
         return job_id
 
     async def correct(
         self, job_id: str, corrections: Sequence[Correction], options: Mapping[str, Any]
     ) -> str | None:
-        """Queue a job on the same rows and answers with corrected verdicts. See `DurableJobs.correct`."""
-        found = await self._one(jobs.c.id == job_id)
-        if found is None:
+        """Queue a job on the rows of one that succeeded, answers and all, with corrected verdicts.
+
+        `options`: those of `CalibrateOptions` that are to differ. Nothing is drawn. Returns the new job's id,
+        None if there is no such job. Raises InvalidRequest for a row that it does not have, Conflict as
+        `retry` does.
+        """
+        job = await self._one(jobs.c.id == job_id)
+        if job is None:
             return None
-        return await self._successor(found, await self._rebound(found), corrections, options)
+        return await self._successor(job, self._present_setup(job), corrections, options)
 
     async def _successor(
         self,
-        found: RowMapping,
-        bound: Mapping[str, Any],
+        job: RowMapping,
+        setup: Mapping[str, Any],
         corrections: Sequence[Correction] = (),
         options: Mapping[str, Any] | None = None,
     ) -> str:
-        """Queue a job with the rows and answers of one that succeeded, and return its id.
-
-        It asks for what is missing, unless there are corrections. Raises Conflict, InvalidRequest.
-        """
-        job_id = new_id("job")
-        copied = {name: found[name] for name in ("kind", "fingerprint", "num_rows", "content_hash")}
-        values = {
-            "id": job_id,
-            "state": "queued",
-            "options": found["options"] | dict(options or {}),
-            "total": found["num_rows"],
-            "done": 0,
-            "note": "",
-            "refused_rows": 0,
-            "created_at": datetime.now(UTC),
-        }
+        """Queue a job with the rows and answers of one that succeeded; without corrections, it draws."""
+        job_id, columns = new_id("job"), ("line", "content", "draws", "supplied")
+        same = {name: job[name] for name in ("kind", "fingerprint", "num_rows", "content_hash")}
+        new = {"id": job_id, "options": job["options"] | dict(options or {}), "total": job["num_rows"]}
         rows = sa.select(
             sa.literal(job_id),
-            dev_rows.c.line,
-            dev_rows.c.content,
-            dev_rows.c.draws,
-            dev_rows.c.supplied,
+            *(dev_rows.c[name] for name in columns),
             sa.true() if corrections else dev_rows.c.complete,
             dev_rows.c.refused if corrections else sa.null(),
-        ).where(dev_rows.c.job_id == found["id"])
-        columns = ["job_id", "line", "content", "draws", "supplied", "complete", "refused"]
+        ).where(dev_rows.c.job_id == job["id"])
+        copy = sa.insert(dev_rows).from_select(["job_id", *columns, "complete", "refused"], rows)
         async with self._database.write() as connection:
-            await connection.execute(sa.insert(jobs).values(copied | values | dict(bound)))
-            copy = await connection.execute(sa.insert(dev_rows).from_select(columns, rows))
-            if copy.rowcount != found["num_rows"]:
+            await connection.execute(sa.insert(jobs).values(same | new | dict(setup)))
+            if (await connection.execute(copy)).rowcount != job["num_rows"]:
                 raise Conflict(NOT_KEPT)
             await _correct(connection, job_id, corrections)
         return job_id
 
-    async def _rebound(self, found: RowMapping) -> dict[str, Any]:
+    def _present_setup(self, job: RowMapping) -> dict[str, Any]:
         """Return the settings that a job goes on under: the present ones, which must fit its answers."""
-        present = self.setup.parts(draws=found["setup"]["draws"])
-        differs = differing(found["setup"], present)
-        if differs and found["fingerprint"] is not None:
+        setup = self.setup.parts(draws=job["setup"]["draws"])
+        differs = differing(job["setup"], setup)
+        if differs and job["fingerprint"] is not None:
             raise Conflict(
                 "This job has answers that were drawn under other settings, and cannot go on where these "
                 f"differ: {', '.join(differs)}."
             )
-        return {"setup": present, "setup_key": setup_key(present)}
-
-    async def setup_of(self, job_id: str) -> dict[str, Any]:
-        """Return the settings that a job was posted under."""
-        setup: dict[str, Any] = (await self._existing(job_id))["setup"]
-        return setup
+        return {"setup": setup, "setup_key": setup_key(setup)}
 
     async def open_jobs(self) -> list[OpenJob]:
         """Return the jobs that have not finished, oldest first."""
-        query = sa.select(jobs.c.id, jobs.c.setup_key).where(OPEN).order_by(jobs.c.id)
+        query = sa.select(jobs.c.id, jobs.c.setup, jobs.c.setup_key).where(OPEN).order_by(jobs.c.id)
         async with self._database.read() as connection:
             return [OpenJob(*row) for row in await connection.execute(query)]
 
@@ -290,15 +291,11 @@ class SqlJobs:
 
     async def running(self, job_id: str) -> RunningJob:
         """Return a job that runs. Raises JobEndedError."""
-        found = await self._one(sa.and_(jobs.c.id == job_id, jobs.c.state == "running"))
-        if found is None:
+        job = await self._one(sa.and_(jobs.c.id == job_id, jobs.c.state == "running"))
+        if job is None:
             raise JobEndedError(job_id)
-        return RunningJob(
-            job_id,
-            CalibrateOptions(**found["options"]),
-            found["num_rows"],
-            None if found["fingerprint"] is None else Fingerprint(**found["fingerprint"]),
-        )
+        bound = None if job["fingerprint"] is None else Fingerprint(**job["fingerprint"])
+        return RunningJob(job_id, CalibrateOptions(**job["options"]), job["num_rows"], bound)
 
     async def stage(self, job_id: str, stage: JobStage, total: int, done: int = 0) -> None:
         """Store that a stage begins; what is left of it is told from its pace from here on."""
@@ -311,7 +308,11 @@ class SqlJobs:
         await self._write(job_id, done=done, note="", progressed_at=datetime.now(UTC))
 
     async def note(self, job_id: str, text: str) -> None:
-        """Store what the job waits for."""
+        """Store what the job waits for, until its next progress; the log has it, too, now and then."""
+        if (job_id, text) != self._logged[:2] or self._clock() - self._logged[2] >= LOG_AGAIN_S:
+            self._logged = (job_id, text, self._clock())
+            # What the LLM server said may repeat the prompt.
+            logger.warning("job %s: %s", job_id, text.partition(SAID)[0])
         await self._write(job_id, note=text)
 
     async def _write(self, job_id: str, **values: object) -> None:
@@ -333,10 +334,10 @@ class SqlJobs:
 
     async def row(self, job_id: str, line: int) -> StoredRow:
         """Return one row. Raises JobEndedError where there is none: one that is cancelled forgets them."""
-        found = await self._row(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
-        if found is None:
+        stored = await self._row(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
+        if stored is None:
             raise JobEndedError(job_id)
-        return found
+        return stored
 
     async def answered_row(self, job_id: str) -> StoredRow | None:
         """Return a row whose answers the service has drawn; None before the first."""
@@ -345,8 +346,8 @@ class SqlJobs:
     async def _row(self, *which: sa.ColumnElement[bool]) -> StoredRow | None:
         query = sa.select(dev_rows).where(*which).order_by(dev_rows.c.line).limit(1)
         async with self._database.read() as connection:
-            found = (await connection.execute(query)).mappings().one_or_none()
-        return None if found is None else decode_row(found)
+            stored = (await connection.execute(query)).mappings().one_or_none()
+        return None if stored is None else decode_row(stored)
 
     async def missing_lines(self, job_id: str) -> list[int]:
         """Return the lines of the rows that lack answers and were not refused for good, in file order."""
@@ -393,23 +394,21 @@ class SqlJobs:
         """
         key, reason = calibration.fingerprint.key(), report.get("decision", {}).get("reason", "")
         outcome = {"calibration_id": calibration.id, "activated": activate, "decision": reason or None}
+        end = _ended("succeeded") | {"done": jobs.c.total, "refused_rows": _refused_rows(job_id)}
         try:
             async with self._database.write() as connection:
-                end = _ended("succeeded") | {"done": jobs.c.total, "refused_rows": _refused_rows(job_id)}
                 await _write(connection, job_id, **outcome, **end)
-                # After the update, which takes the lock that `current_id` needs on SQLite.
-                if activate:
-                    await _check_unchanged(connection, key, compared_with)
                 await insert_calibration(connection, calibration, report, job_id, num_rows)
                 await _keep_verdicts(connection, job_id, verdicts or {})
                 if activate:
-                    await make_current(connection, calibration.id, key, by=job_id, reason=reason)
+                    replaced = await make_current(connection, calibration.id, key, by=job_id, reason=reason)
+                    _check_unchanged(replaced, compared_with)
         except ActiveChangedError:
-            await self._active.refresh()
+            await self._calibrations.refresh()
             raise
         if activate:
             log_activation(calibration.id, job_id, reason)
-            await self._active.refresh()
+            await self._calibrations.refresh()
 
     async def keep_evaluation(self, job_id: str, results: dict[str, Any]) -> None:
         """Store the results of an evaluation, forget its rows, and end the job, in one transaction."""
@@ -424,8 +423,8 @@ class SqlJobs:
         await self._write(job_id, **reason, **_ended("failed"), refused_rows=_refused_rows(job_id))
 
 
-async def _check_unchanged(connection: AsyncConnection, key: str, compared_with: str | None) -> None:
-    if await current_id(connection, key) != compared_with:
+def _check_unchanged(replaced: str | None, compared_with: str | None) -> None:
+    if replaced != compared_with:
         raise ActiveChangedError
 
 
@@ -477,66 +476,18 @@ async def _correct(connection: AsyncConnection, job_id: str, corrections: Sequen
     await connection.execute(change, [{"at": at, "corrected": one} for at, one in changed.items()])
 
 
-async def _insert_job(
-    connection: AsyncConnection, job_id: str, options: CalibrateOptions, key: str | None
-) -> None:
-    """Insert a queued job without rows; IntegrityError when the idempotency key is taken."""
-    values = {
-        "id": job_id,
-        "kind": options.kind,
-        "state": "queued",
-        "options": asdict(options),
-        "setup": {},
-        "setup_key": "",
-        "num_rows": 0,
-        "done": 0,
-        "total": 0,
-        "content_hash": "",
-        "note": "",
-        "refused_rows": 0,
-        "idempotency_key": key,
-        "created_at": datetime.now(UTC),
-    }
-    await connection.execute(sa.insert(jobs).values(values))
+def _job(stored: RowMapping) -> Job:
+    error = JobError(stored["error_code"], stored["error_detail"]) if stored["error_code"] else None
+    same = {field.name: stored[field.name] for field in fields(Job) if field.name in stored}
+    return Job(**same, name=stored["options"]["name"], error=error, eta_s=_eta_s(stored))
 
 
-async def _insert_rows(
-    connection: AsyncConnection,
-    job_id: str,
-    rows: AsyncIterable[DevRow] | Iterable[DevRow],
-    options: CalibrateOptions,
-    setup: Setup,
-) -> None:
-    """Insert the rows in batches, check them, and complete the job with their number, hash and set-up."""
-    tally, batch = Tally(options), list[dict[str, Any]]()
-    async for row in each(rows):
-        batch.append({"job_id": job_id} | tally.add(row))
-        if len(batch) == _INSERTED_AT_ONCE:
-            await connection.execute(sa.insert(dev_rows), batch)
-            batch = []
-    if batch:
-        await connection.execute(sa.insert(dev_rows), batch)
-    tally.check()
-    # The LLM is asked for answers that are missing, or who it was that drew those that are there.
-    parts = setup.parts(draws=tally.supplied < tally.rows or options.drawn_by == "service")
-    bound = {"setup": parts, "setup_key": setup_key(parts)}
-    counted = {"num_rows": tally.rows, "total": tally.rows, "content_hash": tally.digest()}
-    await connection.execute(sa.update(jobs).where(jobs.c.id == job_id).values(counted | bound))
-
-
-def _job(found: RowMapping) -> Job:
-    error = JobError(found["error_code"], found["error_detail"]) if found["error_code"] else None
-    same = [field.name for field in fields(Job) if field.name in found]
-    rest = {"name": found["options"]["name"], "error": error, "eta_s": _eta_s(found)}
-    return Job(**{name: found[name] for name in same} | rest)
-
-
-def _eta_s(found: RowMapping) -> float | None:
+def _eta_s(stored: RowMapping) -> float | None:
     """Return the seconds left at the stage's own pace so far; None before its first unit."""
-    if found["state"] != "running" or found["stage_began_at"] is None:
+    if stored["state"] != "running" or stored["stage_began_at"] is None:
         return None
-    done = found["done"] - found["stage_began_done"]
+    done = stored["done"] - stored["stage_began_done"]
     if done <= 0:
         return None
-    spent: timedelta = found["progressed_at"] - found["stage_began_at"]
-    return float((found["total"] - found["done"]) * spent.total_seconds() / done)
+    spent: timedelta = stored["progressed_at"] - stored["stage_began_at"]
+    return float((stored["total"] - stored["done"]) * spent.total_seconds() / done)

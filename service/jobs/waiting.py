@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from service.embedding.port import Embedder, EmbedderIdentity
 from service.errors import (
     DeadlineExceeded,
     EigencalError,
@@ -54,24 +55,37 @@ class Patience:
             try:
                 return await attempt()
             except _PASSING as error:
-                passing = may_pass(error) or (refusals_pass and refuses(error))
+                status = error.extra.get("llm_status")
+                failed = error.retryable or (isinstance(status, int) and status >= 500)
+                passing = failed or (refusals_pass and refuses(error))
                 if not passing or time.monotonic() - began > self.give_up_s:
                     raise
                 reason: EigencalError = error
-            await notify(waiting_for(reason))
+            await notify(f"Waiting to try again: {for_owner(reason)}")
             await asyncio.sleep(max(wait, min(reason.retry_after_s or 0.0, self.max_wait_s)))
             wait = min(2 * wait, self.max_wait_s)
 
 
-def waiting_for(error: EigencalError) -> str:
-    """Return the note of a job that waits because of an error."""
-    return f"Waiting to try again: {error.told if isinstance(error, LLMError) else error.detail}"
+async def embedder_identity(
+    embedder: Embedder, patience: Patience, notify: Notify, *, ask_anew: bool = False
+) -> EmbedderIdentity:
+    """Return what decides the vectors, once the embedder is there to tell. ask_anew: it may have changed."""
+
+    async def ask() -> EmbedderIdentity:
+        if ask_anew:
+            await embedder.check()
+        try:
+            return embedder.identity
+        except EmbedderUnavailable:
+            await embedder.check()
+            return embedder.identity
+
+    return await patience.keep_trying(ask, notify)
 
 
-def may_pass(error: EigencalError) -> bool:
-    """Tell whether the same call may succeed later."""
-    status = error.extra.get("llm_status")
-    return error.retryable or (isinstance(status, int) and status >= 500)
+def for_owner(error: EigencalError) -> str:
+    """Return what a job's owner, and nobody else, is told of an error."""
+    return error.told if isinstance(error, LLMError) else error.detail
 
 
 def refuses(error: EigencalError) -> bool:

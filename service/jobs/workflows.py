@@ -12,16 +12,17 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from sqlalchemy.engine import URL
 
 from service.errors import EigencalError, LLMError, StoreUnavailable
 from service.jobs.drawing import Drawer
 from service.jobs.model import JobError, JobKind
-from service.jobs.progress import Notes, Progress
+from service.jobs.progress import Progress
 from service.jobs.store import JobEndedError, RunningJob, SqlJobs
-from service.jobs.waiting import Patience
+from service.jobs.waiting import Patience, for_owner
 from service.store.database import IDLE_S, sync_url, translated
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Finisher(Protocol):
 class JobSteps:
     """The steps of jobs, run in the application's event loop; each may be run again after a crash.
 
-    `slots`: requests that a replica has under way at once. A store that fails is asked again every `wait_s`.
+    `slots`: requests that a replica has under way at once; `all_slots`: all replicas together, None for any
+    number. A store that fails is asked again every `wait_s`.
     """
 
     def __init__(
@@ -53,20 +55,20 @@ class JobSteps:
         jobs: SqlJobs,
         drawer: Drawer,
         finishers: Mapping[JobKind, Finisher],
-        notes: Notes,
         *,
         slots: int,
+        all_slots: int | None = None,
         patience: Patience,
         wait_s: float = 1.0,
     ) -> None:
         if slots < 1:
             raise ValueError("drawing needs at least one slot")
         self.slots = slots
+        self.all_slots = all_slots
         self.patience = patience
         self._jobs = jobs
         self._drawer = drawer
         self._finishers = finishers
-        self._notes = notes
         self._wait_s = wait_s
         self._one = asyncio.Lock()  # one job at a time is finished: it has all of its vectors in memory
 
@@ -75,36 +77,24 @@ class JobSteps:
 
         While the store is what fails, the step is run again: a store that is down fails no job.
         """
+        step = partial(getattr(self, name), job_id, *args)
         while True:
             try:
-                return {"value": await getattr(self, name)(job_id, *args)}
+                return {"value": await step()}
             except StoreUnavailable:
-                await self._until_well()
+                await asyncio.sleep(self._wait_s)
             except JobEndedError:
                 return {"ended": True}
             except EigencalError as error:
                 logger.warning("job %s failed: %s: %s", job_id, error.code, error.detail)
-                return await self._failed(job_id, JobError(error.code, _for_owner(error)))
+                step = partial(self._fail, job_id, JobError(error.code, for_owner(error)))
             except Exception:
                 logger.exception("job %s failed", job_id)
-                return await self._failed(job_id, INTERNAL)
+                step = partial(self._fail, job_id, INTERNAL)
 
-    async def _until_well(self) -> None:
-        while True:
-            await asyncio.sleep(self._wait_s)
-            with contextlib.suppress(StoreUnavailable):
-                return await self._jobs.check()
-
-    async def _failed(self, job_id: str, error: JobError) -> dict[str, Any]:
-        while True:
-            try:
-                with contextlib.suppress(JobEndedError):
-                    await self._jobs.fail(job_id, error)
-                self._notes.forget(job_id)
-            except StoreUnavailable:
-                await self._until_well()
-            else:
-                return {"ended": True}
+    async def _fail(self, job_id: str, error: JobError) -> NoReturn:
+        await self._jobs.fail(job_id, error)
+        raise JobEndedError(job_id)
 
     async def begin(self, job_id: str) -> None:
         """Set the job running."""
@@ -118,7 +108,7 @@ class JobSteps:
         """Return the lines of the rows that lack answers, in chunks."""
         await self._jobs.running(job_id)
         lines = await self._jobs.missing_lines(job_id)
-        size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * self.slots)) or 1)
+        size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * (self.all_slots or self.slots))) or 1)
         return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
 
     async def draw(self, job_id: str, line: int, final: bool) -> dict[str, Any] | None:
@@ -128,7 +118,7 @@ class JobSteps:
 
     async def note(self, job_id: str, text: str) -> None:
         """Say what the job waits for."""
-        await self._notes.note(job_id, text)
+        await self._jobs.note(job_id, text)
 
     async def give_up(self, job_id: str, reason: str) -> None:
         """End a job of which the LLM server has refused everything."""
@@ -139,11 +129,6 @@ class JobSteps:
         async with self._one:
             job = await self._jobs.running(job_id)
             await self._finishers[job.options.kind].finish(job)
-        self._notes.forget(job_id)
-
-
-def _for_owner(error: EigencalError) -> str:
-    return error.told if isinstance(error, LLMError) else error.detail
 
 
 class Flow(Protocol):
@@ -318,13 +303,13 @@ class DbosEngine:
             if self._presence is not None:
                 await self._presence.hold()  # first: peers would take over what a replica without it runs
             with translated():
-                await asyncio.to_thread(self._launch, steps.slots)
+                await asyncio.to_thread(self._launch, steps.slots, steps.all_slots)
         except BaseException:
             # What DBOS has begun goes: it would refuse the next launch, when there may be room again.
             await self.stop()
             raise
 
-    def _launch(self, slots: int) -> None:
+    def _launch(self, slots: int, all_slots: int | None) -> None:
         from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
         if _Current.job is None:
@@ -344,14 +329,14 @@ class DbosEngine:
             "log_level": "ERROR",
         }
         DBOS(config=config)
-        queues = {queue_of(lane): 1 for lane in self._lanes} | {chunk_queue_of(self._lanes[0]): slots}
+        jobs, chunks = [queue_of(lane) for lane in self._lanes], chunk_queue_of(self._lanes[0])
         # Before the launch, as DBOS demands: else jobs of other settings would be taken, too.
-        DBOS.listen_queues(list(queues))
+        DBOS.listen_queues([*jobs, chunks])
         DBOS.launch()
-        for queue, at_once in queues.items():
-            DBOS.register_queue(
-                queue, worker_concurrency=at_once, polling_interval_sec=_POLL_S, on_conflict="always_update"
-            )
+        register = partial(DBOS.register_queue, polling_interval_sec=_POLL_S, on_conflict="always_update")
+        for queue in jobs:
+            register(queue, worker_concurrency=1)
+        register(chunks, worker_concurrency=slots, global_concurrency=all_slots)
 
     async def stop(self) -> None:
         """Break off what runs and stop DBOS; the workflows stay pending. Idempotent."""
@@ -476,8 +461,8 @@ def _enqueue(job_id: str, queue: str) -> None:
 def _cancel(job_id: str) -> None:
     from dbos import DBOS
 
-    found = _listed(workflow_id_prefix=job_id, status=[_WAITS, _RUNS])
-    DBOS.cancel_workflows([one.workflow_id for one in found])
+    unfinished = _listed(workflow_id_prefix=job_id, status=[_WAITS, _RUNS])
+    DBOS.cancel_workflows([one.workflow_id for one in unfinished])
 
 
 def jobs_url(url: URL) -> str:

@@ -78,25 +78,29 @@ class GenerationRequest:
         """Return the text of what is asked, as `question_text` has it."""
         if self.wire is None:
             return question_text(self.prompt, self.messages)
-        turns = self.wire.parts.get("messages") or ()
-        told = (
-            Message(turn["role"], _text_of(turn.get("content")))
-            for turn in turns
-            if isinstance(turn, Mapping) and turn.get("role") == "user"
-        )
         prompt = self.wire.parts.get("prompt")
-        return question_text(prompt if isinstance(prompt, str) else None, tuple(told))
+        turns = [turn for turn in self.wire.parts.get("messages") or () if isinstance(turn, Mapping)]
+        asked = [
+            Message("user", content_text(turn.get("content"))) for turn in turns if turn.get("role") == "user"
+        ]
+        return question_text(prompt if isinstance(prompt, str) else None, asked)
+
+    def api(self, default: str) -> str:
+        """Return the API that the request goes to: conversations go to chat, prompts to the default one."""
+        if self.wire is not None:
+            return self.wire.api
+        return default if self.messages is None else "chat"
 
 
 def question_text(prompt: str | None, messages: Sequence[Message] | None) -> str | None:
     """Return the beginning of the prompt, or of the user's last turn; None where there is no text."""
-    said = [turn.content for turn in messages or () if turn.role == "user"]
-    text = (said[-1] if said else "") if prompt is None else prompt
+    asked = [turn.content for turn in messages or () if turn.role == "user"]
+    text = (asked[-1] if asked else "") if prompt is None else prompt
     return text.strip()[:MAX_QUESTION_CHARS] or None
 
 
-def _text_of(content: object) -> str:
-    """Return the text of a turn as callers of an OpenAI-compatible server write it: whole, or in parts."""
+def content_text(content: object) -> str:
+    """Return the text of a turn in OpenAI's API: whole, or of parts that are lines, as vLLM joins them."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -106,12 +110,12 @@ def _text_of(content: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One answer. `text` is stripped and has passed the answer regex; it may be empty.
+    """One answer, stripped and taken out by the answer regex, maybe empty; at first the raw output it is in.
 
-    `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, where the server tells.
+    `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, where it is known.
     `total_logprob`: the log-probability of the whole answer in nats, the token that ended it included; None
-    where the server does not tell, or where the answer is only a part of what was drawn. `num_tokens`: of all
-    that was drawn, where told.
+    where it is not known, or where the answer is only a part of what was drawn. `num_tokens`: of all that was
+    drawn, where known.
     """
 
     text: str
@@ -156,7 +160,7 @@ class LLMIdentity:
     `model`: as the server that answers names it, which may be another name than the one asked for.
     `prompt_shape` names or hashes everything put around the prompt; `answer_regex` is "" when none is set.
     `omitted`: sampling parameters that were not sent since the server refuses them; it uses its own values.
-    `answered`: False while `model` is only the one asked for, since no answer has told it yet.
+    `answered`: False while `model` is only the one asked for, since there was no answer yet.
     """
 
     model: str

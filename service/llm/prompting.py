@@ -3,16 +3,13 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import regex
 
 from service.errors import LLMBadResponse
-from service.llm.port import GenerationRequest, LLMIdentity, Message, shape_hash
+from service.llm.port import Draw, GenerationRequest, LLMIdentity, Message, content_text, shape_hash
 
 PLAIN = "{prompt}"
 QUESTION = "Q: {prompt}\nA:"
@@ -34,10 +31,8 @@ Q: What do bees make?
 A: Honey
 """
 
-# The answer regex is searched in bounded time and beside the event loop: a pattern may backtrack for hours.
-LONGEST_S = 1.0  # of the searches of one request; patterns that do not backtrack take microseconds
-# Threads of their own: answers that take long hold up each other, and nothing else.
-_THREADS = ThreadPoolExecutor(2, thread_name_prefix="answer-regex")
+# Of a request's searches by the answer regex: patterns that backtrack take hours, others microseconds.
+MAX_SEARCH_S = 1.0
 
 # With attributes or cut before its end; in brackets, as Mistral's models write it.
 _THOUGHT = "think(?:ing)?|reasoning|thought"
@@ -62,16 +57,6 @@ def strip_reasoning(text: str) -> str:
     return text if _CALL.sub("", text).strip() else ""
 
 
-def whole_text(text: str) -> str:
-    """Return text that can be written as UTF-8: halves of surrogate pairs are joined, or become U+FFFD.
-
-    JSON can carry such halves, and servers that cut or stream a text between two tokens send them.
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 @dataclass(frozen=True, slots=True)
 class PromptShape:
     """The text around a prompt. `template` holds `{prompt}`; "" is `QUESTION` after few-shot text, else bare.
@@ -87,19 +72,24 @@ class PromptShape:
     def __post_init__(self) -> None:
         if self.template and PLAIN not in self.template:
             raise ValueError("The prompt template must contain {prompt}.")
-        check_regex(self.answer_regex)
+        try:
+            self._pattern()
+        except regex.error as error:
+            raise ValueError(f"The answer regex does not compile: {error}") from None
 
     def question(self, prompt: str) -> str:
         """Return few-shot text and templated prompt: the user message of a chat."""
-        few_shot = (
-            self.few_shot if not self.few_shot or self.few_shot.endswith("\n") else self.few_shot + "\n"
-        )
+        few_shot = self.few_shot
+        if few_shot and not few_shot.endswith("\n"):
+            few_shot += "\n"
         return few_shot + self._template().replace(PLAIN, prompt)
 
-    def text(self, prompt: str) -> str:
+    def text(self, request: GenerationRequest) -> str:
         """Return the whole prompt of a completion; the system prompt is a paragraph before it."""
+        if request.wire is not None:
+            return str(request.wire.parts["prompt"])
         before = f"{self.system_prompt}\n\n" if self.system_prompt else ""
-        return before + self.question(prompt)
+        return before + self.question(request.prompt or "")
 
     def conversation(self, request: GenerationRequest) -> list[dict[str, str]]:
         """Return the chat messages: those given, verbatim, or one made of the prompt.
@@ -107,39 +97,28 @@ class PromptShape:
         The system prompt comes first unless the conversation has a system message of its own.
         """
         if request.wire is not None:
-            return [_plain_turn(turn) for turn in request.wire.parts["messages"]]
-        turns = request.messages or (Message("user", self.question(request.prompt or "")),)
-        messages = [{"role": turn.role, "content": turn.content} for turn in turns]
-        if self.system_prompt and not _has_system(turns):
-            messages.insert(0, {"role": "system", "content": self.system_prompt})
-        return messages
+            turns = request.wire.parts["messages"]
+            return [{"role": turn["role"], "content": content_text(turn.get("content"))} for turn in turns]
+        messages = request.messages or (Message("user", self.question(request.prompt or "")),)
+        if self.system_prompt and not _has_system(messages):
+            messages = (Message("system", self.system_prompt), *messages)
+        return [{"role": message.role, "content": message.content} for message in messages]
 
-    def answer(self, output: str, longest_s: float = LONGEST_S) -> str:
-        """Return the answer in the output: reasoning left out, stripped, passed through the answer regex.
+    def read(self, outputs: Sequence[Draw]) -> tuple[Draw, ...]:
+        """Return draws whose texts are the answers in raw outputs.
 
-        The regex takes its group 1, or the whole match when it has no group; no match is an empty answer.
-        Raises LLMBadResponse when it takes longer than `longest_s`: see `answers`.
+        Reasoning is left out, and white space around; the answer regex takes its group 1, or the whole match
+        when it has no group, and no match is an empty answer. Raises LLMBadResponse when its searches take
+        longer than `MAX_SEARCH_S`.
         """
-        text = strip_reasoning(whole_text(output)).strip()
-        if not self.answer_regex:
-            return text
-        return extract(self.answer_regex, text, longest_s=longest_s).strip()
+        ends = time.monotonic() + MAX_SEARCH_S
+        return tuple(self._answer(output, max(ends - time.monotonic(), 0.001)) for output in outputs)
 
-    def is_whole(self, output: str) -> bool:
-        """Tell whether the answer is all of the output, but for white space around it.
-
-        Only then is the log-probability of what was drawn that of the answer.
-        """
-        return not self.answer_regex and strip_reasoning(output) == output
-
-    async def answers(self, outputs: Sequence[str]) -> list[str]:
-        """Return the answer in each output, the regex kept off the event loop.
-
-        Raises LLMBadResponse when it takes longer than a second for all of them.
-        """
-        if not self.answer_regex:
-            return [self.answer(output) for output in outputs]
-        return await beside_the_loop(self.answer, outputs)
+    async def read_beside_loop(self, outputs: Sequence[Draw]) -> tuple[Draw, ...]:
+        """Return what `read` does; a regex is searched in a thread."""
+        if self.answer_regex:
+            return await asyncio.to_thread(self.read, outputs)
+        return self.read(outputs)
 
     def identity(self, request: GenerationRequest, *, model: str, api: str) -> LLMIdentity:
         """Return the identity of the answers to this request.
@@ -155,67 +134,36 @@ class PromptShape:
         else:
             system_prompt = "" if _has_system(request.messages) else self.system_prompt
             shape = shape_hash(system_prompt=system_prompt, few_shot="", template=PLAIN)
-        return LLMIdentity(model, api_of(request, api), shape, self.answer_regex)
+        return LLMIdentity(model, request.api(api), shape, self.answer_regex)
 
     def _template(self) -> str:
         return self.template or (QUESTION if self.few_shot else PLAIN)
 
+    def _pattern(self) -> "regex.Pattern[str]":
+        return regex.compile(self.answer_regex, regex.VERSION0)  # as Python's own `re` reads it
 
-def api_of(request: GenerationRequest, api: str) -> str:
-    """Return the API that a request goes to: conversations always go to chat."""
-    if request.wire is not None:
-        return request.wire.api
-    return api if request.messages is None else "chat"
+    def _answer(self, output: Draw, search_s: float) -> Draw:
+        # JSON can carry halves of surrogate pairs, and servers that cut a text between two tokens send them.
+        text = output.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        text = strip_reasoning(text)
+        # The log-probability of what was drawn is that of the answer only if the answer is all of it.
+        total = output.total_logprob if text == output.text and not self.answer_regex else None
+        text = text.strip()
+        if self.answer_regex:
+            text = self._search(text, search_s).strip()
+        return replace(output, text=text, total_logprob=total)
+
+    def _search(self, text: str, search_s: float) -> str:
+        pattern = self._pattern()
+        try:
+            match = pattern.search(text, timeout=search_s)
+        except TimeoutError:
+            raise LLMBadResponse(
+                f"EIGENCAL_ANSWER_REGEX took longer than {MAX_SEARCH_S:g} s in all, the last time on an "
+                f"answer of {len(text)} characters: the pattern backtracks, rewrite it."
+            ) from None
+        return "" if match is None else match.group(1 if pattern.groups else 0) or ""
 
 
-def _plain_turn(turn: Mapping[str, Any]) -> dict[str, str]:
-    """Return a turn whose content is a text: parts of text are lines, as vLLM joins them."""
-    content = turn.get("content") or ""
-    if not isinstance(content, str):
-        content = "\n".join(part["text"] for part in content if "text" in part)
-    return {"role": turn["role"], "content": content}
-
-
-def _has_system(messages: tuple[Message, ...]) -> bool:
+def _has_system(messages: Sequence[Message]) -> bool:
     return any(message.role == "system" for message in messages)
-
-
-def check_regex(pattern: str) -> None:
-    """Raise ValueError when the pattern does not compile."""
-    try:
-        _compiled(pattern)
-    except regex.error as error:
-        raise ValueError(f"The answer regex does not compile: {error}") from None
-
-
-def extract(pattern: str, text: str, *, longest_s: float = LONGEST_S) -> str:
-    """Return group 1 of the first match, or the whole match when the pattern has no group; "" without one.
-
-    Raises LLMBadResponse when the search takes longer than `longest_s`.
-    """
-    compiled = _compiled(pattern)
-    try:
-        match = compiled.search(text, timeout=longest_s)
-    except TimeoutError:
-        raise LLMBadResponse(
-            f"EIGENCAL_ANSWER_REGEX took longer than {LONGEST_S:g} s in all, the last time on an answer of "
-            f"{len(text)} characters: the pattern backtracks, rewrite it."
-        ) from None
-    return "" if match is None else match.group(1 if compiled.groups else 0) or ""
-
-
-async def beside_the_loop(
-    read: Callable[[str, float], str], outputs: Sequence[str], *, longest_s: float = LONGEST_S
-) -> list[str]:
-    """Return what `read` makes of each output and of the seconds left for it, read in a thread."""
-
-    def all_of_them() -> list[str]:
-        ends = time.monotonic() + longest_s
-        return [read(output, max(ends - time.monotonic(), 0.001)) for output in outputs]
-
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, all_of_them)
-
-
-@cache
-def _compiled(pattern: str) -> "regex.Pattern[str]":
-    return regex.compile(pattern, regex.VERSION0)  # as Python's own `re` reads it

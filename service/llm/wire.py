@@ -1,14 +1,10 @@
-"""The OpenAI completion formats: from a request to a body, from a reply to choices, a refusal or an error.
+"""The OpenAI completion formats: from a request to a body, from an answer to draws or an error."""
 
-Replies are bounded by what was asked for. Nonsense in log-probabilities or usage fails no answer.
-"""
-
-import contextlib
 import hashlib
 import json
 import math
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,94 +12,89 @@ import httpx
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 from service.llm.port import Draw, GenerationRequest, Usage
-from service.llm.prompting import PromptShape, api_of, whole_text
+from service.llm.prompting import PromptShape
 from service.remote import TRY_AGAIN
 from service.spectral.evidence import POSITIVE_ROUNDING
 
-# Of the completions API, a number of alternatives for each token. vLLM gives the tokens' own at 0; to some
-# servers 0 means none at all, and a habit of this name says so: then 1 is sent.
-ZERO_LOGPROBS = "logprobs: 0"
-# Fields of a message or delta whose text was drawn, too, but is no part of the answer.
-BESIDE_ANSWER = ("reasoning", "reasoning_content", "reasoning_details", "tool_calls", "refusal")
-MAX_NATS = 1e6  # of one token, either way; servers that floor minus infinity send -9999
+PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+# A call may do without them. Without top_k the server takes its own, and the fingerprint has none.
+OPTIONAL = frozenset({"top_k", "priority", "stream_options", "logprobs"})
+_SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
 
 
-def token_logprobs(choice: Mapping[str, Any]) -> list[float | None]:
-    """Return the log-probabilities of a choice's (or chunk's) tokens in nats; empty when not told.
+def spread_seed(seed: int, call: int) -> int:
+    """Return the seed of a call: a hash, so that neighbouring seeds and calls share no answers.
 
-    None stands for a token that has none, or nonsense.
+    A server draws choice i with seed + i, so that seeds sent as they are would overlap.
     """
-    told = choice.get("logprobs")
-    if not isinstance(told, dict):
-        return []
-    tokens, values = told.get("content"), told.get("token_logprobs")
-    if isinstance(tokens, list) and tokens:
-        return [_number(one.get("logprob") if isinstance(one, dict) else None) for one in tokens]
-    return [_number(value) for value in values] if isinstance(values, list) else []
+    digest = hashlib.sha256(f"{seed}/{call}".encode()).digest()
+    return int.from_bytes(digest[:8]) % _SEED_RANGE
 
 
-def _number(value: object) -> float | None:
-    # True is an int to Python, and an int may be too large for a float.
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) <= MAX_NATS else None
+def build_body(
+    request: GenerationRequest,
+    shape: PromptShape,
+    *,
+    api: str,
+    model: str,
+    n: int,
+    call: int = 0,
+    logprobs: bool = False,
+    use_priority: bool = False,
+    omitted: Collection[str] = (),
+) -> tuple[str, dict[str, Any]]:
+    """Return path and JSON body of one call for n answers; it is streamed if the request has a deadline.
 
-
-def mean_logprob(values: Sequence[float | None]) -> float | None:
-    """Return the mean of those told; None for none."""
-    numbers = [value for value in values if value is not None]
-    return math.fsum(numbers) / len(numbers) if numbers else None
-
-
-def total_logprob(values: Sequence[float | None], *, whole: bool) -> tuple[float | None, int | None]:
-    """Return the sum in nats and the number of tokens; None twice where the sum would not be the answer's.
-
-    `whole`: whether the answer is all that was drawn. Unlike a mean, a sum without one of the tokens is wrong
-    by any amount.
+    `api` is that of prompts; `omitted`: of `OPTIONAL`, those that the server refuses. All sampling parameters
+    are explicit, or the server takes the model's own defaults.
     """
-    numbers = [value for value in values if value is not None]
-    total = math.fsum(numbers)
-    if not whole or not numbers or len(numbers) < len(values) or total > POSITIVE_ROUNDING:
-        return None, None
-    return total, len(numbers)
+    api, sampling = request.api(api), request.sampling
+    body: dict[str, Any] = {"model": model}
+    if request.wire is not None:
+        body |= request.wire.parts
+    elif api == "chat":
+        body["messages"] = shape.conversation(request)
+    else:
+        body["prompt"] = shape.text(request)
+    body |= {
+        "n": n,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "max_tokens": sampling.max_tokens,
+    }
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    if sampling.seed is not None:  # else none: any seed stops vLLM's engine on a CPU
+        body["seed"] = spread_seed(sampling.seed, call)
+    if logprobs:
+        # A flag there; here a number of alternatives, and to some servers 0 means no log-probabilities.
+        body["logprobs"] = True if api == "chat" else 1
+    if use_priority and request.priority:
+        body["priority"] = request.priority
+    if request.deadline_s is not None:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    # A top_k that was asked for is sent even to a server that refused 0: it must not be ignored silently.
+    left_out = set(omitted) - ({"top_k"} if sampling.top_k else set())
+    return PATHS[api], {name: value for name, value in body.items() if name not in left_out}
 
 
-def is_beside_answer(choice: Mapping[str, Any]) -> bool:
-    """Tell whether a choice or chunk holds text that was drawn and is no part of the answer."""
-    message = choice.get("message") or choice.get("delta") or {}
-    return any(message.get(name) for name in BESIDE_ANSWER)
+# Answers are bounded by what was asked for.
 
-
-# What is read of a refusal, of which MAX_MESSAGE_CHARS are told, and of a list of models.
-REFUSAL_BYTES = 64 * 2**10
-LIST_BYTES = 8 * 2**20
-# What an answer may take: a good many times what servers send.
 ANY_BYTES = 2**20
-CHOICE_BYTES = 2**10
-TOKEN_BYTES = 64  # 4 in the mean, sixfold when escaped, twice where reasoning is told under two names
-LOGPROB_BYTES = 2**10  # of one token: its text, its bytes as numbers, its alternatives
-EVENT_BYTES = 2**10  # around each token of a stream
+# Of a token, a good many times what servers send: its text, an event of the stream around it, its
+# log-probability with its bytes as numbers and its alternatives.
+TOKEN_BYTES = 2**11
 
 
 def max_bytes_of(body: Mapping[str, Any]) -> int:
     """Return how many bytes, unpacked, the answer to a request's body may have."""
-    token = TOKEN_BYTES + (EVENT_BYTES if body.get("stream") else 0)
-    token += LOGPROB_BYTES if "logprobs" in body else 0  # 0 asks for them, too: without alternatives
-    return ANY_BYTES + int(body.get("n", 1)) * (CHOICE_BYTES + int(body["max_tokens"]) * token)
+    return ANY_BYTES + int(body["n"]) * (int(body["max_tokens"]) + 1) * TOKEN_BYTES
 
 
 async def read(response: httpx.Response, max_bytes: int) -> bytes:
     """Return a complete body. Raises LLMBadResponse when it is longer or cannot be unpacked."""
     return b"".join([piece async for piece in _pieces(response, max_bytes)])
-
-
-async def read_beginning(response: httpx.Response, max_bytes: int) -> bytes:
-    """Return a body, or the beginning of a longer one."""
-    taken: list[bytes] = []
-    with contextlib.suppress(LLMBadResponse):
-        async for piece in _pieces(response, max_bytes):
-            taken.append(piece)
-    return b"".join(taken)
 
 
 async def lines(response: httpx.Response, max_bytes: int) -> AsyncIterator[str]:
@@ -132,262 +123,171 @@ async def _pieces(response: httpx.Response, max_bytes: int) -> AsyncIterator[byt
         raise LLMBadResponse("The LLM server's answer cannot be decoded.") from None
 
 
-MAX_MESSAGE_CHARS = 500
-MAX_RETRY_AFTER_S = 60.0  # a server may ask for more, but may be well again long before
-READ_BYTES = 256 * 1024  # of a refusal's body
-# vLLM answers so to every call once its engine has died, until it is restarted: no fault of the prompt.
-_ENGINE_DEAD = re.compile(
-    r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
-)
-# Beside n: a call may do without them (without top_k the server takes its own: the fingerprint tells).
-OPTIONAL = frozenset({"top_k", "priority", "stream_options", "logprobs"})
-_REFUSING = frozenset({400, 422})
-# Some services forbid log-probabilities for some models (403), and some servers fail on them (500, 501).
-_REFUSING_LOGPROBS = _REFUSING | {403, 500, 501}
-_REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")  # the letter as a word of its own
+# Answers
 
-
-def error_message(body: bytes) -> str:
-    """Return what the server said: `{"error": {"message"}}`, `{"error": text}`, `{"message"}` or text."""
-    text = body[:READ_BYTES].decode("utf-8", "replace").strip()
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    for key in ("error", "message", "detail"):
-        if isinstance(said, dict) and said.get(key):
-            said = said[key]
-    said = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
-    return said.replace("\0", "")  # no text of PostgreSQL holds it
-
-
-def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | None = None) -> EigencalError:
-    """Return the domain's error for an answer of status 400 or more; it does not repeat our own `key`."""
-    retry_after_s = _bounded(retry_after_s)
-    said = whole_text(error_message(body))
-    said = (said.replace(key, "[redacted]") if key else said)[:MAX_MESSAGE_CHARS]
-    if status in TRY_AGAIN:
-        return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
-    if status == 500 and _ENGINE_DEAD.search(said):
-        return LLMUnavailable("The LLM server's engine has stopped.", retry_after_s=retry_after_s)
-    if status == 404 and "model" in said.lower():
-        return ModelNotFound("The LLM server does not serve this model.")
-    return LLMError(f"The LLM server answered with status {status}.", llm_status=status, llm_message=said)
-
-
-def _bounded(retry_after_s: float | None) -> float | None:
-    if retry_after_s is None or not math.isfinite(retry_after_s):
-        return None
-    return min(max(retry_after_s, 0.0), MAX_RETRY_AFTER_S)
-
-
-def error_in_stream(payload: dict[str, Any], key: str = "") -> EigencalError:
-    """Return the domain's error for an error told inside a stream, which has no status of its own."""
-    told = payload["error"]
-    code = told.get("code") if isinstance(told, dict) else None
-    status = code if isinstance(code, int) and 400 <= code < 600 else 500
-    return error_of(status, json.dumps(payload).encode(), key)
-
-
-def refused_parameter(error: EigencalError, body: dict[str, Any]) -> str | None:
-    """Return the name of the optional parameter that the server refused, or None.
-
-    Only what may be left out without changing what was asked for: `n` (asked one by one instead), `top_k`
-    while it is 0, `priority`, `stream_options` and `logprobs`.
-    """
-    said, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
-    if not isinstance(error, LLMError) or status not in _REFUSING_LOGPROBS:
-        return None
-    if "logprobs" in said.lower() and "logprobs" in body:
-        return "logprobs"
-    if status not in _REFUSING:
-        return None
-    for name in OPTIONAL:
-        if name in said and name in body and not (name == "top_k" and body["top_k"]):
-            return name
-    return "n" if body.get("n", 1) > 1 and _REFUSED_N.search(said) else None
-
-
-def bad_json() -> LLMBadResponse:
-    """Return the error for an answer that is no JSON."""
-    return LLMBadResponse("The LLM server's answer is no JSON.")
-
-
-NO_USAGE = Usage()
-# Of the parameters that may be left out: without it the server may draw otherwise.
-DECIDES_ANSWERS = ("top_k",)
-PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+# Fields of a message or delta whose text was drawn, too, but is no part of the answer.
+BESIDE_ANSWER = ("reasoning", "reasoning_content", "reasoning_details", "tool_calls", "refusal")
 FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
-_SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
-MAX_TOKENS_COUNTED = 2**53  # more tokens than that is no count but nonsense
+NO_USAGE = Usage()
+MAX_NATS = 1e6  # of one token, either way; servers that floor minus infinity send -9999
+MAX_TOKENS_COUNTED = 2**53
 MAX_MODEL_NAME_CHARS = 256
 # What reading nonsense raises; Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One raw output. `logprob`: mean per token in nats, where it was asked for and told.
+class Reply:
+    """What one call brought: draws whose texts are raw outputs. `model`: as the server names it, or "".
 
-    `total_logprob`: their sum, and `num_tokens` their number; None where a token's was not told, or where
-    tokens were drawn that are not in the output (reasoning, say).
+    `failure`: what kept the rest from coming. `queued_s`: how long the call waited for a permit. `omitted`:
+    see `LLMIdentity`.
     """
 
-    output: str
-    truncated: bool
-    logprob: float | None = None
-    total_logprob: float | None = None
-    num_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What one call brought. `model`: as the server told, "" where it did not.
-
-    `given_up`: choices that the server began but did not end.
-    """
-
-    choices: tuple[Choice, ...]
+    draws: tuple[Draw, ...]
     model: str = ""
     usage: Usage = NO_USAGE
-    given_up: int = 0
+    failure: EigencalError | None = None
+    queued_s: float = 0.0
+    omitted: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WireOptions:
-    """What a server is sent beside the essentials. `omitted`: parameters that it was seen to refuse."""
+@dataclass(slots=True)
+class _Choice:
+    """A choice as far as it has come. `is_partial`: more was drawn than text and log-probabilities hold."""
 
-    api: str = "chat"
-    logprobs: bool = False
-    use_priority: bool = False
-    omitted: frozenset[str] = field(default_factory=frozenset)
+    pieces: list[str] = field(default_factory=list)
+    logprobs: list[float | None] = field(default_factory=list)
+    is_partial: bool = False
+    finish_reason: str = ""
+
+    def take(self, choice: Mapping[str, Any]) -> None:
+        """Take a choice of a whole answer, or of a chunk."""
+        message = choice["message"] if "message" in choice else choice.get("delta")
+        piece = choice["text"] if message is None else message.get("content")
+        values = token_logprobs(choice)
+        self.logprobs += values
+        # A chunk may hold tokens without text (a stop string held back), or neither, but not text alone. A
+        # whole answer without text was reasoning, or a refusal.
+        self.is_partial |= bool(piece and not values) or (piece is None and "message" in choice)
+        self.is_partial |= any((message or {}).get(name) for name in BESIDE_ANSWER)
+        self.pieces.append("" if piece is None else _text(piece))
+        if choice.get("finish_reason"):
+            self.finish_reason = _text(choice["finish_reason"])
+
+    def draw(self) -> Draw:
+        """Return the draw. Unlike a mean, a sum without one of the tokens is wrong by any amount."""
+        known = [value for value in self.logprobs if value is not None]
+        total = math.fsum(known)
+        is_whole = known and len(known) == len(self.logprobs) and not self.is_partial
+        return Draw(
+            "".join(self.pieces),
+            truncated=self.finish_reason == "length",
+            logprob=total / len(known) if known else None,
+            total_logprob=total if is_whole and total <= POSITIVE_ROUNDING else None,
+            num_tokens=len(known) if is_whole and total <= POSITIVE_ROUNDING else None,
+        )
 
 
-def spread_seed(seed: int, call: int) -> int:
-    """Return the seed of a call: a hash, so that neighbouring seeds and calls share no answers.
+class ReplyReader:
+    """Gathers the choices of an answer, whole or in server-sent chunks: those finished survive a deadline.
 
-    A server draws choice i with seed + i, so that seeds sent as they are would overlap.
+    `key`: our own, not to be repeated in an error.
     """
-    digest = hashlib.sha256(f"{seed}/{call}".encode()).digest()
-    return int.from_bytes(digest[:8]) % _SEED_RANGE
+
+    def __init__(self, key: str = "") -> None:
+        self.done = False
+        self._key = key
+        self._model = ""
+        self._usage = NO_USAGE
+        self._choices: dict[int, _Choice] = {}
+
+    def feed(self, line: str) -> None:
+        """Take one line of a stream; raises LLMBadResponse, and the server's error if the line holds one."""
+        data = line[5:].strip() if line.startswith("data:") else ""
+        if not data or data == "[DONE]":
+            self.done |= bool(data)
+            return
+        try:
+            chunk = json.loads(data)
+            if error := chunk.get("error"):
+                # It has no status of its own.
+                code = error.get("code") if isinstance(error, dict) else None
+                status = code if isinstance(code, int) and 400 <= code < 600 else 500
+                raise error_of(status, data.encode(), self._key)
+            self._take_head(chunk)
+            for choice in chunk.get("choices") or ():
+                index = int(choice.get("index") or 0)  # left out by servers that give one choice
+                self._choices.setdefault(index, _Choice()).take(choice)
+        except NONSENSE:
+            raise LLMBadResponse("The LLM server's stream is no completion.") from None
+
+    def feed_whole(self, content: bytes) -> None:
+        """Take a whole answer of either API; raises LLMBadResponse when it is none."""
+        try:
+            payload = json.loads(content)
+            self._take_head(payload)
+            for choice in payload["choices"]:
+                self._choices[len(self._choices)] = _whole(choice)
+        except NONSENSE:
+            raise LLMBadResponse("The LLM server's answer is no completion.") from None
+
+    def reply(self) -> Reply:
+        """Return what has been finished so far, in the order of the server's indices."""
+        finished = [choice for _, choice in sorted(self._choices.items()) if choice.finish_reason]
+        draws = tuple(choice.draw() for choice in finished if choice.finish_reason not in FAILED)
+        return Reply(draws, self._model, self._usage)
+
+    def _take_head(self, payload: Mapping[str, Any]) -> None:
+        self._model = self._model or model_name(payload.get("model"))
+        if usage := payload.get("usage"):
+            self._usage = Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
 
 
-def build_body(
-    request: GenerationRequest,
-    shape: PromptShape,
-    options: WireOptions,
-    *,
-    model: str,
-    n: int,
-    call: int = 0,
-    stream: bool = False,
-) -> tuple[str, dict[str, Any]]:
-    """Return path and JSON body of one call for n answers.
+def _whole(choice: Mapping[str, Any]) -> _Choice:
+    taken = _Choice(finish_reason="stop")
+    taken.take(choice)
+    return taken
 
-    All sampling parameters are explicit, or the server takes the model's own defaults. A seed is sent
-    only when asked for: on some servers any seed is costly or worse.
+
+def token_logprobs(choice: Mapping[str, Any]) -> list[float | None]:
+    """Return the log-probabilities of a choice's (or chunk's) tokens in nats; empty where there are none.
+
+    None stands for a token that has none, or no sensible one.
     """
-    api = api_of(request, options.api)
-    sampling = request.sampling
-    body: dict[str, Any] = {
-        "model": model,
-        **_content(request, shape, api),
-        "n": n,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "max_tokens": sampling.max_tokens,
-        **_optional(request, options, api, call),
-    }
-    if stream:
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
-    # A top_k that was asked for is sent even to a server that refused 0: it must not be ignored silently.
-    omitted = options.omitted - ({"top_k"} if sampling.top_k else set())
-    return PATHS[api], {name: value for name, value in body.items() if name not in omitted}
+    logprobs = choice.get("logprobs") or {}
+    if tokens := logprobs.get("content"):
+        values = [(token or {}).get("logprob") for token in tokens]
+    else:
+        values = logprobs.get("token_logprobs") or []
+    return [_nats(value) for value in values]
 
 
-def _content(request: GenerationRequest, shape: PromptShape, api: str) -> dict[str, Any]:
-    if request.wire is not None:
-        return dict(request.wire.parts)
-    if api == "chat":
-        return {"messages": shape.conversation(request)}
-    return {"prompt": shape.text(request.prompt or "")}
-
-
-def _optional(request: GenerationRequest, options: WireOptions, api: str, call: int) -> dict[str, Any]:
-    extra: dict[str, Any] = {}
-    if request.sampling.stop:
-        extra["stop"] = list(request.sampling.stop)
-    if request.sampling.seed is not None:  # else none: any seed stops vLLM's engine on a CPU
-        extra["seed"] = spread_seed(request.sampling.seed, call)
-    if options.logprobs:
-        # A flag there, a number of alternatives here.
-        extra["logprobs"] = True if api == "chat" else int(ZERO_LOGPROBS in options.omitted)
-    if options.use_priority and request.priority:
-        extra["priority"] = request.priority
-    return extra
-
-
-def parse_completion(payload: dict[str, Any]) -> Completion:
-    """Return the choices of a whole answer of either API; raises LLMBadResponse when it is none."""
-    try:
-        usable = [choice for choice in payload["choices"] if choice.get("finish_reason") not in FAILED]
-        choices = tuple(parse_choice(choice) for choice in usable)
-        model, usage = model_name(payload.get("model")), parse_usage(payload.get("usage"))
-        given_up = len(payload["choices"]) - len(choices)
-    except NONSENSE:
-        raise LLMBadResponse("The LLM server's answer is no completion.") from None
-    if not choices:
-        raise LLMBadResponse("The LLM server's answer holds no choices.")
-    return Completion(choices, model, usage, given_up)
-
-
-def model_name(told: object) -> str:
-    """Return a model's name as a server told it, "" for none; raises ValueError for what is no name."""
-    if not isinstance(told, str):
-        return ""
-    name = whole_text(told).strip()
-    if len(name) > MAX_MODEL_NAME_CHARS or not name.isprintable():
-        raise ValueError("no name of a model")
-    return name
-
-
-def parse_usage(usage: object) -> Usage:
-    """Return the token counts; zero where the server does not tell, or tells what is no count."""
-    if not isinstance(usage, dict):
-        return Usage()
-    return Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
-
-
-def _count(told: object) -> int:
-    # True is an int to Python.
-    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told <= MAX_TOKENS_COUNTED:
-        return 0
-    return int(told)
-
-
-def parse_choice(choice: Mapping[str, Any]) -> Choice:
-    """Return one choice of a whole answer of either API; raises what reading nonsense does."""
-    text = choice["message"].get("content") if "message" in choice else choice["text"]
-    output = "" if text is None else _text(text)  # none: all of it was reasoning, or a refusal
-    told, whole = token_logprobs(choice), text is not None and not is_beside_answer(choice)
-    return Choice(output, _cut(choice), mean_logprob(told), *total_logprob(told, whole=whole))
-
-
-def drawn(shape: PromptShape, answer: str, choice: Choice) -> Draw:
-    """Return the draw of a choice whose answer has been taken out of its output."""
-    total = choice.total_logprob if shape.is_whole(choice.output) else None
-    return Draw(answer, choice.truncated, choice.logprob, total, choice.num_tokens)
+def _nats(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and abs(value) <= MAX_NATS else None
 
 
 async def draw_of(shape: PromptShape, choice: Mapping[str, Any]) -> Draw:
     """Return the draw of a choice of a whole answer. Raises LLMBadResponse when it is none."""
     try:
-        read = parse_choice(choice)
+        output = _whole(choice).draw()
     except NONSENSE:
         raise LLMBadResponse("The LLM server's answer is no completion.") from None
-    [answer] = await shape.answers([read.output])
-    return drawn(shape, answer, read)
+    [draw] = await shape.read_beside_loop([output])
+    return draw
+
+
+def model_name(name: object) -> str:
+    """Return a model's name as the server gives it, "" for none; raises ValueError for what cannot be one."""
+    name = name.strip() if isinstance(name, str) else ""
+    if len(name) > MAX_MODEL_NAME_CHARS or not name.isprintable():
+        raise ValueError("no name of a model")
+    return name
+
+
+def _count(tokens: Any) -> int:
+    is_count = isinstance(tokens, int | float) and 0 <= tokens <= MAX_TOKENS_COUNTED
+    return int(tokens) if is_count else 0
 
 
 def _text(value: object) -> str:
@@ -396,68 +296,62 @@ def _text(value: object) -> str:
     return value
 
 
-def _cut(choice: Mapping[str, Any]) -> bool:
-    return choice.get("finish_reason") == "length"
+# Errors
+
+REFUSAL_BYTES = 64 * 2**10
+MAX_MESSAGE_CHARS = 500
+# vLLM answers so to every call once its engine has died, until it is restarted: no fault of the prompt.
+_ENGINE_DEAD = re.compile(
+    r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
+)
+_REFUSING = frozenset({400, 422})
+# Some services forbid log-probabilities for some models (403), and some servers fail on them (500, 501).
+_REFUSING_LOGPROBS = _REFUSING | {403, 500, 501}
+_REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")  # the letter as a word of its own
 
 
-class StreamCollector:
-    """Gathers server-sent chunks into choices, so that those finished survive a deadline or a broken line."""
+def error_message(body: bytes) -> str:
+    """Return the server's message: `{"error": {"message"}}`, `{"error": text}`, `{"message"}` or text."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    for key in ("error", "message", "detail"):
+        if isinstance(message, dict) and message.get(key):
+            message = message[key]
+    message = message if isinstance(message, str) else json.dumps(message)
+    # No text of PostgreSQL holds NUL, and no UTF-8 half a surrogate pair.
+    return message.replace("\0", "").encode("utf-8", "replace").decode()
 
-    def __init__(self) -> None:
-        self.model = ""
-        self.usage = Usage()
-        self.done = False
-        self._texts: dict[int, list[str]] = {}
-        self._logprobs: dict[int, list[float | None]] = {}
-        self._beside: set[int] = set()
-        self._finished: dict[int, str] = {}
 
-    def feed(self, line: str) -> dict[str, Any] | None:
-        """Take one line of the stream; return the server's error payload when it holds one, else None."""
-        if not line.startswith("data:"):
-            return None
-        data = line[5:].strip()
-        if data == "[DONE]":
-            self.done = True
-            return None
-        try:
-            chunk: dict[str, Any] = json.loads(data)
-            if chunk.get("error"):
-                return chunk
-            self._take(chunk)
-        except NONSENSE:
-            raise LLMBadResponse("The LLM server's stream is no completion.") from None
+def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | None = None) -> EigencalError:
+    """Return the domain's error for an answer of status 400 or more; it does not repeat our own `key`."""
+    message = error_message(body)
+    message = (message.replace(key, "[redacted]") if key else message)[:MAX_MESSAGE_CHARS]
+    if status in TRY_AGAIN:
+        return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
+    if status == 500 and _ENGINE_DEAD.search(message):
+        return LLMUnavailable("The LLM server's engine has stopped.", retry_after_s=retry_after_s)
+    if status == 404 and "model" in message.lower():
+        return ModelNotFound("The LLM server does not serve this model.")
+    return LLMError(f"The LLM server answered with status {status}.", llm_status=status, llm_message=message)
+
+
+def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | None:
+    """Return the name of the optional parameter that the server refused, or None.
+
+    Only what may be left out without changing what was asked for: `n` (asked one by one instead), and
+    `OPTIONAL`, of which `top_k` only while it is 0.
+    """
+    message, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
+    if not isinstance(error, LLMError) or status not in _REFUSING_LOGPROBS:
         return None
-
-    def completion(self) -> Completion:
-        """Return what has been finished so far, in the order of the server's indices."""
-        finished = sorted(i for i, reason in self._finished.items() if reason not in FAILED)
-        given_up = len(self._texts) - len(finished)
-        return Completion(tuple(self._choice(i) for i in finished), self.model, self.usage, given_up)
-
-    def _take(self, chunk: Mapping[str, Any]) -> None:
-        told = model_name(chunk.get("model"))
-        if told and self.model and told != self.model:
-            raise ValueError("another model in the midst of an answer")
-        self.model = self.model or told
-        if chunk.get("usage"):
-            self.usage = parse_usage(chunk["usage"])
-        for choice in chunk.get("choices") or ():
-            index = int(choice.get("index") or 0)  # left out by servers that give one choice
-            piece = choice["delta"].get("content") if "delta" in choice else choice["text"]
-            self._texts.setdefault(index, []).append("" if piece is None else _text(piece))
-            self._take_logprobs(index, choice, told_text=bool(piece))
-            if choice.get("finish_reason"):
-                self._finished[index] = _text(choice["finish_reason"])
-
-    def _take_logprobs(self, index: int, choice: Mapping[str, Any], *, told_text: bool) -> None:
-        # A chunk may hold tokens without text (a stop string held back), or neither, but not text alone.
-        values = token_logprobs(choice)
-        self._logprobs.setdefault(index, []).extend(values)
-        if is_beside_answer(choice) or (told_text and not values):
-            self._beside.add(index)
-
-    def _choice(self, index: int) -> Choice:
-        text, told = "".join(self._texts[index]), self._logprobs[index]
-        cut = self._finished[index] == "length"
-        return Choice(text, cut, mean_logprob(told), *total_logprob(told, whole=index not in self._beside))
+    if "logprobs" in message.lower() and "logprobs" in body:
+        return "logprobs"
+    if status not in _REFUSING:
+        return None
+    for name in OPTIONAL:
+        if name in message and name in body and not (name == "top_k" and body["top_k"]):
+            return name
+    return "n" if body["n"] > 1 and _REFUSED_N.search(message) else None

@@ -14,7 +14,7 @@ from typing import Protocol
 import httpx
 
 from service.errors import LLMBadResponse, LLMUnavailable
-from service.llm.client import Connections, api_base
+from service.llm.connections import Connections, api_base
 from service.remote import KEEPALIVE_S, tls
 
 # Headers of the connection, not of the answer; or told anew by whoever sends the answer on.

@@ -11,9 +11,15 @@ from service.calibration.calibration import PROMISE_MEANING, CalibrateOptions, C
 from service.calibration.fitting import DecidedAt, Fitted, Stream, rng, why_no_evidence
 from service.calibration.labels import Labels
 from service.calibration.material import Material
-from service.calibration.promotion import decide, too_many_refused
+from service.calibration.promotion import Gains, decide
 from service.calibration.rows import StoredRow
-from service.report.diagnostics import CrossValidated, EvaluationContext, make_split
+from service.report.diagnostics import (
+    CrossValidated,
+    EvaluationContext,
+    brier_difference,
+    make_split,
+    risk_difference,
+)
 from service.report.first_answers import answers_part, sizes
 from service.report.model import (
     Bin,
@@ -22,6 +28,7 @@ from service.report.model import (
     CorrectnessPart,
     Curves,
     DataPart,
+    Decision,
     Estimate,
     EvidenceAt,
     Figures,
@@ -42,6 +49,7 @@ from service.report.summary import about_data, about_fit, about_gain, about_verd
 from service.scoring.command import Target
 from service.scoring.judging import lowest_named, percent
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
+from service.spectral.correctness_model import log_losses
 from service.spectral.dev_set import mean_entropy, overlaps, risk
 from service.spectral.evidence import EvidenceFit
 from service.spectral.fit import DepolarizedFit, TemperatureFit
@@ -54,7 +62,7 @@ from service.spectral.reliability import (
     projection_brier,
     reliability_diagram,
 )
-from service.spectral.resampling import DEFAULT, Interval, ResampleCounts, Resamples
+from service.spectral.resampling import DEFAULT, Interval, ResampleCounts, Resamples, mean_difference
 from service.spectral.selective import Promise, SelectiveCounts, error_bound, promises
 from service.spectral.subsets import lambda_max_by_size
 
@@ -93,10 +101,7 @@ def make_report(outcome: FinishedFit, resamples: Resamples = DEFAULT) -> Report:
         rows, outcome.fitted, seed=outcome.options.seed, eps=outcome.calibration.eps, resamples=resamples
     )
     data, calibration = _data(outcome, rows.labels), outcome.calibration
-    decision = decide(calibration, outcome.active, outcome.options.activate, context)
-    veto = too_many_refused(len(outcome.refused), outcome.num_rows)
-    if decision["activated"] and veto:
-        decision |= {"activated": False, "reason": veto}
+    gains = gains_of(calibration, outcome.active, context)
     judged = [outcome.material.rows[i] for i in outcome.material.full]
     part, found = calibration_part(calibration), figures(context)
     right = correctness_part(
@@ -113,19 +118,64 @@ def make_report(outcome: FinishedFit, resamples: Resamples = DEFAULT) -> Report:
         "curves": found["curves"],
         "answers": found["answers"],
         "parameters": parameters_part(calibration),
-        "decision": decision,
+        "decision": decision_part(outcome, gains, context),
         "correctness": right,
         "warnings": [
             *about_data(data, rows.labels.right),
             *about_verdicts(rows.labels.verdicts, [row.row.references for row in judged]),
             *about_fit(chosen_fit(outcome.fitted)),
-            *about_gain(decision),
+            *about_gain(gains),
         ],
     }
     table = evidence_table(calibration)
     if table:
         report["evidence_parameters"] = table
     return report
+
+
+def gains_of(calibration: Calibration, active: Calibration | None, context: CrossValidated) -> Gains:
+    """Return what the calibration costs on held-out rows minus what the active one does, or raw scores.
+
+    Of P(correct), each row's is by a model without its fold; who tells none tells the share of right answers
+    among other rows.
+    """
+    method, rival = calibration.method, "active" if active else "raw"
+    known = context.first_answers(calibration.num_samples)
+    ours = known.correct.get("evidence" if method == "evidence" else "depolarized", known.base)
+    of_active = None if active is None else context.correct_by(active)
+    losses = [log_losses(one, known.right) for one in (ours, known.base if of_active is None else of_active)]
+    random, again = context.rng(Stream.DIFFERENCES), context.resamples.difference
+    return Gains(
+        active.id if active else None,
+        risk_difference(context, method, rival),
+        brier_difference(context, method, rival),
+        mean_difference(losses[0], losses[1], random, resamples=again),
+    )
+
+
+def decision_part(outcome: FinishedFit, gains: Gains, context: CrossValidated) -> Decision:
+    """Return whether the calibration is activated, and why."""
+    activated, reason = decide(
+        outcome.calibration,
+        outcome.active,
+        outcome.options.activate,
+        gains,
+        has_evidence="evidence" in context.held_out.risks,
+        refused=len(outcome.refused),
+        num_rows=outcome.num_rows,
+    )
+    risk, brier, loss = (
+        estimate(gap.value, gap.low, gap.high) for gap in (gains.risk, gains.brier, gains.loss)
+    )
+    return {
+        "asked": outcome.options.activate,
+        "activated": activated,
+        "against": gains.against,
+        "brier_difference": brier,
+        "difference": risk,
+        "loss_difference": loss,
+        "reason": reason,
+    }
 
 
 def calibration_part(calibration: Calibration) -> CalibrationPart:
@@ -140,7 +190,7 @@ def calibration_part(calibration: Calibration) -> CalibrationPart:
         "depolarization": None if calibration.method == "temperature" else headline.depolarization,
         "eps": calibration.eps,
         "num_samples": calibration.num_samples,
-        "fingerprint": dict(calibration.fingerprint.shown()),
+        "fingerprint": dict(calibration.fingerprint.described()),
     }
     return {**part, "evidence": table[-1]} if table else part
 

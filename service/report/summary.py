@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import NEEDED_OF_A_KIND
-from service.calibration.promotion import shortcomings
+from service.calibration.promotion import Gains
 from service.calibration.rows import FEW_ROWS, Verdict
 from service.report.model import (
     AnswersPart,
     CalibrationPart,
     CorrectnessPart,
     DataPart,
-    Decision,
     Opening,
     PlainWarning,
     ServedRow,
@@ -183,12 +182,11 @@ def about_fit(fit: TemperatureFit | DepolarizedFit | EvidenceFit) -> Iterator[Pl
         yield caution("not_converged", text)
 
 
-def about_gain(decision: Decision) -> Iterator[PlainWarning]:
+def about_gain(gains: Gains) -> Iterator[PlainWarning]:
     """Yield a warning where held-out rows show no gain, or one that may be chance, whatever was asked."""
-    if why := shortcomings(decision):
+    if why := gains.shortcomings():
         yield caution("not_better", f"{why[0][0].upper()}{why[0][1:]}.")
         return
-    figures = (decision["difference"], decision["brier_difference"])
     # An active calibration is beaten beyond chance or not at all.
-    if decision["against"] is None and any(gap["high"] is not None and gap["high"] >= 0 for gap in figures):
+    if gains.against is None and max(gains.risk.high, gains.brier.high) >= 0:
         yield caution("gain_unsure", "Its gain over raw scores may be chance: the interval reaches 0.")

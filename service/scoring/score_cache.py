@@ -17,7 +17,6 @@ from service.store.documents import Document, KeptDocuments
 
 log = logging.getLogger(__name__)
 
-KIND = "score"
 # In memory, whatever the number of scores: with the answers asked for, one may be as large as a body.
 MAX_CHARACTERS = 32 << 20
 MAX_SCORE_CHARACTERS = 1 << 20
@@ -108,13 +107,13 @@ class ScoreCache:
             return dict(json.loads(entry.text))
         if not self._keep_s:
             return None
-        document = await self._documents.get(KIND, id_, owner)
+        document = await self._documents.get(id_, owner)
         # A caller may ask here before the replica that scored has written.
         for _ in range(3):
             if document is not None or not _young(id_):
                 break
             await asyncio.sleep(self._gather_s)
-            document = await self._documents.get(KIND, id_, owner)
+            document = await self._documents.get(id_, owner)
         return document
 
     def _make_room(self, now: float) -> None:
@@ -151,7 +150,7 @@ class ScoreCache:
         try:
             await self._documents.put_all(
                 [
-                    Document(KIND, id_, owner, entry.text, max(entry.expires - now, 0.0))
+                    Document(id_, owner, entry.text, max(entry.expires - now, 0.0))
                     for (owner, id_), entry in batch.items()
                 ]
             )

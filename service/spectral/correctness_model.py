@@ -10,7 +10,7 @@ Source of the penalty's form: scikit-learn's `LogisticRegression`, whose C this 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -186,13 +186,6 @@ class CorrectnessModel:
     scales: tuple[float, ...]
     weights: tuple[float, ...]
     intercept: float
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the model from what `dataclasses.asdict` made of it, also by way of JSON."""
-        # JSON has no tuples: it gives lists back.
-        lists = {name: tuple(stored[name]) for name in ("features", "means", "scales", "weights")}
-        return cls(**lists, intercept=stored["intercept"])
 
     def predict(self, columns: Columns) -> Floats:
         """Return P(correct) (n,) in [0, 1] from columns (n,) by name; others than ours are ignored.

@@ -8,9 +8,8 @@ Sources: Geifman and El-Yaniv, *Selective Classification for Deep Neural Network
 *Learn then Test*, 2021 (fixed-sequence testing); Clopper and Pearson, Biometrika, 1934.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,15 +45,6 @@ class SelectiveCounts:
     def num_rows(self) -> int:
         """Rows that the counts are of."""
         return (self.answered[-1] if self.answered else 0) + self.never_answered
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the counts from what `dataclasses.asdict` made of them, also by way of JSON."""
-        # JSON has no tuples: it gives lists back. Counts of before there were such rows lack their number.
-        names = ("thresholds", "answered", "wrong")
-        return cls(
-            **{name: tuple(stored[name]) for name in names}, never_answered=stored.get("never_answered", 0)
-        )
 
 
 @dataclass(frozen=True, slots=True)

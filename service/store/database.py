@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.errors import StoreUnavailable
@@ -59,10 +59,13 @@ def shown(url: URL) -> str:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn what the driver raises into StoreUnavailable; integrity errors pass, our own errors too."""
+    """Turn what the driver raises into StoreUnavailable; our own errors pass.
+
+    So do errors of what was to be stored, a taken name or a value that does not fit: waiting mends neither.
+    """
     try:
         yield
-    except IntegrityError:
+    except (IntegrityError, DataError):
         raise
     except (SQLAlchemyError, OSError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
@@ -179,7 +182,8 @@ class Database:
                 "PRAGMA foreign_keys = ON",
                 "PRAGMA secure_delete = ON",  # what is forgotten is overwritten, not only unlinked
             ]
-        engine = create_async_engine(self.url, **bounds)
+        # Errors go to the log, which must not hold what was to be stored.
+        engine = create_async_engine(self.url, hide_parameters=True, **bounds)
         sa.event.listen(engine.sync_engine, "connect", partial(_set_up, settings))
         return engine
 

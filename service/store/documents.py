@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,9 +23,8 @@ _NOW = sa.extract("epoch", sa.func.now())
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """JSON text to be kept under three names, for `ttl_s` seconds from when it is put."""
+    """JSON text to be kept under an id and its owner, for `ttl_s` seconds from when it is put."""
 
-    kind: str
     id: str
     owner: str
     text: str = field(repr=False)  # it may hold prompts and answers, which no log may
@@ -35,26 +34,21 @@ class Document:
 class KeptDocuments(Protocol):
     """JSON documents kept for a while, for whichever replica is asked for them next.
 
-    `kind` and `id_` name one; `owner` is the mark of the key that it was made under, and no other finds it.
-    How many of a kind are kept is bounded: the oldest go first. All of them raise StoreUnavailable.
+    `owner` is the mark of the key that one was made under, and no other finds it. How many are kept is
+    bounded: the oldest go first. Both raise StoreUnavailable.
     """
 
-    async def put(
-        self, kind: str, id_: str, owner: str, document: Mapping[str, Any], *, ttl_s: float
-    ) -> None:
-        """Keep a document for `ttl_s` seconds, in place of the one that was kept under these names."""
-
     async def put_all(self, documents: Sequence[Document]) -> None:
-        """Keep many at once, no two of the same names: all of them, or none when it raises."""
+        """Keep many at once, no two of the same names, in place of those kept under them: all or none."""
 
-    async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
+    async def get(self, id_: str, owner: str) -> dict[str, Any] | None:
         """Return the document; None where there is none, its time is over, or it is another owner's."""
 
 
 class SqlKept:
     """Implements `KeptDocuments`.
 
-    `max_documents`: of each kind. What is over its time is found by nobody, and deleted every `sweep_s`.
+    `max_documents`: kept at most. What is over its time is found by nobody, and deleted every `sweep_s`.
     """
 
     def __init__(self, database: Database, *, max_documents: int, sweep_s: float = 60.0) -> None:
@@ -74,46 +68,36 @@ class SqlKept:
             task.cancel()
             await asyncio.wait({task})
 
-    async def put(
-        self, kind: str, id_: str, owner: str, document: Mapping[str, Any], *, ttl_s: float
-    ) -> None:
-        """Keep a document; see `KeptDocuments`."""
-        await self.put_all([Document(kind, id_, owner, json.dumps(document), ttl_s)])
-
     async def put_all(self, documents: Sequence[Document]) -> None:
         """Keep many at once, in one transaction; see `KeptDocuments`."""
         if not documents:
             return
-        ids = defaultdict[tuple[str, str], list[str]](list)
+        ids = defaultdict[str, list[str]](list)
         for one in documents:
-            ids[one.kind, one.owner].append(one.id)
-        change = sa.insert(kept).values(expires=_NOW + sa.bindparam("ttl_s"))
+            ids[one.owner].append(one.id)
+        values = [
+            {"id": one.id, "owner": one.owner, "content": one.text, "ttl_s": one.ttl_s} for one in documents
+        ]
+        newest_first = sa.select(kept.c.number).order_by(kept.c.number.desc())
+        last = newest_first.offset(self._max_documents).limit(1).scalar_subquery()
         async with self._database.write() as connection:
-            for (kind, owner), some in ids.items():
+            for owner, some in ids.items():
                 # Not all names as tuples in one statement: SQLite then reads the whole table.
-                same = (kept.c.kind == kind, kept.c.owner == owner, kept.c.id.in_(some))
-                await connection.execute(sa.delete(kept).where(*same))
-            await connection.execute(change, list(map(_row, documents)))
-            for kind in {kind for kind, _ in ids}:
-                await self._trim(connection, kind)
+                await connection.execute(sa.delete(kept).where(kept.c.owner == owner, kept.c.id.in_(some)))
+            await connection.execute(sa.insert(kept).values(expires=_NOW + sa.bindparam("ttl_s")), values)
+            await _delete(connection, kept.c.number <= last)
 
-    async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
+    async def get(self, id_: str, owner: str) -> dict[str, Any] | None:
         """Return a document; see `KeptDocuments`. A database that does not answer is not waited for long."""
-        found = await self._database.soon(self._get(kind, id_, owner))
-        return None if found is None else dict(json.loads(found))
+        text = await self._database.soon(self._get(id_, owner))
+        return None if text is None else dict(json.loads(text))
 
-    async def _get(self, kind: str, id_: str, owner: str) -> str | None:
-        named = (kept.c.kind == kind, kept.c.owner == owner, kept.c.id == id_, kept.c.expires > _NOW)
+    async def _get(self, id_: str, owner: str) -> str | None:
+        named = (kept.c.owner == owner, kept.c.id == id_, kept.c.expires > _NOW)
         query = sa.select(kept.c.content).where(*named).order_by(kept.c.number.desc()).limit(1)
         async with self._database.read() as connection:
             text: str | None = (await connection.execute(query)).scalar_one_or_none()
         return text
-
-    async def _trim(self, connection: AsyncConnection, kind: str) -> None:
-        """Delete the oldest of a kind, past the number that is kept."""
-        ages = sa.select(kept.c.number).where(kept.c.kind == kind).order_by(kept.c.number.desc())
-        last = ages.offset(self._max_documents).limit(1).scalar_subquery()
-        await _delete(connection, kept.c.kind == kind, kept.c.number <= last)
 
     async def _sweeping(self) -> None:
         while True:
@@ -133,11 +117,7 @@ class SqlKept:
             await self._database.forget()
 
 
-async def _delete(connection: AsyncConnection, *which: sa.ColumnElement[bool]) -> int:
+async def _delete(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> int:
     # Rows that another replica is deleting are passed over: two that wait for each other's rows would fail.
-    found = sa.select(kept.c.number).where(*which).with_for_update(skip_locked=True)
-    return (await connection.execute(sa.delete(kept).where(kept.c.number.in_(found)))).rowcount
-
-
-def _row(one: Document) -> dict[str, Any]:
-    return {"kind": one.kind, "id": one.id, "owner": one.owner, "content": one.text, "ttl_s": one.ttl_s}
+    free = sa.select(kept.c.number).where(which).with_for_update(skip_locked=True)
+    return (await connection.execute(sa.delete(kept).where(kept.c.number.in_(free)))).rowcount

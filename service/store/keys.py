@@ -4,7 +4,6 @@ from dataclasses import asdict
 from datetime import datetime
 
 import sqlalchemy as sa
-from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.api.auth import MAX_KEYS, Key
@@ -44,7 +43,7 @@ class SqlKeys:
         """Return all keys; see `KeyStore`."""
         query = sa.select(keys).order_by(keys.c.created_at.desc(), keys.c.id.desc())
         async with self._database.read() as connection:
-            return [_decoded(found) for found in (await connection.execute(query)).mappings()]
+            return [Key(**row) for row in (await connection.execute(query)).mappings()]
 
     async def revoke(self, key_id: str, at: datetime) -> Key | None:
         """Revoke a key; see `KeyStore`."""
@@ -52,8 +51,8 @@ class SqlKeys:
         change = sa.update(keys).where(this, keys.c.revoked_at.is_(None)).values(revoked_at=at)
         async with self._database.write() as connection:
             await connection.execute(change)
-            found = (await connection.execute(sa.select(keys).where(this))).mappings().first()
-        return None if found is None else _decoded(found)
+            row = (await connection.execute(sa.select(keys).where(this))).mappings().first()
+        return None if row is None else Key(**row)
 
     async def read_soon(self) -> list[Key]:
         """Return all keys. A database that does not answer is not waited for long."""
@@ -64,7 +63,3 @@ async def _one_at_a_time(connection: AsyncConnection) -> None:
     # So that two that come at once cannot both find room. On SQLite the write lock sees to that.
     if connection.dialect.name == "postgresql":
         await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-
-
-def _decoded(found: RowMapping) -> Key:
-    return Key(**found)

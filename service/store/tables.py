@@ -31,37 +31,38 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
+# The defaults are those of a job that is queued.
 jobs = sa.Table(
     "jobs",
     metadata,
     sa.Column("id", sa.String(40), primary_key=True),
     sa.Column("kind", sa.String(20), nullable=False),
-    sa.Column("state", sa.String(20), nullable=False, index=True),
+    sa.Column("state", sa.String(20), nullable=False, index=True, default="queued"),
     sa.Column("options", sa.JSON, nullable=False),
-    sa.Column("setup", sa.JSON, nullable=False),
-    sa.Column("setup_key", sa.String(32), nullable=False),
+    sa.Column("setup", sa.JSON, nullable=False, default={}),
+    sa.Column("setup_key", sa.String(32), nullable=False, default=""),
     # SQL NULL for None: otherwise the column would hold the JSON word null, which is a value.
     sa.Column("fingerprint", sa.JSON(none_as_null=True)),
-    sa.Column("num_rows", sa.Integer, nullable=False),
-    sa.Column("content_hash", sa.String(64), nullable=False),
+    sa.Column("num_rows", sa.Integer, nullable=False, default=0),
+    sa.Column("content_hash", sa.String(64), nullable=False, default=""),
     sa.Column("idempotency_key", sa.String(255), unique=True),
     sa.Column("stage", sa.String(20)),
-    sa.Column("done", sa.Integer, nullable=False),
-    sa.Column("total", sa.Integer, nullable=False),
+    sa.Column("done", sa.Integer, nullable=False, default=0),
+    sa.Column("total", sa.Integer, nullable=False, default=0),
     # How far the stage was when it began here, and when it last got on: its pace.
     sa.Column("stage_began_at", UtcDateTime),
     sa.Column("stage_began_done", sa.Integer),
     sa.Column("progressed_at", UtcDateTime),
-    sa.Column("note", sa.Text, nullable=False),
+    sa.Column("note", sa.Text, nullable=False, default=""),
     sa.Column("error_code", sa.String(40)),
     sa.Column("error_detail", sa.Text),
     sa.Column("calibration_id", sa.String(40)),
     sa.Column("activated", sa.Boolean),
     sa.Column("decision", sa.Text),
-    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False, default=lambda: datetime.now(UTC)),
     sa.Column("started_at", UtcDateTime),
     sa.Column("finished_at", UtcDateTime),
-    sa.Column("refused_rows", sa.Integer, nullable=False),
+    sa.Column("refused_rows", sa.Integer, nullable=False, default=0),
 )
 
 dev_rows = sa.Table(
@@ -147,15 +148,13 @@ kept = sa.Table(
     "kept",
     metadata,
     sa.Column("number", _COUNT, primary_key=True, autoincrement=True),
-    sa.Column("kind", sa.String(20), nullable=False),
     sa.Column("id", sa.String(255), nullable=False),
     sa.Column("owner", sa.String(64), nullable=False),
     sa.Column("expires", sa.Float, nullable=False, index=True),  # seconds since 1970, by the database's clock
     sa.Column("content", sa.Text, nullable=False),
 )
 
-sa.Index("ix_kept_names", kept.c.kind, kept.c.owner, kept.c.id)
-sa.Index("ix_kept_age", kept.c.kind, kept.c.number)
+sa.Index("ix_kept_names", kept.c.owner, kept.c.id)
 
 # Of a key its hash alone. `name` is what people wrote, `prefix` the part of the key that may be shown.
 keys = sa.Table(

@@ -79,7 +79,7 @@ class TestRefusing:
             "body",
             "examples",
             41,
-            "prompt",
+            "reference",
         ]
 
     @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ class TestRefusing:
         [
             (b"", "empty"),
             (bytes(range(256)) * 9, "binary"),
-            (jsonl(examples()).decode().encode("utf-16"), "UTF-16"),
+            (jsonl(examples()).decode().encode("utf-16"), "not UTF-8"),
             (b"question,answer\nQ?,a\n", "unknown columns"),
             (jsonl(examples(29)), "at least 30"),
             (jsonl([*examples(), *examples(1)]), "bad"),

@@ -5,7 +5,7 @@ import pytest
 
 from service.api.headers import prefers_html
 from service.calibration.routes import CalibrationOut
-from tests.support.calibrations import calibration, rows
+from tests.support.calibrations import add, calibration, rows
 from tests.support.live import served
 from tests.support.operator_world import BROWSER, NO_CALIBRATION, World, problem, upload
 
@@ -17,7 +17,7 @@ class TestCalibrations:
         older, newer = calibration(), calibration()
         async with world.client() as client:
             for each in (older, newer):
-                await world.calibrations.add(each, {})
+                await add(world.calibrations, each, {})
             assert [c["id"] for c in (await client.get("/calibrations")).json()] == [newer.id, older.id]
             assert (await client.get("/calibrations/active")).json() == []
             for each in (newer, older):
@@ -28,7 +28,7 @@ class TestCalibrations:
 
     async def test_one(self, world: World) -> None:
         made = calibration()
-        await world.calibrations.add(made, {}, num_rows=7)
+        await add(world.calibrations, made, {}, num_rows=7)
         async with world.client() as client:
             body = (await client.get(f"/calibrations/{made.id}")).json()
         seen = CalibrationOut.model_validate(body)
@@ -77,7 +77,7 @@ class TestCalibrations:
 
     async def test_the_report_is_json_or_a_page(self, world: World) -> None:
         made = calibration()
-        await world.calibrations.add(made, {"risk": 1.5, "auroc": None})
+        await add(world.calibrations, made, {"risk": 1.5, "auroc": None})
         path = f"/calibrations/{made.id}/report"
         async with world.client() as client:
             told = await client.get(path)
@@ -91,7 +91,7 @@ class TestCalibrations:
     async def test_the_report_says_what_is_active_when_it_is_asked(self, world: World) -> None:
         made, other = calibration(), calibration()
         for one in (made, other):
-            await world.calibrations.add(one, {"risk": 1.5, "decision": {"activated": False}})
+            await add(world.calibrations, one, {"risk": 1.5, "decision": {"activated": False}})
         async with world.client() as client:
             await client.post(f"/calibrations/{made.id}/activate")
             now = (await client.get(f"/calibrations/{made.id}/report")).json()["now"]
@@ -104,7 +104,7 @@ class TestCalibrations:
 
     async def test_links_lead_to_what_they_name(self, world: World) -> None:
         made = calibration()
-        await world.calibrations.add(made, {"risk": 1.5})
+        await add(world.calibrations, made, {"risk": 1.5})
         async with world.client() as client:
             [told] = (await client.get("/calibrations")).json()
             assert set(told["links"]) == {"self", "report", "activate"}  # no rows are kept
@@ -113,7 +113,7 @@ class TestCalibrations:
             assert (await client.post(told["links"]["activate"])).json()["active"]
 
     async def test_a_browser_gets_a_page_and_a_program_json(self, world: World) -> None:
-        await world.calibrations.add(calibration(), {})
+        await add(world.calibrations, calibration(), {})
         async with world.client() as client:
             page = await client.get("/calibrations", headers={"Accept": BROWSER})
             plain = [

@@ -27,7 +27,7 @@ from service.scoring.request import ScoreRequest, to_command
 from service.settings import Settings
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
-from tests.support.calibrations import calibration
+from tests.support.calibrations import add, calibration
 from tests.support.decisions import decider
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder
@@ -70,7 +70,7 @@ def started(tmp_path: Path) -> Served:
         async with served(app) as port:
             store = app.state.services.calibrations
             for one in (drawn_here(), drawn_by_callers()):
-                await store.add(one, {"version": 1})
+                await add(store, one, {"version": 1})
                 await store.activate(one.id)
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
                 yield http
@@ -261,7 +261,7 @@ async def test_being_right_is_a_probability_at_every_missing_mass(tmp_path: Path
                 wanted = caller_fingerprint(f"{count}", FakeEmbedder(DIMENSION).identity)
                 one = decider(names=FEATURES[:count])
                 made = replace(by_evidence(fingerprint=wanted), deciders={3: one})
-                await store.add(made, {"version": 1})
+                await add(store, made, {"version": 1})
                 await store.activate(made.id)
                 for told in ([0.0] * 3, [-1e4] * 3, [0.01] * 3, [-0.1, -2.0, -700.0]):
                     sent = {"samples": ["a", "a", "b"], "source_label": f"{count}", "logprobs": told}

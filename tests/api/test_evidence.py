@@ -11,7 +11,7 @@ from service.calibration.fingerprint import caller_fingerprint, service_fingerpr
 from service.llm.port import Sampling
 from service.scoring.command import Serving
 from tests.api.conftest import Client
-from tests.support.calibrations import Active
+from tests.support.calibrations import Active, add
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
@@ -110,7 +110,7 @@ async def test_effort_draws_as_many_as_the_settings_say(
 async def test_a_calibration_by_evidence_is_shown_with_its_table(client: Client, llm: TellingLLM) -> None:
     made = replace(fitting(llm), fingerprint=replace(fitting(llm).fingerprint, evidence="token_sums"))
     store = SqliteStore()
-    await store.calibrations.add(made, {"version": 1})
+    await add(store.calibrations, made, {"version": 1})
     async with client(calibrations=store.calibrations) as http:
         body = (await http.get(f"/calibrations/{made.id}")).json()
         listed = (await http.get("/calibrations", headers={"accept": "text/html"})).text

@@ -1,6 +1,7 @@
 """POST /score with the real client and an LLM server on a socket that is not what it was taken for."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -207,78 +208,66 @@ async def test_a_parameter_that_was_not_sent_is_part_of_what_a_calibration_is_bo
             assert asked["code"] == "llm_error"
 
 
-@pytest.mark.parametrize("code", [400, 403])
-async def test_a_server_without_log_probabilities_still_scores(opened: Opened, code: int) -> None:
-    refusal = status(code, {"error": {"message": "You are not allowed to request logprobs."}})
+async def test_a_server_without_log_probabilities_still_scores(opened: Opened) -> None:
+    refusal = status(403, {"error": {"message": "You are not allowed to request logprobs."}})
 
     async def refusing(exchange: Exchange) -> None:
         await (refusal if "logprobs" in exchange.body else answers())(exchange)
 
     async with OpenAIServer(default=refusing) as server, opened(server) as post:
-        for _ in range(3):
+        for _ in range(2):
             assert (await post()).status_code == 200
-        assert [body.get("logprobs") for body in server.bodies] == [True, None, True, None, None]
+        assert [body.get("logprobs") for body in server.bodies] == [True, None, None]
 
 
 # What no server should say
 
 
-@pytest.mark.parametrize("asked", ["1e9", "1000000000", "1e999", "nan", "-inf", "-5", "0.001"])
-@pytest.mark.parametrize("code", [429, 503])
-async def test_no_server_sends_a_caller_away_for_years(opened: Opened, asked: str, code: int) -> None:
-    refusal = status(code, {}, {"Retry-After": asked})
-    async with OpenAIServer(default=refusal) as server, opened(server) as post:
-        response = await post(deadline_ms=30_000)
-    assert (response.status_code, response.json()["code"]) == (503, "llm_unavailable")
-    assert 1 <= int(response.headers["retry-after"]) <= 60
+NONSENSE = ["1e999", "NaN", '"many"', "null", "[]", "[" * 50_000 + "]" * 50_000]
+FIELDS = [
+    "index",
+    "finish_reason",
+    "text",
+    "logprobs",
+    "logprob",
+    "model",
+    "usage",
+    "choices",
+    "choice",
+    "all",
+]
 
 
-NONSENSE = ["1e999", "-1e999", "NaN", "1e308", "9" * 400, "-7", '"many"', "true", "null", "[]", "{}"]
+async def test_a_usage_that_is_no_count_is_unknown(opened: Opened) -> None:
+    async with OpenAIServer() as server, opened(server) as post:
+        for number in ("1e999", "-7", '"many"', "null"):
+            usage = f'{{"prompt_tokens": {number}, "completion_tokens": 3, "total_tokens": {number}}}'
+            server.default = saying(False, usage=usage)
+            assert (await post()).json()["usage"] == {"prompt_tokens": 0, "completion_tokens": 3}
 
 
-@pytest.mark.parametrize("number", NONSENSE)
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_usage_that_is_no_count_is_unknown(opened: Opened, number: str, streamed: bool) -> None:
-    usage = f'{{"prompt_tokens": {number}, "completion_tokens": 3, "total_tokens": {number}}}'
-    async with OpenAIServer([saying(streamed, usage=usage)]) as server, opened(server) as post:
-        response = await post(**({"deadline_ms": 60_000} if streamed else {}))
-    assert response.status_code == 200
-    assert response.json()["usage"] == {"prompt_tokens": 0, "completion_tokens": 3}
+async def test_nonsense_in_any_field_is_no_internal_error(opened: Opened, streamed: bool) -> None:
+    async with OpenAIServer() as server, opened(server) as post:
+        for field, value in itertools.product(FIELDS, NONSENSE):
+            server.default = saying(streamed, **{field: value})
+            response = await post(**({"deadline_ms": 60_000} if streamed else {}))
+            assert response.status_code in (200, 502), (field, value[:9], response.text)
+            codes = (None, "llm_bad_response", "llm_error", "no_usable_answers")
+            assert response.json().get("code") in codes, (field, value[:9])
+            json.loads(response.content, parse_constant=pytest.fail)  # no NaN and no Infinity
 
 
-@pytest.mark.parametrize("usage", [*NONSENSE, '"none"', "[1]"])
-@pytest.mark.parametrize("streamed", [False, True])
-async def test_a_usage_that_is_none_is_unknown(opened: Opened, usage: str, streamed: bool) -> None:
-    async with OpenAIServer([saying(streamed, usage=usage)]) as server, opened(server) as post:
-        response = await post(**({"deadline_ms": 60_000} if streamed else {}))
-    assert response.json()["usage"] == {"prompt_tokens": 0, "completion_tokens": 0}
-
-
-@pytest.mark.parametrize("value", [*NONSENSE, "[" * 50_000 + "]" * 50_000])
-@pytest.mark.parametrize(
-    "field", ["index", "finish_reason", "text", "logprobs", "logprob", "model", "choices", "choice", "all"]
-)
-@pytest.mark.parametrize("streamed", [False, True])
-async def test_nonsense_in_any_field_is_no_internal_error(
-    opened: Opened, field: str, value: str, streamed: bool
-) -> None:
-    async with OpenAIServer([saying(streamed, **{field: value})]) as server, opened(server) as post:
-        response = await post(**({"deadline_ms": 60_000} if streamed else {}))
-    assert response.status_code in (200, 502), response.text
-    assert response.json().get("code") in (None, "llm_bad_response", "llm_error", "no_usable_answers")
-    json.loads(response.content, parse_constant=pytest.fail)  # no NaN and no Infinity
-
-
-@pytest.mark.parametrize("line", ["7", '"error"', '["error"]', '{"error": null}', "null", '{"error": 1e999}'])
-async def test_a_line_of_a_stream_that_is_no_chunk(opened: Opened, line: str) -> None:
+async def test_a_line_of_a_stream_that_is_no_chunk(opened: Opened) -> None:
     async def behave(exchange: Exchange) -> None:
         await exchange.start_stream()
         await exchange.event(line)
         exchange.writer.close()
 
-    async with OpenAIServer([behave]) as server, opened(server) as post:
-        response = await post(deadline_ms=60_000)
-    assert response.json()["code"] in ("llm_bad_response", "llm_error", "llm_unavailable")
+    async with OpenAIServer(default=behave) as server, opened(server) as post:
+        for line in ("7", '"error"', '["error"]', '{"error": null}', "null", '{"error": 1e999}'):
+            response = await post(deadline_ms=60_000)
+            assert response.json()["code"] in ("llm_bad_response", "llm_error", "llm_unavailable"), line
 
 
 PLAIN = {"finish_reason": '"stop"', "text": '"Paris"', "logprob": "-1", "model": f'"{MODEL}"', "usage": "{}"}

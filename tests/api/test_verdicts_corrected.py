@@ -175,12 +175,3 @@ async def test_what_was_in_force_at_any_time(world: World, caplog: pytest.LogCap
     assert f'eigencal_active_calibration{{calibration="{two}",name=""}} 1.0' in metrics
     assert f'eigencal_active_calibration_age_seconds{{calibration="{two}"}}' in metrics
     assert "eigencal_activations_total 4.0" in metrics
-
-
-@pytest.mark.parametrize("row", [{"line": 1}, {"id": "q0"}])
-async def test_two_verdicts_on_one_row_are_refused(world: World, row: dict[str, Any]) -> None:
-    told = await world.http.patch(
-        f"/calibrations/cal_{'0' * 26}/rows",
-        json={"rows": [row | {"correct": True}, row | {"correct": False}]},
-    )
-    assert "two verdicts on" in problem(told, 422, "invalid_request")["detail"]

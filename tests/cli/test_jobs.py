@@ -117,4 +117,4 @@ def test_bad_rows_are_named(here: Here, tmp_path: Path) -> None:
     assert "line 20, promt" in done.err and "line 21, " not in done.err
     assert "and 10 more rows" in done.err
     dev.write_text("prompt;reference\nx;y\n")
-    assert "separated by semicolons" in here("calibrate", dev).err
+    assert "must be separated by commas" in here("calibrate", dev).err

@@ -8,6 +8,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app, serving_of
 from service.settings import Settings
+from tests.support.calibrations import add
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.replica_apps import deciding
 from tests.support.sqlite_store import SqliteStore
@@ -54,7 +55,7 @@ app = create_app(asked, llm=llm, embedder=embedder, store=store)
 async def decide() -> None:
     """Have calibrations that tell P(correct): without, /verify answers 503."""
     for one in deciding(serving_of(asked), llm, embedder):
-        await store.calibrations.add(one, {})
+        await add(store.calibrations, one, {})
         await store.calibrations.activate(one.id)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.calibration.calibration import CalibrateOptions
-from tests.support.calibrations import calibration
+from tests.support.calibrations import add, calibration
 from tests.support.job_worker import dev_rows, go_on, hold
 from tests.support.postgres import Cluster
 from tests.support.processes import (
@@ -18,6 +18,7 @@ from tests.support.processes import (
     requests,
     undisturbed,
     until,
+    until_asked,
     until_kept,
     worker,
 )
@@ -40,13 +41,31 @@ def url(postgres: Cluster) -> str:
 async def test_activation_reaches_the_other(url: str) -> None:
     async with idle_replica(url, "a") as one, idle_replica(url, "b") as other:
         for made in (calibration(), calibration(temperature=3.0)):
-            await one.calibrations.add(made, {})
+            await add(one.calibrations, made, {})
             await one.calibrations.activate(made.id)
             key = made.fingerprint.key()
             assert one.calibrations.active(key) == made
             async with asyncio.timeout(60):
                 while other.calibrations.active(key) != made:
                     await asyncio.sleep(0.01)
+
+
+async def test_requests_are_bounded_on_all_replicas_together(url: str, tmp_path: Path) -> None:
+    log, most = tmp_path / "log", 2 * SLOTS - 1
+    async with (
+        idle_replica(url) as outside,
+        worker(url, log, name="a", all_slots=most) as a,
+        worker(url, log, name="b", all_slots=most) as b,
+    ):
+        hold(log, after=0)
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        await until_asked(log, most)
+        await asyncio.sleep(2.0)  # each looks for more several times meanwhile
+        asked = requests(log)
+        assert len(asked) == most
+        assert {one.pid for one in asked} == {a.pid, b.pid}
+        go_on(log)
+        await final(outside, job)
 
 
 async def test_a_killed_owner_is_followed(url: str, tmp_path: Path) -> None:

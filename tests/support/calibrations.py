@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any
 
 from service.calibration.calibration import Calibration, NoCalibrations, Parameters
 from service.calibration.fingerprint import Fingerprint
 from service.calibration.rows import DevRow
+from service.calibration.store import SqlCalibrations, insert_calibration
 from service.ids import new_id
 from service.llm.port import Message
 
@@ -58,3 +60,11 @@ def rows(
             turns = (Message("system", "Be brief."), Message("user", f"question {i}"))
             asked = DevRow(i + 1, None, ("a",), messages=turns, answer="a", correct=i % 4 == 0)
         yield replace(asked, samples=samples, logprobs=logprobs)
+
+
+async def add(
+    calibrations: SqlCalibrations, made: Calibration, report: dict[str, Any], *, num_rows: int = 0
+) -> None:
+    """Store a calibration that no job has made."""
+    async with calibrations._database.write() as connection:
+        await insert_calibration(connection, made, report, None, num_rows)

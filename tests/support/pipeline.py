@@ -4,7 +4,6 @@ from service.calibration.store import SqlCalibrations
 from service.embedding.port import Embedder
 from service.jobs.calibrator import Calibrator, Embedding
 from service.jobs.drawing import Drawer
-from service.jobs.progress import Notes
 from service.jobs.store import SqlJobs
 from service.jobs.waiting import Patience
 from service.jobs.workflows import Finisher
@@ -28,11 +27,10 @@ class Pipeline:
         num_samples: int = 5,
     ) -> None:
         self.jobs = jobs
-        notes = Notes(jobs)
         serving = Serving(num_samples, Sampling(), Sampling())
-        self.drawer = Drawer(llm, embedder, jobs, serving, notes, patience=QUICK)
-        self.embedding = Embedding(embedder, jobs, notes, patience=QUICK)
-        self.calibrator = Calibrator(jobs, calibrations, self.drawer, self.embedding, notes, resamples=FEW)
+        self.drawer = Drawer(llm, embedder, jobs, serving, patience=QUICK)
+        self.embedding = Embedding(embedder, jobs, patience=QUICK)
+        self.calibrator = Calibrator(jobs, calibrations, self.drawer, self.embedding, resamples=FEW)
 
     async def draw(self, job_id: str) -> None:
         """Draw what is missing."""

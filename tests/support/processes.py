@@ -23,11 +23,12 @@ Finding: TypeAlias = Callable[[Replica, Job], Awaitable[Found]]
 
 @asynccontextmanager
 async def worker(
-    url: str, log: Path, *, name: str = "only", slow_s: float = 0.0
+    url: str, log: Path, *, name: str = "only", slow_s: float = 0.0, all_slots: int | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start a replica in a process of its own; it is killed with -9 on the way out."""
     module = "tests.support.job_worker"
     command = [sys.executable, "-m", module, url, name, str(log), "--slow", str(slow_s)]
+    command += [] if all_slots is None else ["--all-slots", str(all_slots)]
     process = await asyncio.create_subprocess_exec(
         *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
@@ -124,7 +125,7 @@ async def final(made: Replica, job: Job) -> Calibration:
 async def final_results(made: Replica, job: Job) -> dict[str, Any]:
     """Wait for an evaluation's job to succeed and return its results."""
     assert (await ended(made, job)).calibration_id is None
-    found = await made.jobs.evaluation(job.id)
+    found = await made.store.evaluation(job.id)
     assert found is not None
     return found
 

@@ -18,7 +18,7 @@ from service.scoring.command import Serving
 from service.scoring.scorer import LiveLoad
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
-from tests.support.calibrations import calibration
+from tests.support.calibrations import add, calibration
 from tests.support.decisions import decider
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.task_engine import TaskEngine
@@ -85,7 +85,7 @@ async def replica_app(
     app = create_app(asked, llm=llm, embedder=embedder, store=store, events=events)
     async with app.router.lifespan_context(app):
         for one in deciding(serving_of(asked), llm, embedder) if decides else ():
-            await store.calibrations.add(one, {})
+            await add(store.calibrations, one, {})
             await store.calibrations.activate(one.id)
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:

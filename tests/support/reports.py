@@ -142,7 +142,7 @@ def small_material() -> Material:
         answers.append(Answers(_unit(axes[found], rng), index, _unit(axes[[reference]], rng)))
         texts.append([f"meaning {k}" for k in found])
         rows.append(_row(i, said, f"meaning {reference}", bool(reference == leading)))
-    return Material(rows, answers, texts, np.arange(ROWS), SAMPLES, DIMENSION)
+    return Material(rows, answers, texts, np.arange(ROWS), SAMPLES, DIMENSION, [None] * ROWS)
 
 
 def _unit(vectors: Any, rng: np.random.Generator) -> Any:

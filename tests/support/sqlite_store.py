@@ -13,14 +13,14 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.pool import NullPool
 
 from service.calibration.calibration import CalibrateOptions, Calibration
 from service.calibration.rows import DevRow
-from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.calibration.store import SqlCalibrations
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
 from service.jobs.model import Job
-from service.jobs.progress import Notes
 from service.jobs.store import SqlJobs
 from service.jobs.waiting import Patience
 from service.jobs.workflows import JobSteps
@@ -57,6 +57,14 @@ class CopiedDatabase(Database):
         """Open the file."""
         self._open()
 
+    def _create(self) -> AsyncEngine:
+        # No pool: the thread of a connection that nobody closes would outlive its test's event loop, and fail
+        # another test.
+        engine = super()._create()
+        pool = engine.sync_engine.pool
+        engine.sync_engine.pool = NullPool(pool._creator, dialect=pool._dialect, _dispatch=pool.dispatch)
+        return engine
+
     def _open(self) -> AsyncEngine:
         if not self._path.exists():
             shutil.copy(_template(), self._path)
@@ -89,24 +97,22 @@ class SqliteStore:
         folder = tempfile.mkdtemp()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.database = CopiedDatabase(Path(folder))
-        self.active = ActiveCalibrations(self.database, poll_s=60)
-        self.runs = SqlJobs(self.database, self.active)
-        notes = Notes(self.runs)
-        drawer = Drawer(FakeLLM(), FakeEmbedder(), self.runs, Serving(10, Sampling(), Sampling()), notes)
-        steps = JobSteps(self.runs, drawer, {}, notes, slots=1, patience=Patience())
+        self.stored = self.calibrations = SqlCalibrations(self.database, poll_s=60)
+        self.runs = SqlJobs(self.database, self.stored)
+        drawer = Drawer(FakeLLM(), FakeEmbedder(), self.runs, Serving(10, Sampling(), Sampling()))
+        steps = JobSteps(self.runs, drawer, {}, slots=1, patience=Patience())
         self.jobs = DurableJobs(self.runs, steps, IdleEngine(), poll_s=0.01)
-        self.calibrations = SqlCalibrations(self.database, self.active)
         self.kept = MemoryKept()
         self.keys = MemoryKeys()
 
     async def start(self) -> None:
         """Open the file."""
         await self.database.start()
-        await self.active.start()
+        await self.stored.start()
 
     async def stop(self) -> None:
         """Close it; idempotent."""
-        await self.active.stop()
+        await self.stored.stop()
         await self.database.stop()
 
     async def check(self) -> None:

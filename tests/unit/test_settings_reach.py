@@ -25,7 +25,6 @@ from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
 from service.jobs.store import SqlJobs
 from service.jobs.workflows import DbosEngine, JobSteps
-from service.llm import client as llm_client
 from service.llm import embedded as embedded_llm
 from service.llm import openai_server as llm_http
 from service.proxy.routes import Chat
@@ -102,7 +101,6 @@ SERVERS_ONLY = {
     "llm_priority",
     "embedder_api_key",
     "proxies_from_env",
-    "calibration_max_concurrency",  # of one slot, there is one
 }
 IN_NO_SERVERS = IN_PROCESS_ONLY | {"llm_backend"}  # the base itself has the other value
 
@@ -111,7 +109,6 @@ BUILT = [
     llm_http.PromptShape,
     HttpUpstream,
     Chat,
-    llm_client.CompletionClient,
     embedded_llm.EmbeddedLanguageModel,
     http_embedder.HttpEmbedder,
     local.SentenceTransformerEmbedder,

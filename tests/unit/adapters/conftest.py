@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.llm.weights import SMOLLM2, find_file
+from service.llm.weights import SMOLLM2, find
 from tests.support.postgres import Cluster
 
 WEIGHTS = Path(__file__).parents[3] / "data" / "weights"
@@ -13,7 +13,7 @@ WEIGHTS = Path(__file__).parents[3] / "data" / "weights"
 @pytest.fixture(scope="session")
 def llm_weights() -> Path:
     """The folder with the embedded LLM's weights, as `make test` fetches them."""
-    if find_file(SMOLLM2, WEIGHTS) is None:
+    if find(SMOLLM2, WEIGHTS) is None:
         pytest.skip("the weights of the embedded LLM are not fetched: make test")
     return WEIGHTS
 

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from service.calibration.calibration import CalibrateOptions
-from service.calibration.store import ActiveCalibrations
+from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, ModelNotFound, StoreUnavailable
 from service.jobs.drawing import Drawer
 from service.jobs.durable import TELL_S, DurableJobs
 from service.jobs.model import Job, JobError
 from service.jobs.presence import TOLERATED, Presence
-from service.jobs.progress import Notes
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.workflows import DbosEngine, JobEngine, JobSteps
 from service.llm.port import Sampling
@@ -70,13 +69,13 @@ class Hanging:
 class Queue:
     def __init__(self, database: Database, engine: JobEngine, beat_s: float) -> None:
         self.engine = engine
-        self.store = SqlJobs(database, ActiveCalibrations(database))
+        self.store = SqlJobs(database, SqlCalibrations(database))
         self.finisher = Finisher(self.store)
         self.llm = FakeLLM()
-        notes, serving = Notes(self.store), Serving(2, Sampling(), Sampling())
-        drawer = Drawer(self.llm, FakeEmbedder(), self.store, serving, notes, patience=QUICK)
+        serving = Serving(2, Sampling(), Sampling())
+        drawer = Drawer(self.llm, FakeEmbedder(), self.store, serving, patience=QUICK)
         finishers = {"calibrate": self.finisher}
-        steps = JobSteps(self.store, drawer, finishers, notes, slots=2, patience=QUICK, wait_s=0.01)
+        steps = JobSteps(self.store, drawer, finishers, slots=2, patience=QUICK, wait_s=0.01)
         self.jobs = DurableJobs(self.store, steps, engine, beat_s=beat_s, poll_s=0.01)
 
     async def submit(self) -> Job:
@@ -110,7 +109,7 @@ def plain(database: Database) -> JobEngine:
 
 
 def dbos(database: Database) -> JobEngine:
-    lanes = SqlJobs(database, ActiveCalibrations(database)).setup.keys()
+    lanes = SqlJobs(database, SqlCalibrations(database)).setup.keys()
     return DbosEngine(database.url, replica_id="me", lanes=lanes)
 
 
@@ -161,6 +160,21 @@ async def test_a_watcher_that_goes_breaks_no_query_off(queue: Queue, monkeypatch
         await asyncio.wait({watcher})
         go.set()
         await answered.wait()
+
+
+async def test_a_watcher_waits_for_a_store_that_cannot_be_reached(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, get, failures = await queue.submit(), queue.store.get, iter([StoreUnavailable("down")] * 3)
+
+    async def stumble(job_id: str) -> Job | None:
+        for failure in failures:
+            raise failure
+        return await get(job_id)
+
+    monkeypatch.setattr(queue.store, "get", stumble)
+    assert (await queue.ended(job))[-1].state == "succeeded"
+    assert next(failures, None) is None
 
 
 @pytest.mark.parametrize(

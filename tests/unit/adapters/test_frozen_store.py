@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.calibration.store import SqlCalibrations
 from service.errors import StoreUnavailable
 from service.scoring.command import ScoreCommand
 from service.scoring.scorer import Scorer
 from service.store.database import Database
-from tests.support.calibrations import calibration
+from tests.support.calibrations import add, calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.postgres import Cluster
 
@@ -41,14 +41,13 @@ async def test_a_call_that_takes_too_long_is_given_up_and_leaves_no_trace(tmp_pa
 async def test_a_score_that_names_a_calibration_does_not_wait_for_a_frozen_server(postgres: Cluster) -> None:
     database = Database(postgres.database(), answer_s=0.5)
     await database.start()
-    active = ActiveCalibrations(database, poll_s=3600)
-    await active.start()
-    source = SqlCalibrations(database, active)
+    source = SqlCalibrations(database, poll_s=3600)
+    await source.start()
     scorer = Scorer(FakeLLM(), FakeEmbedder(16), source)
     used, unused = calibration(), calibration()
     try:
         for made in (used, unused):
-            await source.add(made, {})
+            await add(source, made, {})
         named = [ScoreCommand(samples=("a", "b"), calibration=made.id) for made in (used, unused)]
         await scorer.score(named[0])
         with postgres.frozen():
@@ -67,5 +66,5 @@ async def test_a_score_that_names_a_calibration_does_not_wait_for_a_frozen_serve
                 except StoreUnavailable:
                     continue
     finally:
-        await active.stop()
+        await source.stop()
         await database.stop()

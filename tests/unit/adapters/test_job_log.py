@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from service.calibration.calibration import CalibrateOptions
+from service.calibration.store import SqlCalibrations
 from service.errors import LLMError
-from service.jobs.progress import LOG_AGAIN_S, Notes
+from service.jobs.store import LOG_AGAIN_S, SqlJobs
 from tests.support.fakes import FakeLLM
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.processes import ended, idle_replica, kill, until_asked, worker
+from tests.support.sqlite_store import CopiedDatabase
 from tests.support.task_engine import TaskEngine
 
 pytestmark = pytest.mark.anyio
@@ -60,20 +62,20 @@ async def test_waiting_and_cancelling_are_told(tmp_path: Path, caplog: pytest.Lo
     assert f"job {job_id} cancelled" in caplog.messages
 
 
-async def test_a_wait_that_comes_and_goes_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    class Nowhere:
-        async def note(self, job_id: str, text: str) -> None:
-            pass
-
-    now = 0.0
-    notes = Notes(Nowhere(), clock=lambda: now)
+async def test_a_wait_that_comes_and_goes_is_logged_now_and_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, database = 0.0, CopiedDatabase(tmp_path)
+    jobs = SqlJobs(database, SqlCalibrations(database), clock=lambda: now)
+    job, _ = await jobs.submit(dev_rows(ROWS), CalibrateOptions())
+    await jobs.begin(job.id)
     for _ in range(3):
-        await notes.note("job_1", "waiting")
+        await jobs.note(job.id, "waiting")
     now = LOG_AGAIN_S
-    await notes.note("job_1", "waiting")
-    said = LLMError("waiting for another thing.", llm_message="Where is the treasure?").told
-    await notes.note("job_1", said)
-    assert caplog.messages == ["job job_1: waiting"] * 2 + ["job job_1: waiting for another thing."]
+    await jobs.note(job.id, "waiting")
+    await jobs.note(job.id, LLMError("waiting for more.", llm_message="Where is the treasure?").told)
+    await database.stop()
+    assert caplog.messages == [f"job {job.id}: waiting"] * 2 + [f"job {job.id}: waiting for more."]
 
 
 async def test_a_job_that_goes_on_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

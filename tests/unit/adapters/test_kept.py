@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -64,8 +65,12 @@ def opened(place: str | None) -> Opened:
     return Opened(place)
 
 
-def documents(*ids: str, kind: str = "score") -> list[Document]:
-    return [Document(kind, id_, "me", json.dumps({"is": id_}), 60) for id_ in ids]
+async def put(made: KeptDocuments, id_: str, owner: str, document: dict[str, Any], *, ttl_s: float) -> None:
+    await made.put_all([Document(id_, owner, json.dumps(document), ttl_s)])
+
+
+def documents(*ids: str) -> list[Document]:
+    return [Document(id_, "me", json.dumps({"is": id_}), 60) for id_ in ids]
 
 
 @pytest.mark.anyio
@@ -73,64 +78,62 @@ class TestKeptDocuments:
     async def test_a_document_comes_back_as_it_went_in(self, opened: Opened) -> None:
         document = {"text": NASTY, "deep": [{"number": 1.5, "none": None}], "empty": {}}
         async with opened() as found:
-            await found.put("score", "a", "me", document, ttl_s=60)
-            assert await found.get("score", "a", "me") == document
+            await put(found, "a", "me", document, ttl_s=60)
+            assert await found.get("a", "me") == document
 
     async def test_only_its_owner_finds_it_under_its_own_names(self, opened: Opened) -> None:
         async with opened() as found:
-            await found.put("score", "a", "me", {"is": "mine"}, ttl_s=60)
-            await found.put("score", "a", "you", {"is": "yours"}, ttl_s=60)
-            assert await found.get("score", "a", "me") == {"is": "mine"}
-            assert await found.get("score", "a", "you") == {"is": "yours"}
-            for names in (("score", "a", ""), ("guardrail", "a", "me"), ("score", "b", "me")):
+            await put(found, "a", "me", {"is": "mine"}, ttl_s=60)
+            await put(found, "a", "you", {"is": "yours"}, ttl_s=60)
+            assert await found.get("a", "me") == {"is": "mine"}
+            assert await found.get("a", "you") == {"is": "yours"}
+            for names in (("a", ""), ("b", "me")):
                 assert await found.get(*names) is None
 
     async def test_a_later_one_takes_its_place(self, opened: Opened) -> None:
         async with opened() as found:
             for state in ("pending", "scored"):
-                await found.put("score", "a", "me", {"status": state}, ttl_s=60)
-            assert await found.get("score", "a", "me") == {"status": "scored"}
+                await put(found, "a", "me", {"status": state}, ttl_s=60)
+            assert await found.get("a", "me") == {"status": "scored"}
 
     async def test_its_time_runs_out(self, opened: Opened) -> None:
         async with opened() as found:
-            await found.put("score", "over", "me", {}, ttl_s=0)
-            assert await found.get("score", "over", "me") is None
-            await found.put("score", "a", "me", {}, ttl_s=1)
+            await put(found, "over", "me", {}, ttl_s=0)
+            assert await found.get("over", "me") is None
+            await put(found, "a", "me", {}, ttl_s=1)
             async with asyncio.timeout(60):
-                while await found.get("score", "a", "me") is not None:
+                while await found.get("a", "me") is not None:
                     await asyncio.sleep(0.02)
 
     async def test_many_go_in_at_once(self, opened: Opened) -> None:
         async with opened() as found:
             await found.put_all([])
             await found.put_all(documents("a", "b", "c"))
-            assert [await found.get("score", id_, "me") for id_ in "abc"] == [{"is": id_} for id_ in "abc"]
+            assert [await found.get(id_, "me") for id_ in "abc"] == [{"is": id_} for id_ in "abc"]
 
-    async def test_the_oldest_of_a_kind_go_first(self, opened: Opened) -> None:
+    async def test_the_oldest_go_first(self, opened: Opened) -> None:
         async with opened() as found:
-            await found.put_all(documents("x", kind="guardrail"))
             for id_ in "abcde":
                 await found.put_all(documents(id_))
             await found.put_all(documents("a"))  # which makes it the youngest
             await found.put_all(documents("f", "g"))
-            left = [id_ for id_ in "abcdefg" if await found.get("score", id_, "me")]
+            left = [id_ for id_ in "abcdefg" if await found.get(id_, "me")]
             assert left == ["a", "d", "e", "f", "g"]
-            assert await found.get("guardrail", "x", "me"), "another kind has room of its own"
 
     async def test_two_at_once_under_the_same_names_do_no_harm(self, opened: Opened) -> None:
         async with opened() as found:
-            await asyncio.gather(*(found.put("score", "a", "me", {"n": n}, ttl_s=60) for n in range(8)))
-            assert (await found.get("score", "a", "me") or {})["n"] in range(8)
-            await found.put("score", "a", "me", {"n": "last"}, ttl_s=60)
-            assert await found.get("score", "a", "me") == {"n": "last"}
+            await asyncio.gather(*(put(found, "a", "me", {"n": n}, ttl_s=60) for n in range(8)))
+            assert (await found.get("a", "me") or {})["n"] in range(8)
+            await put(found, "a", "me", {"n": "last"}, ttl_s=60)
+            assert await found.get("a", "me") == {"n": "last"}
 
 
 @pytest.mark.anyio
 class TestSqlKept:
     async def test_replicas_share_it(self, url: str) -> None:
         async with sql(url) as (one, _), sql(url) as (other, _):
-            await one.put("score", "a", "me", {"n": 1}, ttl_s=60)
-            assert await other.get("score", "a", "me") == {"n": 1}
+            await put(one, "a", "me", {"n": 1}, ttl_s=60)
+            assert await other.get("a", "me") == {"n": 1}
 
     async def test_replicas_that_fill_it_together_stay_within_the_bound(self, url: str) -> None:
         async with sql(url) as (one, database), sql(url) as (other, _):
@@ -145,17 +148,17 @@ class TestSqlKept:
 
     async def test_what_is_over_its_time_is_deleted(self, url: str) -> None:
         async with sql(url, sweep_s=0.02) as (made, database):
-            await made.put("score", "stays", "me", {}, ttl_s=600)
-            await made.put_all([Document("score", id_, "me", "{}", 0) for id_ in "ab"])
+            await put(made, "stays", "me", {}, ttl_s=600)
+            await made.put_all([Document(id_, "me", "{}", 0) for id_ in "ab"])
             async with asyncio.timeout(60):
                 while await rows(database) != 1:
                     await asyncio.sleep(0.01)
-            assert await made.get("score", "stays", "me") == {}
+            assert await made.get("stays", "me") == {}
 
     async def test_a_deleted_text_is_gone_from_the_disk(self, tmp_path: Path) -> None:
         secret = "the prompt that nobody may find"
         async with sql(f"sqlite:///{tmp_path / 'store.db'}") as (made, _):
-            await made.put("score", "a", "me", {"prompt": secret}, ttl_s=0)
+            await put(made, "a", "me", {"prompt": secret}, ttl_s=0)
             assert any(secret.encode() in path.read_bytes() for path in tmp_path.glob("store.db*"))
             await made.sweep()
             assert not any(secret.encode() in path.read_bytes() for path in tmp_path.glob("store.db*"))
@@ -165,10 +168,10 @@ class TestSqlKept:
             for path in tmp_path.glob("store.db*"):
                 path.unlink()
             with pytest.raises(StoreUnavailable):
-                await made.put("score", "a", "me", {}, ttl_s=60)
+                await put(made, "a", "me", {}, ttl_s=60)
             with pytest.raises(StoreUnavailable):
-                await made.get("score", "a", "me")
+                await made.get("a", "me")
 
 
 def test_no_text_is_shown_by_accident() -> None:
-    assert "secret" not in repr(Document("score", "a", "me", "secret", 60))
+    assert "secret" not in repr(Document("a", "me", "secret", 60))

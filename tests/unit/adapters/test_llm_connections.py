@@ -1,64 +1,42 @@
-"""Connections that are lent to one call at a time, and calls that are ended from outside."""
+"""Connections that are lent to one call at a time."""
 
 import asyncio
-import contextlib
 
 import httpx
 import pytest
 
-from service.llm import client as llm_connections
-from service.llm.client import Connections, until
+from service.llm.connections import Connections
 from tests.support.openai_server import OpenAIServer
 
 
-def soon(seconds: float = 60.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
+def test_a_second_cancellation_does_not_break_off_the_closing() -> None:
+    class Slow(httpx.AsyncClient):
+        async def aclose(self) -> None:
+            clients.append(self)
+            closing.set()
+            await go_on.wait()
+            await super().aclose()
 
-
-def test_what_was_cancelled_is_over_only_when_it_has_closed_however_often_it_is_cancelled() -> None:
     async def main() -> None:
-        closed, ends = asyncio.Event(), list[bool]()
-        closing = asyncio.Event()
+        connections = Connections(Slow, kept_s=1.0)
 
-        async def work() -> None:
-            try:
+        async def call() -> None:
+            async with connections.one():
                 await asyncio.sleep(60)
-            finally:
-                closing.set()
-                await closed.wait()
 
-        caller = asyncio.create_task(until(soon(), work(), ends.append))
+        caller = asyncio.create_task(call())
         await asyncio.sleep(0)
-        for _ in range(3):
-            caller.cancel()
-            await asyncio.sleep(0.01)
-        assert caller.cancelled()  # the caller waits for nothing
-        assert closing.is_set()
-        assert ends == []
-        closed.set()
-        await asyncio.sleep(0.01)
-        assert ends == [False]
+        caller.cancel()
+        await closing.wait()
+        caller.cancel()
+        await asyncio.wait({caller})
+        assert not clients[0].is_closed
+        go_on.set()
+        await connections.close()
+        assert clients[0].is_closed
 
-    asyncio.run(main())
-
-
-def test_closing_does_not_take_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llm_connections, "CLOSING_S", 0.05)
-
-    async def main() -> None:
-        ended = asyncio.Event()
-
-        async def work() -> None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(60)
-            await asyncio.sleep(60)
-
-        with pytest.raises(TimeoutError):
-            await until(soon(0.05), work(), lambda _: ended.set())
-        assert not ended.is_set()
-        await asyncio.wait_for(ended.wait(), 60)
-
-    asyncio.run(main())
+    closing, go_on, clients = asyncio.Event(), asyncio.Event(), list[Slow]()
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_whole_answer_keeps_its_connection_for_a_while_and_no_other_does() -> None:

@@ -146,7 +146,7 @@ class TestHttp(LanguageModelContract):
 @pytest.fixture(scope="module")
 def loaded(llm_weights: Any) -> Iterator[tuple[asyncio.Runner, EmbeddedLanguageModel]]:
     with asyncio.Runner() as runner:
-        llm = EmbeddedLanguageModel(llm_weights, on_step=lambda what, done, total: None)
+        llm = EmbeddedLanguageModel(llm_weights)
         runner.run(llm.start())
         yield runner, llm
         runner.run(llm.stop())

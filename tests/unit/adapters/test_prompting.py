@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.llm.port import GenerationRequest, Message, Sampling
+from service.llm.port import Draw, GenerationRequest, Message, Sampling
 from service.llm.prompting import FEW_SHOT, PromptShape, strip_reasoning
 
 USER = {"role": "user", "content": "Why?"}
@@ -21,18 +21,18 @@ def shape_of(shape: PromptShape, request: GenerationRequest, api: str = "chat") 
 
 
 def test_bare_prompt_is_sent_as_it_is() -> None:
-    assert PromptShape().text("Why?") == "Why?"
+    assert PromptShape().text(prompt("Why?")) == "Why?"
     assert PromptShape().conversation(prompt("Why?")) == [USER]
 
 
 def test_few_shot_takes_the_question_template_by_default() -> None:
     shape = PromptShape(few_shot="Q: One?\nA: 1")
-    assert shape.text("Why?") == "Q: One?\nA: 1\nQ: Why?\nA:"
-    assert shape.conversation(prompt("Why?"))[0]["content"] == shape.text("Why?")
+    assert shape.text(prompt("Why?")) == "Q: One?\nA: 1\nQ: Why?\nA:"
+    assert shape.conversation(prompt("Why?"))[0]["content"] == shape.text(prompt("Why?"))
 
 
 def test_template_leaves_braces_alone() -> None:
-    assert PromptShape(template='{"ask": "{prompt}"}').text("{x} {0}") == '{"ask": "{x} {0}"}'
+    assert PromptShape(template='{"ask": "{prompt}"}').text(prompt("{x} {0}")) == '{"ask": "{x} {0}"}'
 
 
 def test_system_prompt_comes_first_but_never_twice() -> None:
@@ -42,7 +42,7 @@ def test_system_prompt_comes_first_but_never_twice() -> None:
     assert shape.conversation(talk(Message("user", "Why?"))) == [system, USER]
     own = shape.conversation(talk(Message("system", "Be long."), Message("user", "Why?")))
     assert own == [{"role": "system", "content": "Be long."}, USER]
-    assert shape.text("Why?") == "Be brief.\n\nWhy?"
+    assert shape.text(prompt("Why?")) == "Be brief.\n\nWhy?"
 
 
 def test_messages_are_verbatim_even_with_few_shot_and_template() -> None:
@@ -99,7 +99,7 @@ def test_identity_names_api_model_and_regex() -> None:
     ],
 )
 def test_answer_is_stripped_and_free_of_reasoning(output: str, answer: str) -> None:
-    assert PromptShape().answer(output) == answer
+    assert [draw.text for draw in PromptShape().read([Draw(output)])] == [answer]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_answer_is_stripped_and_free_of_reasoning(output: str, answer: str) -> N
     ],
 )
 def test_answer_regex(regex: str, output: str, answer: str) -> None:
-    assert PromptShape(answer_regex=regex).answer(output) == answer
+    assert [draw.text for draw in PromptShape(answer_regex=regex).read([Draw(output)])] == [answer]
 
 
 def test_reasoning_in_the_middle_of_plain_text_stays() -> None:
@@ -126,4 +126,4 @@ def test_bad_settings_are_refused(bad: dict[str, str]) -> None:
 
 
 def test_few_shot_text_ends_where_the_next_question_starts() -> None:
-    assert PromptShape(few_shot=FEW_SHOT).text("Why?").endswith("\nA: Honey\nQ: Why?\nA:")
+    assert PromptShape(few_shot=FEW_SHOT).text(prompt("Why?")).endswith("\nA: Honey\nQ: Why?\nA:")

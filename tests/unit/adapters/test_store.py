@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import UploadLimits, read_file
-from service.calibration.rows import DevRow, write_rows
-from service.calibration.store import ActiveCalibrations, SqlCalibrations, make_current
+from service.calibration.rows import DevRow, write_row
+from service.calibration.store import SqlCalibrations, make_current
 from service.embedding.port import EMBEDDED
 from service.errors import Conflict, InvalidDevData, StoreUnavailable
 from service.jobs.model import JobError, Setup
@@ -27,7 +27,7 @@ from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
 from service.store.database import Database, store_url, sync_url
 from service.store.tables import activations, calibrations, dev_rows, jobs, metadata
-from tests.support.calibrations import NASTY, calibration, fingerprint, rows
+from tests.support.calibrations import NASTY, add, calibration, fingerprint, rows
 from tests.support.decisions import decider
 from tests.support.evidence import by_evidence
 from tests.support.postgres import Cluster
@@ -43,7 +43,6 @@ def anyio_backend() -> str:
 @dataclass
 class Store:
     database: Database
-    active: ActiveCalibrations
     jobs: SqlJobs
     calibrations: SqlCalibrations
 
@@ -52,12 +51,12 @@ class Store:
 async def opened(url: str, **kwargs: Any) -> AsyncIterator[Store]:
     database = Database(url)
     await database.start()
-    active = ActiveCalibrations(database, poll_s=0.01)
-    await active.start()
+    calibrations = SqlCalibrations(database, poll_s=0.01, **kwargs)
+    await calibrations.start()
     try:
-        yield Store(database, active, SqlJobs(database, active), SqlCalibrations(database, active, **kwargs))
+        yield Store(database, SqlJobs(database, calibrations), calibrations)
     finally:
-        await active.stop()
+        await calibrations.stop()
         await database.stop()
 
 
@@ -231,7 +230,7 @@ class TestStore:
             deciders={1: decider(EvidenceMap(0.9, 0.0, 1.0)), 3: decider()},
         )
         async with opened(url) as store:
-            await store.calibrations.add(made, {})
+            await add(store.calibrations, made, {})
             assert await store.calibrations.get(made.id) == made
 
     async def test_jobs_are_open_until_they_end(self, url: str) -> None:
@@ -305,7 +304,7 @@ class TestStore:
             await store.jobs.begin(job.id)
             theirs, mine = calibration(), calibration(temperature=3.0)
             key = mine.fingerprint.key()
-            await store.calibrations.add(theirs, {})
+            await add(store.calibrations, theirs, {})
             async with store.database.write() as connection:  # as on another replica
                 await make_current(connection, theirs.id, key, by="peer", reason="")
             with pytest.raises(ActiveChangedError):
@@ -353,14 +352,14 @@ class TestStore:
         assert (exported[0].samples, exported[0].logprobs) == (("a", "b"), (-1.5, -1.0))
         assert (exported[1].samples, exported[1].logprobs) == (("a", "b", "c"), None)
         assert (exported[2].samples, exported[2].logprobs) == ((), None)
-        sent = b"".join(write_rows(exported[:2]))
+        sent = b"".join(map(write_row, exported[:2]))
         assert list(read_file(io.BytesIO(sent), UploadLimits(min_rows=1)).rows()) == exported[:2]
 
     async def test_activation_back_and_forth(self, url: str) -> None:
         async with opened(url) as store:
             older, newer, other = calibration(), calibration(temperature=3), calibration("other")
             for each in (older, newer, other):
-                await store.calibrations.add(each, {})
+                await add(store.calibrations, each, {})
             assert await store.calibrations.list_active() == []
             for each in (other, older, newer, older):
                 await store.calibrations.activate(each.id)
@@ -371,8 +370,6 @@ class TestStore:
             assert await store.calibrations.get("cal_none") is None
             assert await store.calibrations.activate("cal_none") is None
             assert await store.calibrations.report("cal_none") is None
-            with pytest.raises(Conflict):
-                await store.calibrations.add(older, {})
 
     async def test_what_rows_are_like_is_read_for_scores_and_not_for_lists(self, url: str) -> None:
         reference = ConformalReference(
@@ -381,7 +378,7 @@ class TestStore:
         async with opened(url) as store:
             one, other = (replace(calibration(), reference=reference) for _ in range(2))
             for each in (one, other):
-                await store.calibrations.add(each, {})
+                await add(store.calibrations, each, {})
             await store.calibrations.activate(one.id)
             for found in (store.calibrations.any_active()[0], await store.calibrations.get(other.id)):
                 assert found and found.reference is not None
@@ -393,15 +390,15 @@ class TestStore:
         own, old, caller = calibration("own"), calibration("old"), calibration("", source="caller")
         async with opened(url, own_keys=lambda: [own.fingerprint.key()]) as store:
             for each in (own, old, caller):
-                await store.calibrations.add(each, {})
+                await add(store.calibrations, each, {})
                 await store.calibrations.activate(each.id)
             assert [r.calibration for r in await store.calibrations.list_active()] == [own, old, caller]
 
     async def test_the_database_refuses_a_second_active_one(self, url: str) -> None:
         async with opened(url) as store:
             one, two = calibration(), calibration()
-            await store.calibrations.add(one, {})
-            await store.calibrations.add(two, {})
+            await add(store.calibrations, one, {})
+            await add(store.calibrations, two, {})
             await store.calibrations.activate(one.id)
             values = {"fingerprint_key": one.fingerprint.key(), "current": True}
             second = sa.insert(activations).values(
@@ -415,7 +412,7 @@ class TestStore:
         async with opened(url) as store, opened(url) as peer:
             made = [calibration(temperature=t) for t in (1.0, 2.0, 3.0, 4.0)]
             for each in made:
-                await store.calibrations.add(each, {})
+                await add(store.calibrations, each, {})
             sides = [store, peer, store, peer]
             await asyncio.gather(*(s.calibrations.activate(c.id) for s, c in zip(sides, made, strict=True)))
             active = await store.calibrations.list_active()
@@ -425,7 +422,7 @@ class TestStore:
     async def test_a_peer_sees_an_activation(self, url: str) -> None:
         async with opened(url) as store, opened(url) as peer:
             made = calibration()
-            await store.calibrations.add(made, {})
+            await add(store.calibrations, made, {})
             await store.calibrations.activate(made.id)
             await until(lambda: peer.calibrations.active(made.fingerprint.key()) == made)
 
@@ -490,14 +487,14 @@ async def test_a_calibration_that_cannot_be_read_does_not_end_the_following(
     url = f"sqlite:///{tmp_path / 'store.db'}"
     async with opened(url) as here, opened(url) as peer:
         newer, made = calibration("newer"), calibration()
-        await peer.calibrations.add(newer, {})
+        await add(peer.calibrations, newer, {})
         async with peer.database.write() as connection:
             await connection.execute(sa.update(calibrations).values(body={"version": 2}))
             await make_current(connection, newer.id, newer.fingerprint.key(), by="peer", reason="")
         await until(lambda: "cannot be read" in caplog.text)
         async with peer.database.write() as connection:
             await connection.execute(sa.update(activations).values(current=False))
-        await peer.calibrations.add(made, {})
+        await add(peer.calibrations, made, {})
         await peer.calibrations.activate(made.id)
         await until(lambda: here.calibrations.active(made.fingerprint.key()) == made)
 
@@ -507,7 +504,7 @@ async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path)
     url = f"sqlite:///{tmp_path / 'store.db'}"
     async with opened(url) as store:
         made = calibration()
-        await store.calibrations.add(made, {})
+        await add(store.calibrations, made, {})
         await store.calibrations.activate(made.id)
         await store.database.stop()
         with pytest.raises(StoreUnavailable) as caught:
@@ -543,6 +540,18 @@ async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
             await store.database.check()
         await asyncio.to_thread(postgres.up)
         await store.database.check()
+
+
+@pytest.mark.anyio
+@pytest.mark.postgres
+async def test_a_value_that_cannot_be_stored_is_no_database_out_of_reach(postgres: Cluster) -> None:
+    """Else whoever stores it would be asked to try again, for ever."""
+    async with opened(postgres.database()) as store:
+        job, _ = await store.jobs.submit(rows(), OPTIONS)
+        await store.jobs.begin(job.id)
+        with pytest.raises(sa.exc.DataError) as caught:
+            await store.jobs.progress(job.id, 2**31)
+        assert str(2**31) not in str(caught.value)
 
 
 @pytest.mark.anyio

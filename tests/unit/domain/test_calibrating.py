@@ -14,15 +14,16 @@ import pytest
 
 from service.calibration.calibration import CalibrateOptions, Calibration
 from service.calibration.material import full_number
-from service.calibration.promotion import shortcomings
+from service.calibration.promotion import Gains
 from service.calibration.rows import DevRow
-from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
 from service.jobs import calibrator as calibrating
 from service.jobs.model import Job
 from service.jobs.store import SqlJobs
 from service.llm.openai_server import HttpLanguageModel
 from service.spectral.maps import DepolarizedMap
+from service.spectral.resampling import Difference
 from tests.support.decisions import judged_rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers
@@ -85,9 +86,8 @@ class Bench:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     database = CopiedDatabase(tmp_path)
-    active = ActiveCalibrations(database)
-    jobs, calibrations = SqlJobs(database, active), SqlCalibrations(database, active)
-    yield Bench(jobs, calibrations, FakeEmbedder(24), FakeLLM())
+    calibrations = SqlCalibrations(database)
+    yield Bench(SqlJobs(database, calibrations), calibrations, FakeEmbedder(24), FakeLLM())
     await database.stop()
 
 
@@ -284,8 +284,7 @@ async def test_a_gain_in_telling_right_from_wrong_activates(bench: Bench) -> Non
 
 
 BETTER, UNSURE, WORSE = (
-    dict(zip(("value", "low", "high"), figures, strict=True))
-    for figures in ((-0.2, -0.3, -0.1), (-0.2, -0.5, 0.1), (0.2, 0.1, 0.3))
+    Difference(*figures) for figures in ((-0.2, -0.3, -0.1), (-0.2, -0.5, 0.1), (0.2, 0.1, 0.3))
 )
 
 
@@ -301,17 +300,7 @@ BETTER, UNSURE, WORSE = (
     ],
 )
 def test_better_beyond_chance_in_one_and_worse_in_none(risk: Any, loss: Any, brier: Any, said: str) -> None:
-    found = shortcomings(
-        {
-            "asked": "if_better",
-            "activated": False,
-            "against": "cal_1",
-            "difference": risk,
-            "loss_difference": loss,
-            "brier_difference": brier,
-            "reason": "",
-        }
-    )
+    found = Gains("cal_1", risk, brier, loss).shortcomings()
     assert bool(found) == bool(said)
     assert said in "".join(found)
 
@@ -593,9 +582,10 @@ async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], record
         vectors[row["reference"]] = recorded["emb"][recorded["Y"][i]]
         rows.append(DevRow(i + 1, str(row["id"]), (row["reference"],), row["prompt"], samples=samples))
     database = CopiedDatabase(tmp_path)
-    jobs = SqlJobs(database, ActiveCalibrations(database))
-    calibrations = SqlCalibrations(database, ActiveCalibrations(database))
-    bench = Bench(jobs, calibrations, FakeEmbedder(768, vectors=vectors), FakeLLM())
+    calibrations = SqlCalibrations(database)
+    bench = Bench(
+        SqlJobs(database, calibrations), calibrations, FakeEmbedder(768, vectors=vectors), FakeLLM()
+    )
     found, report = await bench.run(rows, CalibrateOptions(method="both"))
     await database.stop()
     paper, ours = report["fits"]["temperature"], report["fits"]["depolarized"]

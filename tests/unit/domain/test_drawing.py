@@ -13,7 +13,7 @@ import pytest
 from service.calibration.calibration import CalibrateOptions
 from service.calibration.fingerprint import Fingerprint, service_fingerprint
 from service.calibration.rows import DevRow
-from service.calibration.store import ActiveCalibrations
+from service.calibration.store import SqlCalibrations
 from service.errors import (
     DeadlineExceeded,
     LLMBadResponse,
@@ -25,7 +25,6 @@ from service.errors import (
 )
 from service.jobs.drawing import LOW_PRIORITY, Drawer
 from service.jobs.model import Job
-from service.jobs.progress import Notes
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import JobSteps, run_job
@@ -58,7 +57,7 @@ def prompts(count: int = ROWS) -> list[DevRow]:
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqlJobs]:
     database = CopiedDatabase(tmp_path)
-    yield SqlJobs(database, ActiveCalibrations(database))
+    yield SqlJobs(database, SqlCalibrations(database))
     await database.stop()
 
 
@@ -122,10 +121,9 @@ def make(store: SqlJobs) -> Make:
         live_first: LiveFirst | None = None,
     ) -> AsyncIterator[Case]:
         job, _ = await store.submit(rows or prompts(), CalibrateOptions(num_samples=num_samples))
-        notes = Notes(store)
-        drawer = Drawer(llm, EMBEDDER, store, serving, notes, live_first=live_first, patience=patience)
+        drawer = Drawer(llm, EMBEDDER, store, serving, live_first=live_first, patience=patience)
         finishers: Any = {"calibrate": NoFinish()}
-        steps = JobSteps(store, drawer, finishers, notes, slots=slots, patience=patience, wait_s=0.001)
+        steps = JobSteps(store, drawer, finishers, slots=slots, patience=patience, wait_s=0.001)
         yield Case(store, llm, job.id, steps, drawer)
 
     return making

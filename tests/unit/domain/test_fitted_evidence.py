@@ -15,7 +15,7 @@ from service.calibration.calibration import CalibrateOptions, Calibration
 from service.calibration.fitting import Fitted, fit_all, why_no_evidence
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
-from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.calibration.store import SqlCalibrations
 from service.embedding.outcomes import log_probabilities
 from service.errors import InvalidDevData
 from service.jobs.store import SqlJobs
@@ -167,8 +167,8 @@ class Bench:
     """A calibrator whose answers come with log-probabilities."""
 
     def __init__(self, database: Database) -> None:
-        active = ActiveCalibrations(database)
-        self.jobs, self.calibrations = SqlJobs(database, active), SqlCalibrations(database, active)
+        self.calibrations = SqlCalibrations(database)
+        self.jobs = SqlJobs(database, self.calibrations)
         self.llm = TellingLLM()
 
     async def run(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from service.calibration.calibration import features
-from service.calibration.labels import FullRows, columns, first_answers, label, only
+from service.calibration.labels import FullRows, label
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.embedding.outcomes import distinct, outcome_vectors
@@ -17,6 +17,7 @@ from service.spectral.born import born_probability_of
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.spectrum import spectrum
+from tests.support.first_answers import first_answers
 
 D, M = 12, 6
 TEXTS = ("Paris", "Lyon", "the city of Nice", "", "Lille")
@@ -76,9 +77,8 @@ def scored(one: StoredRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperat
 def test_training_has_the_features_that_a_score_has(
     map_: EvidenceMap | DepolarizedMap | TemperatureMap, m: int
 ) -> None:
-    whole = material(rows())
-    full = only(whole, whole.full)
-    made = columns(first_answers(full, m), map_)
+    full = first_answers(material(rows()), M)
+    made = FullRows(full).at(m).columns(map_)
     assert set(made) == {"logit_probability", "entropy", "logit_missing_mass", "mean_log_probability"}
     for i, one in enumerate(full.rows):
         expected = scored(one, m, map_)
@@ -94,7 +94,7 @@ def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn(
     full = [whole.rows[i].row for i in whole.full]
     same = np.array([one.correct is None or one.answer is not None for one in full])
     for m in range(1, M + 1):
-        apart = first_answers(only(whole, whole.full), m)
+        apart = first_answers(whole, m)
         assert apart.full.tolist() == list(range(len(whole.full)))
         found, alone = at_once.at(m), FullRows(apart).at(m)
         assert np.array_equal(found.right[same], alone.right[same])
@@ -102,22 +102,6 @@ def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn(
         map_ = EvidenceMap(1.1, 0.1, 0.3)
         for name, values in found.columns(map_).items():
             np.testing.assert_allclose(values, alone.columns(map_)[name], rtol=1e-12, atol=1e-12)
-
-
-def test_first_answers_are_consistent_views() -> None:
-    whole = material(rows())
-    short = first_answers(whole, M)
-    assert len(short.rows) == whole.full.size < len(whole.rows)
-    cut = first_answers(whole, 2)
-    assert len(cut.rows) == len(whole.rows)
-    for one, said, answers, totals, before in zip(
-        cut.rows, cut.texts, cut.answers, cut.totals, whole.answers, strict=True
-    ):
-        assert [said[k] for k in answers.index] == [draw.text for draw in one.draws]
-        assert len(said) == len(answers.vectors) == answers.index.max() + 1
-        assert totals is not None
-        assert len(totals) == 2
-        assert np.shares_memory(answers.vectors, before.vectors)
 
 
 def test_first_answers_have_log_probabilities_though_a_later_one_has_none() -> None:

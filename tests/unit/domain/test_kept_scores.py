@@ -12,7 +12,7 @@ import pytest
 from service.errors import StoreUnavailable
 from service.ids import age_s, new_id
 from service.scoring import score_cache as kept
-from service.scoring.score_cache import KIND, ScoreCache
+from service.scoring.score_cache import ScoreCache
 from service.store.documents import Document
 from tests.support.kept import MemoryKept
 
@@ -41,7 +41,7 @@ async def started(documents: MemoryKept, **settings: Any) -> AsyncIterator[Score
 
 async def until_stored(documents: MemoryKept, id_: str, document: dict[str, Any]) -> None:
     async with asyncio.timeout(60):
-        while await documents.get(KIND, id_, "me") != document:
+        while await documents.get(id_, "me") != document:
             await asyncio.sleep(0.005)
 
 
@@ -109,7 +109,7 @@ async def test_what_is_left_is_written_at_the_stop() -> None:
     documents = MemoryKept()
     async with started(documents, gather_s=1000) as scores:
         scores.keep("a", "me", {"n": 1})
-    assert await documents.get(KIND, "a", "me") == {"n": 1}
+    assert await documents.get("a", "me") == {"n": 1}
 
 
 async def test_a_stop_does_not_wait_for_a_store_that_hangs(

@@ -205,5 +205,5 @@ def test_the_fingerprint_shows_evidence_but_its_key_does_not() -> None:
     shown = replace(plain, evidence="token_sums")
     assert shown.key() == plain.key()
     assert shown.differs(plain) == []
-    assert shown.shown() == plain.parts() | {"evidence": "token_sums"}
-    assert plain.shown() == plain.parts()
+    assert shown.described() == plain.parts() | {"evidence": "token_sums"}
+    assert plain.described() == plain.parts()

@@ -7,12 +7,13 @@ import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from service.calibration.fitting import Stream, fit_all
-from service.calibration.labels import columns, first_answers
+from service.calibration.labels import FullRows
 from service.report.diagnostics import CrossValidated, EvaluationContext, make_split
 from service.report.first_answers import sizes
 from service.report.report import figures
 from service.spectral.correctness_model import fit_correctness
 from service.spectral.reliability import projection_brier
+from tests.support.first_answers import first_answers
 from tests.support.reports import FEW
 from tests.support.worlds import rows, split
 
@@ -68,7 +69,7 @@ def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, nam
     dev, test = cut(bench.dev, m), cut(bench.test, m)
     alone = context(dev, test)
     map_ = alone.evidence.fit.map if name == "evidence" else alone.maps[name]
-    told = [columns(part.material, map_) for part in (dev, test)]
+    told = [FullRows(part.material).at(m).columns(map_) for part in (dev, test)]
     if name != "evidence":
         told = [{k: one[k] for k in ("logit_probability", "entropy")} for one in told]
     rng, right = bench.rng(Stream.ANSWERS), test.labels.right

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from service.calibration.calibration import CalibrateOptions
-from service.calibration.store import ActiveCalibrations, SqlCalibrations
+from service.calibration.store import SqlCalibrations
 from service.embedding.outcomes import supplied_draws
 from service.errors import InvalidDevData
 from service.evaluation.evaluator import Evaluator
@@ -47,11 +47,11 @@ def both(*, drawn: bool = False, dev=DEV, test=TEST):
 class Bench:
     """A store in a file, and the pipeline over it."""
 
-    def __init__(self, database, active) -> None:
-        self.jobs = SqlJobs(database, active)
+    def __init__(self, database) -> None:
+        calibrations = SqlCalibrations(database)
+        self.jobs = SqlJobs(database, calibrations)
         self.llm = FakeLLM({row["prompt"]: row["samples"] for row in TEST})
         embedder = FakeEmbedder(16)
-        calibrations = SqlCalibrations(database, active)
         self.pipeline = Pipeline(self.jobs, calibrations, self.llm, embedder, num_samples=6)
         self.evaluator = Evaluator(
             self.jobs, embedder, self.pipeline.embedding, version="1.2.3", now=lambda: NOW, resamples=FEW
@@ -73,12 +73,9 @@ async def bench(tmp_path) -> AsyncIterator[Bench]:
 @asynccontextmanager
 async def opened(folder) -> AsyncIterator[Bench]:
     database = CopiedDatabase(folder)
-    active = ActiveCalibrations(database)
-    await active.start()
     try:
-        yield Bench(database, active)
+        yield Bench(database)
     finally:
-        await active.stop()
         await database.stop()
 
 

@@ -1,6 +1,3 @@
-import json
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -85,14 +82,6 @@ def test_a_prediction_by_hand() -> None:
     )
     with pytest.raises(KeyError):
         model.predict({"other": [1.0]})
-
-
-def test_a_model_goes_through_json_unharmed() -> None:
-    columns, right = world(0)
-    model = fit_model(columns, right, FEATURES[:2])
-    again = CorrectnessModel.of(json.loads(json.dumps(asdict(model))))
-    assert again == model
-    assert again.predict(columns).tolist() == model.predict(columns).tolist()
 
 
 def test_sets_are_nested_and_those_of_what_there_is() -> None:

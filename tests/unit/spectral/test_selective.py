@@ -1,6 +1,3 @@
-import json
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -54,7 +51,6 @@ def test_a_threshold_answers_what_it_counts_in_any_order(rows: list, random) -> 
         assert (len(kept), kept.count(0)) == (answered, wrong)
     random.shuffle(rows)
     assert counted(rows) == counts
-    assert SelectiveCounts.of(json.loads(json.dumps(asdict(counts)))) == counts
 
 
 def test_a_promise_by_hand() -> None:
@@ -148,11 +144,6 @@ def test_rows_that_are_never_answered_count_as_rows_and_under_no_threshold() -> 
     for wrong in ([True], [1, 0]):
         with pytest.raises(ValueError, match="answerable"):
             selective_counts([0.9, 0.2], [1, 0], wrong)
-
-
-def test_counts_stored_before_rows_could_go_unanswered_are_read() -> None:
-    old = {"thresholds": [0.9], "answered": [3], "wrong": [1]}
-    assert SelectiveCounts.of(old) == SelectiveCounts((0.9,), (3,), (1,), 0)
 
 
 def test_thinned_counts_are_some_of_the_thresholds_whoever_is_right() -> None:

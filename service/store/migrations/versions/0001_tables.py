@@ -65,16 +65,14 @@ def _kept() -> None:
         sa.Column(
             "number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), autoincrement=True, nullable=False
         ),
-        sa.Column("kind", sa.String(20), nullable=False),
         sa.Column("id", sa.String(255), nullable=False),
         sa.Column("owner", sa.String(64), nullable=False),
         sa.Column("expires", sa.Float, nullable=False),
         sa.Column("content", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("number", name="pk_kept"),
     )
-    op.create_index("ix_kept_age", "kept", ["kind", "number"])
     op.create_index("ix_kept_expires", "kept", ["expires"])
-    op.create_index("ix_kept_names", "kept", ["kind", "owner", "id"])
+    op.create_index("ix_kept_names", "kept", ["owner", "id"])
 
 
 def _keys() -> None:

@@ -1,0 +1,78 @@
+"""The progress of long work in a thread."""
+
+import asyncio
+import threading
+from functools import partial
+
+import pytest
+
+from service.errors import StoreUnavailable
+from service.jobs.progress import BrokenOffError, Progress, in_thread
+from service.jobs.store import JobEndedError
+from service.spectral.subsets import OnDone
+
+pytestmark = pytest.mark.anyio
+
+
+class Jobs:
+    """Takes what is shown, or fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.shown = asyncio.Event()
+
+    async def stage(self, job_id: str, stage: str, total: int, done: int) -> None:
+        self.shown.set()
+        if self.error is not None:
+            raise self.error
+
+
+class Work:
+    """Reports over and over, until it is broken off or may end."""
+
+    def __init__(self) -> None:
+        self.may_end, self.broken_off = threading.Event(), threading.Event()
+
+    def __call__(self, report: OnDone) -> str:
+        try:
+            while not self.may_end.wait(0.01):
+                report(0, 1)
+        except BrokenOffError:
+            self.broken_off.set()
+            raise
+        return "done"
+
+    async def stopped(self) -> bool:
+        return await asyncio.to_thread(self.broken_off.wait, 60)
+
+
+def stage_of(jobs: Jobs) -> partial[Progress]:
+    return partial(Progress, jobs, "job_1", "fitting")  # type: ignore[arg-type]
+
+
+async def test_work_of_a_job_that_has_ended_is_broken_off() -> None:
+    work = Work()
+    async with asyncio.timeout(60):
+        with pytest.raises(JobEndedError):
+            await in_thread(work, stage_of(Jobs(JobEndedError("job_1"))))
+    assert await work.stopped()
+
+
+async def test_work_of_a_caller_that_is_cancelled_is_broken_off() -> None:
+    work, jobs = Work(), Jobs()
+    task = asyncio.create_task(in_thread(work, stage_of(jobs)))
+    async with asyncio.timeout(60):
+        await jobs.shown.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await work.stopped()
+
+
+async def test_a_store_that_fails_costs_what_would_have_been_shown_alone() -> None:
+    work, jobs = Work(), Jobs(StoreUnavailable("down"))
+    task = asyncio.create_task(in_thread(work, stage_of(jobs)))
+    async with asyncio.timeout(60):
+        await jobs.shown.wait()
+        work.may_end.set()
+        assert await task == "done"
