@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from service import __version__
 from service.api import docs, health
 from service.api import key_routes as keys
-from service.api.auth import Keys, KeyStore
+from service.api.auth import Keys
 from service.api.deps import Metrics, Pages, Services
 from service.api.errors import ErrorLog, install
 from service.api.key_routes import KeyRequest
@@ -59,7 +59,7 @@ from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from service.start_log import StartLog, shown_url
 from service.store.database import Database, shown, store_url
-from service.store.documents import KeptDocuments, SqlKept
+from service.store.documents import SqlKept
 from service.store.keys import SqlKeys
 
 
@@ -122,29 +122,6 @@ class Component(Protocol):
 
     async def stop(self) -> None:
         """End; idempotent."""
-
-
-class Store(Component, Protocol):
-    """Calibrations, the jobs that make them, keys, and documents kept for a while."""
-
-    @property
-    def calibrations(self) -> SqlCalibrations:
-        """Return the stored calibrations."""
-
-    @property
-    def jobs(self) -> DurableJobs:
-        """Return the queue of jobs."""
-
-    @property
-    def kept(self) -> KeptDocuments:
-        """Return the documents that replicas share for a while."""
-
-    @property
-    def keys(self) -> KeyStore:
-        """Return the keys that were made."""
-
-    async def check(self) -> None:
-        """Return when the store answers; raise StoreUnavailable when it does not."""
 
 
 def prompt_shape(settings: Settings) -> PromptShape:
@@ -260,7 +237,7 @@ def upload_limits(settings: Settings) -> UploadLimits:
 
 def build_store(
     settings: Settings, llm: LanguageModel, embedder: Embedder, serving: Serving, live: LiveLoad
-) -> Store:
+) -> "Replica":
     """Return the store and the queue of jobs that the settings ask for."""
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     return build_replica(
@@ -426,20 +403,17 @@ def build_replica(
     store.generation_key = drawer.generation_key
     embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
 
-    class Evaluation:
-        """Loads what evaluates with the first such job: serving never needs it."""
+    async def evaluate(job: RunningJob) -> None:
+        from service.evaluation.evaluator import Evaluator  # serving never needs it
 
-        async def finish(self, job: RunningJob) -> None:
-            from service.evaluation.evaluator import Evaluator
-
-            await Evaluator(store, embedder, embedding, version=version).finish(job)
+        await Evaluator(store, embedder, embedding, version=version).finish(job)
 
     steps = JobSteps(
         store,
         drawer,
         {
-            "calibrate": Calibrator(store, calibrations, drawer, embedding),
-            "evaluate": Evaluation(),
+            "calibrate": Calibrator(store, calibrations, drawer, embedding).finish,
+            "evaluate": evaluate,
         },
         slots=slots,
         all_slots=all_slots,
@@ -512,7 +486,7 @@ def create_app(
     *,
     llm: LanguageModel | None = None,
     embedder: Embedder | None = None,
-    store: Store | None = None,
+    store: Replica | None = None,
     upstream: Upstream | None = None,
     events: OtelEvents | None = None,
 ) -> FastAPI:

@@ -27,7 +27,7 @@ WITHOUT_EVIDENCE = frozenset({"logit_probability", "entropy"})
 
 
 @dataclass(frozen=True, slots=True)
-class Decider:
+class Selector:
     """P(correct), and what thresholds on it let through. Numbers only.
 
     The rows of a fit were split in two. On one part `map` was fitted, and on what it says of those rows
@@ -61,7 +61,7 @@ def features(
 ) -> dict[str, ArrayLike]:
     """Return the columns that a correctness model knows, (n,) each or one number each.
 
-    probability: p(y) of the judged text under `Decider.map`, in [0, 1]; entropy: of the spectrum that it
+    probability: p(y) of the judged text under `Selector.map`, in [0, 1]; entropy: of the spectrum that it
     serves, in nats; missing_mass, mean_log_probability: of the prompt's answers, None where they have none.
     """
     columns: dict[str, ArrayLike] = {"logit_probability": logit_probability(probability), "entropy": entropy}
@@ -93,7 +93,7 @@ class Calibration:
     `evidence`, for the method "evidence" alone, holds a map for every number of answers from 1 to
     `num_samples`; `parameters` are then those of `depolarized`, for answers without log-probabilities.
 
-    `deciders`: by number of answers, where the rows' verdicts allow a model of being right.
+    `selectors`: by number of answers, where the rows' verdicts allow a model of being right.
 
     `reference`: what the rows' prompts are like; None in lists, which leave it in the store.
     """
@@ -107,7 +107,7 @@ class Calibration:
     eps: float = 1e-10
     name: str = ""
     evidence: Mapping[int, EvidenceMap] = field(default_factory=dict)
-    deciders: Mapping[int, Decider] = field(default_factory=dict)
+    selectors: Mapping[int, Selector] = field(default_factory=dict)
     reference: ConformalReference | None = field(default=None, compare=False, repr=False)
 
     def headline(self) -> Parameters:

@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, Decider, JudgedTexts, Method, Parameters
+from service.calibration.calibration import Calibration, JudgedTexts, Method, Parameters, Selector
 from service.calibration.labels import FullRows, Judged
 from service.calibration.material import Material
 from service.calibration.rows import MIN_USABLE_ROWS
@@ -45,7 +45,7 @@ Bools = NDArray[np.bool_]
 METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
 WHOLE = 1000  # of the progress of a fit
 SHARE = 0.5  # of the rows that fit; more would leave fewer to promise by
-# Of a decider. A calibration is read at every start, and thousands of rows would make it megabytes.
+# Of a selector. A calibration is read at every start, and thousands of rows would make it megabytes.
 MAX_THRESHOLDS = 200
 
 
@@ -61,7 +61,7 @@ class Stream(IntEnum):
     PROJECTION = 7
     CORRECTNESS = 8
     AUROC = 9
-    DECIDERS = 10
+    SELECTORS = 10
     REFERENCE = 11
     COPIES = 12
     ANSWERS = 20
@@ -92,13 +92,13 @@ class DecidedAt:
     """What the verdicts allow with one number of answers.
 
     fit: of P(correct), on the rows that fitted, whose verdicts are `fitted` (n1,); counted: (n2,) verdicts of
-    the others. decider: None where there is no model; `fit` says why.
+    the others. selector: None where there is no model; `fit` says why.
     """
 
     fit: CorrectnessFit
     fitted: Bools
     counted: Bools
-    decider: Decider | None
+    selector: Selector | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,9 +111,9 @@ class Decided:
     fitting: Bools
     at: Mapping[int, DecidedAt]
 
-    def deciders(self) -> dict[int, Decider]:
-        """Return the deciders that there are, by number of answers."""
-        return {m: one.decider for m, one in self.at.items() if one.decider is not None}
+    def selectors(self) -> dict[int, Selector]:
+        """Return the selectors that there are, by number of answers."""
+        return {m: one.selector for m, one in self.at.items() if one.selector is not None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +179,7 @@ def fit_all(
     parameters = _parameters(material, method, seed, eps, _part(progress, 0, parts))
     maps = _evidence_table(material, seed, _part(progress, 1, parts)) if by_evidence else {}
     last = _part(progress, parts - 1, parts)
-    decided = fit_deciders(material, method, rng=rng(seed, Stream.DECIDERS), eps=eps, progress=last)
+    decided = fit_selectors(material, method, rng=rng(seed, Stream.SELECTORS), eps=eps, progress=last)
     spread = bootstraps(dev, seed, eps, again)
     return Fitted(dev, fits(dev, eps), spread, risks, method, parameters, decided, evidence, maps)
 
@@ -317,7 +317,7 @@ def _evidence_table(material: Material, seed: int, progress: OnDone | None) -> d
     return {m: map_ for m, map_ in maps.items() if m <= material.num_samples}
 
 
-def fit_deciders(
+def fit_selectors(
     material: Material,
     method: Method,
     *,
@@ -360,14 +360,14 @@ def _decided(
         return DecidedAt(none, fitted.right, counted.right, None)
     map_ = _map(fitted, method, eps)
     model = fit_correctness(fitted.columns(map_), fitted.right, rng=rng)
-    decider = None
+    selector = None
     if model.model is not None:
         # Nothing until here has seen the rows that are counted: the promise rests on that.
         scores = model.model.predict(counted.columns(map_))
         # What a score never lets through must not count as let through, or the promise is about other texts.
         counts = selective_counts(scores, counted.right, counted.supported)
-        decider = Decider(map_, model.model, thinned(counts, MAX_THRESHOLDS), judged)
-    return DecidedAt(model, fitted.right, counted.right, decider)
+        selector = Selector(map_, model.model, thinned(counts, MAX_THRESHOLDS), judged)
+    return DecidedAt(model, fitted.right, counted.right, selector)
 
 
 def _map(rows: Judged, method: Method, eps: float) -> DepolarizedMap | TemperatureMap | EvidenceMap:

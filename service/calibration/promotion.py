@@ -93,11 +93,11 @@ def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: 
     """Return what speaks against it whatever the figures say."""
     if active is None:
         return []
-    takes_evidence = active.evidence or any(one.map_for(None) is None for one in active.deciders.values())
+    takes_evidence = active.evidence or any(one.map_for(None) is None for one in active.selectors.values())
     every = [
         (calibration.num_samples < active.num_samples, _FEWER),
         # A risk that is lower by chance on a few rows is not worth what they have too few verdicts for.
-        (active.deciders and not calibration.deciders, _SILENT),
+        (active.selectors and not calibration.selectors, _SILENT),
         # Judged without log-probabilities, it is not the map that is served where there are some.
         (takes_evidence and not has_evidence, _BLIND),
     ]

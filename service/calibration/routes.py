@@ -439,7 +439,7 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
             ParametersOut(num_samples=m, **asdict(one)) for m, one in sorted(calibration.parameters.items())
         ],
         evidence=evidence or None,
-        correctness_sample_counts=sorted(calibration.deciders),
+        correctness_sample_counts=sorted(calibration.selectors),
         eps=calibration.eps,
         fingerprint=calibration.fingerprint.described(),
         fingerprint_key=calibration.fingerprint.key(),
@@ -458,13 +458,13 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
 
 def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
     """Return what it promises at the configured target error, or at the lowest that it can keep."""
-    decider = calibration.deciders.get(calibration.num_samples)
-    if decider is None:
+    selector = calibration.selectors.get(calibration.num_samples)
+    if selector is None:
         return None
     error = LOWEST if serving.target_error is None else serving.target_error
-    kept = promise(decider.counts, Target(error, serving.confidence))
-    if kept.threshold is None and (lowest := lowest_named(decider.counts, kept)) is not None:
-        kept = promise(decider.counts, Target(lowest, serving.confidence))
+    kept = promise(selector.counts, Target(error, serving.confidence))
+    if kept.threshold is None and (lowest := lowest_named(selector.counts, kept)) is not None:
+        kept = promise(selector.counts, Target(lowest, serving.confidence))
     return None if kept.threshold is None else PromiseOut.model_validate(kept)
 
 

@@ -18,9 +18,9 @@ from service.calibration.calibration import (
     Activation,
     Calibration,
     CalibrationRecord,
-    Decider,
     Method,
     Parameters,
+    Selector,
 )
 from service.calibration.fingerprint import SERVICE, Fingerprint
 from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_to_json
@@ -49,7 +49,7 @@ class _Body(BaseModel):
     eps: float
     name: str
     evidence: dict[int, EvidenceMap]
-    deciders: dict[int, Decider]
+    selectors: dict[int, Selector]
 
 
 _ROW = TypeAdapter(DevRow)

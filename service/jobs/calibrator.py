@@ -248,6 +248,6 @@ class Calibrator:
             created_at=self._now(),
             name=job.options.name,
             evidence=fitted.evidence_table,
-            deciders=fitted.decided.deciders(),
+            selectors=fitted.decided.selectors(),
             reference=conformal_reference(material, rng(job.options.seed, Stream.REFERENCE)),
         )

@@ -36,11 +36,8 @@ CHUNKS_PER_SLOT = 4
 MAX_CHUNK = 32  # rows
 
 
-class Finisher(Protocol):
-    """What is done with the answers of a kind of job."""
-
-    async def finish(self, job: RunningJob) -> None:
-        """Do it and end the job; may be run again from its start after a crash."""
+# Does the rest of a kind of job with its answers and ends it; may be run again from its start after a crash.
+Finish = Callable[[RunningJob], Awaitable[None]]
 
 
 class JobSteps:
@@ -54,7 +51,7 @@ class JobSteps:
         self,
         jobs: SqlJobs,
         drawer: Drawer,
-        finishers: Mapping[JobKind, Finisher],
+        finish: Mapping[JobKind, Finish],
         *,
         slots: int,
         all_slots: int | None = None,
@@ -68,7 +65,7 @@ class JobSteps:
         self.patience = patience
         self._jobs = jobs
         self._drawer = drawer
-        self._finishers = finishers
+        self._finish = finish
         self._wait_s = wait_s
         self._one = asyncio.Lock()  # one job at a time is finished: it has all of its vectors in memory
 
@@ -128,7 +125,7 @@ class JobSteps:
         """Do the rest of the job."""
         async with self._one:
             job = await self._jobs.running(job_id)
-            await self._finishers[job.options.kind].finish(job)
+            await self._finish[job.options.kind](job)
 
 
 class Flow(Protocol):

@@ -53,8 +53,8 @@ class AdmissionQueue:
     def __init__(self, slots: int, max_waiting: int) -> None:
         self._slots = self.free = slots
         self._max_waiting = max_waiting
-        self._live: deque[Future[None]] = deque()
-        self._jobs: deque[Future[None]] = deque()
+        self._live: deque[tuple[Future[None], QueuedRequest]] = deque()
+        self._jobs: deque[tuple[Future[None], QueuedRequest]] = deque()
         self._coming = 0
         self._num_passed_on = 0
         self._times: deque[float] = deque(maxlen=RECENT)
@@ -91,23 +91,28 @@ class AdmissionQueue:
         while self._live or self._jobs:
             self._num_passed_on += 1
             is_jobs_turn = self._jobs and (not self._live or self._num_passed_on % JOBS_EVERY == 0)
-            waiting = (self._jobs if is_jobs_turn else self._live).popleft()
-            if not waiting.done():  # else its caller has gone
-                waiting.set_result(None)
-                return
+            waiting, queued = (self._jobs if is_jobs_turn else self._live).popleft()
+            if waiting.done():  # its caller has gone
+                continue
+            left_s = queued.ends - get_running_loop().time()
+            if queued.live and self._live and left_s < self._quick_s():
+                waiting.set_exception(self._too_late())
+                continue
+            waiting.set_result(None)
+            return
         self.free += 1
 
     async def _turn(self, queued: QueuedRequest) -> None:
         waiting: Future[None] = get_running_loop().create_future()
         queue = self._live if queued.live else self._jobs
-        queue.append(waiting)
+        queue.append((waiting, queued))
         try:
             async with timeout_at(queued.ends):
                 await waiting
         except BaseException as error:
-            if waiting in queue:
-                queue.remove(waiting)
-            elif not waiting.cancelled():
+            if (waiting, queued) in queue:
+                queue.remove((waiting, queued))
+            elif not waiting.cancelled() and waiting.exception() is None:
                 self.take_back(None)  # the permit came as the caller went
             if isinstance(error, TimeoutError):
                 raise DeadlineExceeded(
@@ -121,15 +126,20 @@ class AdmissionQueue:
         wait_s = max(0, ahead + 1) * typical_s / self._slots
         left_s = queued.ends - get_running_loop().time()
         if ahead >= self._max_waiting:
-            reason = "Too many requests wait for the LLM."
-        elif ahead >= 0 and left_s < wait_s + typical_s:
-            # A permit is not spent on an answer that nobody will be there to read.
-            reason = "Too many requests wait for the LLM to answer this one before its deadline."
-        else:
-            return
-        raise Overloaded(reason, retry_after_s=self._retry_after_s(wait_s, typical_s))
+            raise Overloaded("Too many requests wait for the LLM.", retry_after_s=self._retry_after_s())
+        if ahead >= 0 and left_s < wait_s + typical_s:
+            raise self._too_late()
 
-    def _retry_after_s(self, wait_s: float, typical_s: float) -> float:
+    def _too_late(self) -> Overloaded:
+        """Return the error for a request to which a permit is not given: nobody would read its answer."""
+        reason = "Too many requests wait for the LLM to answer this one before its deadline."
+        return Overloaded(reason, retry_after_s=self._retry_after_s())
+
+    def _quick_s(self) -> float:
+        """Return what the quicker calls take: the lower quartile."""
+        return statistics.quantiles(self._times)[0] if len(self._times) > 1 else 0.0
+
+    def _retry_after_s(self) -> float:
         """Return when to come back: after the queue, and after half of those who were told so before.
 
         All at once they would only be refused again, and a thousand refusals a second keep us from scoring.
@@ -137,7 +147,9 @@ class AdmissionQueue:
         now = get_running_loop().time()
         while self._returning and self._returning[0] <= now:
             self._returning.popleft()
-        wait_s += len(self._returning) / 2 * typical_s / self._slots
+        typical_s = statistics.median(self._times) if self._times else 0.0
+        ahead = max(0, len(self._live) + self._coming - self.free + 1) + len(self._returning) / 2
+        wait_s = ahead * typical_s / self._slots
         wait_s = min(MAX_RETRY_S, max(MIN_RETRY_S, wait_s))
         self._returning.append(now + wait_s)
         return wait_s

@@ -285,11 +285,11 @@ class CrossValidated(EvaluationContext):
         log-probabilities which these rows lack.
         """
         size = min(self.test.material.num_samples, calibration.num_samples)
-        decider, rows = calibration.deciders.get(size), self._full.at(size)
-        if decider is None or (isinstance(decider.map, EvidenceMap) and rows.missing_mass is None):
+        selector, rows = calibration.selectors.get(size), self._full.at(size)
+        if selector is None or (isinstance(selector.map, EvidenceMap) and rows.missing_mass is None):
             return None
-        columns = rows.columns(decider.map)
-        return decider.model.predict(columns) if columns.keys() >= set(decider.model.features) else None
+        columns = rows.columns(selector.map)
+        return selector.model.predict(columns) if columns.keys() >= set(selector.model.features) else None
 
     @cached_property
     def _full(self) -> FullRows:

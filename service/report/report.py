@@ -285,8 +285,8 @@ def correctness_part(
         "confidence": confidence,
         "by_num_samples": [_at(m, one, errors, confidence, seed, resamples) for m, one in sorted(at.items())],
         "diagram": _diagram(full, seed, resamples),
-        "risk_coverage": risk_coverage(full.decider.counts, confidence) if full.decider else [],
-        "promises": promises_part(full.decider.counts, errors, confidence) if full.decider else [],
+        "risk_coverage": risk_coverage(full.selector.counts, confidence) if full.selector else [],
+        "promises": promises_part(full.selector.counts, errors, confidence) if full.selector else [],
         "meaning": PROMISE_MEANING,
     }
 
@@ -315,7 +315,7 @@ def _at(
         random = rng(seed, Stream.AUROC)
         ranking = bootstrap_auroc(one.fit.held_out, one.fitted, random, num_resamples=resamples.auroc)
         auroc = estimate(ranking.value, ranking.low, ranking.high)
-    counts = None if one.decider is None else one.decider.counts
+    counts = None if one.selector is None else one.selector.counts
     return {
         "num_samples": num_samples,
         "fitted_right": one.fit.num_right,
@@ -337,7 +337,7 @@ def _at(
 def _diagram(one: DecidedAt, seed: int, resamples: Resamples) -> list[Bin]:
     """Return the reliability diagram of P(correct), each row predicted by the model of the other folds."""
     predicted = one.fit.held_out
-    if one.decider is None or predicted is None:
+    if one.selector is None or predicted is None:
         return []
     band = label_band(predicted, rng(seed, Stream.CORRECTNESS), num_draws=resamples.band)
     return bins(reliability_diagram(predicted, one.fitted), one.fitted.size, band)

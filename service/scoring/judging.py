@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, Decider, features
+from service.calibration.calibration import PROMISE_MEANING, Selector, features
 from service.embedding.outcomes import outcome_vectors
 from service.llm.port import Generation
 from service.scoring.basis import Basis, shares_by_mode
@@ -218,13 +218,13 @@ class Outcomes:
 class _Model:
     """What tells P(correct) for one number of answers, with the map that makes its features."""
 
-    decider: Decider
+    selector: Selector
     map: DepolarizedMap | TemperatureMap
     evidence: Evidence | None
 
     def probability(self, text: str, outcomes: Outcomes) -> float:
         """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
-        # By the decider's own map: what is served was fitted on rows that its counts must not have seen.
+        # By the selector's own map: what is served was fitted on rows that its counts must not have seen.
         served = self.map.serve(outcomes.spectrum.eigenvalues, outcomes.spectrum.dimension)
         columns = features(
             outcomes.born(text, served).probability,
@@ -232,7 +232,7 @@ class _Model:
             None if self.evidence is None else self.evidence.missing_mass,
             None if self.evidence is None else self.evidence.mean_logprob,
         )
-        return float(self.decider.model.predict(columns).item())
+        return float(self.selector.model.predict(columns).item())
 
 
 def judge(
@@ -255,7 +255,7 @@ def judge(
         decision, about_decision = held_back(target, why), [warning("no_correctness_model", why)]
     else:
         decisive = correct if candidate is None else candidate.probability_correct
-        decision, about_decision = decide(model.decider.counts, decisive, target)
+        decision, about_decision = decide(model.selector.counts, decisive, target)
     if unlike:
         decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
     warnings += _unsupported(model, candidate) + _elsewhere(model, basis.answer, outcomes.candidate)
@@ -311,7 +311,7 @@ def _unsupported(model: _Model | str, candidate: Candidate | None) -> list[Score
 
 def _elsewhere(model: _Model | str, answer: str, candidate: str | None) -> list[ScoreWarning]:
     """Return a warning when the promise behind a decision is about texts of another kind."""
-    judged = None if isinstance(model, str) else model.decider.judged
+    judged = None if isinstance(model, str) else model.selector.judged
     if judged == "given" and candidate is None:
         message = (
             "The calibration's verdicts are on given answers, this decision is on one that was drawn: what "
@@ -332,16 +332,16 @@ def _model_of(basis: Basis) -> _Model | str:
     if basis.applied is None:
         return "no calibration is applied"
     calibration, count = basis.applied.calibration, len(basis.generation.draws)
-    if not calibration.deciders:
+    if not calibration.selectors:
         return f"calibration {calibration.id} holds no model of being right; {_why(calibration.id)}"
-    decider = calibration.deciders.get(count)
-    if decider is None:
+    selector = calibration.selectors.get(count)
+    if selector is None:
         lacks = f"calibration {calibration.id} holds no model of being right for {count} answers"
         return f"{lacks}; {_why(calibration.id)}"
-    map_ = decider.map_for(basis.evidence.missing_mass if basis.evidence else None)
+    map_ = selector.map_for(basis.evidence.missing_mass if basis.evidence else None)
     if map_ is None:
         return f"the model of calibration {calibration.id} takes log-probabilities, which these answers lack"
-    return _Model(decider, map_, basis.evidence)
+    return _Model(selector, map_, basis.evidence)
 
 
 def _why(calibration_id: str) -> str:

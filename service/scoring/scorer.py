@@ -327,7 +327,7 @@ class Scorer:
         ood_warnings = out_of_distribution(p_value)
         outcomes = Outcomes(texts, candidate, embedded.vectors[: len(to_embed)], spectrum_)
         # A decision's first bounds import scipy, which takes half a second.
-        decides = command.target is not None and applied is not None and applied.calibration.deciders
+        decides = command.target is not None and applied is not None and applied.calibration.selectors
         slow = decides or _is_expensive([candidate or ""])
         judgement, about_texts = await _maybe_in_thread(
             slow, judge, basis, outcomes, command.target, unlike=bool(ood_warnings) and self._ood_abstain

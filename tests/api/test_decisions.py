@@ -28,7 +28,7 @@ from service.settings import Settings
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import add, calibration
-from tests.support.decisions import decider
+from tests.support.decisions import selector
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
@@ -47,14 +47,14 @@ def drawn_here() -> Calibration:
     wanted = service_fingerprint(
         TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
     )
-    every = {m: decider(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
-    return by_evidence(fingerprint=wanted, deciders=every)
+    every = {m: selector(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
+    return by_evidence(fingerprint=wanted, selectors=every)
 
 
 def drawn_by_callers() -> Calibration:
     """For answers labelled `mine`; it decides for three."""
     wanted = caller_fingerprint("mine", FakeEmbedder(DIMENSION).identity)
-    return replace(calibration(), fingerprint=wanted, deciders={3: decider()})
+    return replace(calibration(), fingerprint=wanted, selectors={3: selector()})
 
 
 @pytest.fixture
@@ -259,8 +259,8 @@ async def test_being_right_is_a_probability_at_every_missing_mass(tmp_path: Path
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
             for count in range(1, 1 + len(FEATURES)):
                 wanted = caller_fingerprint(f"{count}", FakeEmbedder(DIMENSION).identity)
-                one = decider(names=FEATURES[:count])
-                made = replace(by_evidence(fingerprint=wanted), deciders={3: one})
+                one = selector(names=FEATURES[:count])
+                made = replace(by_evidence(fingerprint=wanted), selectors={3: one})
                 await add(store, made, {"version": 1})
                 await store.activate(made.id)
                 for told in ([0.0] * 3, [-1e4] * 3, [0.01] * 3, [-0.1, -2.0, -700.0]):

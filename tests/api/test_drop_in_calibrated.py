@@ -18,7 +18,7 @@ from service.proxy import stream as scored_stream
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import Active, calibration
-from tests.support.decisions import decider
+from tests.support.decisions import selector
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.evidence import by_evidence
 from tests.support.fakes import FakeEmbedder
@@ -40,11 +40,11 @@ def fitted(made: Calibration) -> Active:
 
 
 def plain() -> Active:
-    return fitted(replace(calibration(), deciders={m: decider() for m in range(2, 6)}))
+    return fitted(replace(calibration(), selectors={m: selector() for m in range(2, 6)}))
 
 
 def evident() -> Active:
-    return fitted(by_evidence(deciders={5: decider(EvidenceMap(1.0, 0.0, 1.0))}))
+    return fitted(by_evidence(selectors={5: selector(EvidenceMap(1.0, 0.0, 1.0))}))
 
 
 def said(exchange: Exchange, text: str, index: int) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""A decider of round numbers, and rows with verdicts that decide as a calibration does."""
+"""A selector of round numbers, and rows with verdicts that decide as a calibration does."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Decider, JudgedTexts
+from service.calibration.calibration import JudgedTexts, Selector
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw
@@ -22,15 +22,15 @@ PLAIN = DepolarizedMap(1.0, 0.5)
 TARGET = Target(0.2, 0.9, by_default=True)
 
 
-def decider(
+def selector(
     map_: DepolarizedMap | TemperatureMap | EvidenceMap = PLAIN,
     names: tuple[str, ...] = ("logit_probability",),
     judged: JudgedTexts = "mixed",
-) -> Decider:
+) -> Selector:
     """P(correct) = p(y) where p(y) is the only feature; each further one counts 0.1 for its size."""
     zeros, ones = (0.0,) * len(names), (1.0,) * len(names)
     weights = (1.0, *(0.1,) * (len(names) - 1))
-    return Decider(map_, CorrectnessModel(names, zeros, ones, weights, 0.0), COUNTS, judged)
+    return Selector(map_, CorrectnessModel(names, zeros, ones, weights, 0.0), COUNTS, judged)
 
 
 def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bool = True) -> list[StoredRow]:

@@ -6,7 +6,7 @@ from service.jobs.calibrator import Calibrator, Embedding
 from service.jobs.drawing import Drawer
 from service.jobs.store import SqlJobs
 from service.jobs.waiting import Patience
-from service.jobs.workflows import Finisher
+from service.jobs.workflows import Finish
 from service.llm.port import LanguageModel, Sampling
 from service.scoring.command import Serving
 from tests.support.reports import FEW
@@ -38,6 +38,6 @@ class Pipeline:
         for line in await self.jobs.missing_lines(job_id):
             assert await self.drawer.draw(job_id, line) is None
 
-    async def finish(self, job_id: str, finisher: Finisher | None = None) -> None:
+    async def finish(self, job_id: str, finish: Finish | None = None) -> None:
         """Do the rest."""
-        await (finisher or self.calibrator).finish(await self.jobs.running(job_id))
+        await (finish or self.calibrator.finish)(await self.jobs.running(job_id))

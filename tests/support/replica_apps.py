@@ -19,7 +19,7 @@ from service.scoring.scorer import LiveLoad
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from tests.support.calibrations import add, calibration
-from tests.support.decisions import decider
+from tests.support.decisions import selector
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.task_engine import TaskEngine
 
@@ -42,9 +42,9 @@ def deciding(serving: Serving, llm: LanguageModel, embedder: FakeEmbedder) -> li
     of 0.15.
     """
     requests = [serving.request(prompt="?"), serving.request(messages=(Message("user", "?"),))]
-    every = {m: decider() for m in range(2, 6)}
+    every = {m: selector() for m in range(2, 6)}
     prints = [service_fingerprint(llm.identity(r), r.sampling, embedder.identity) for r in requests]
-    return [replace(calibration(), fingerprint=one, deciders=every) for one in prints]
+    return [replace(calibration(), fingerprint=one, selectors=every) for one in prints]
 
 
 @asynccontextmanager

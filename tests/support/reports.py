@@ -172,7 +172,7 @@ def _calibration(fitted: Fitted, num_samples: int = SAMPLES, *, evidence: str = 
         MADE_AT,
         name="Small world",
         evidence=fitted.evidence_table,
-        deciders=fitted.decided.deciders() if num_samples != SAMPLES else {},
+        selectors=fitted.decided.selectors() if num_samples != SAMPLES else {},
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from service.calibration.calibration import Calibration
 from service.calibration.fingerprint import caller_fingerprint
-from service.calibration.fitting import fit_deciders
+from service.calibration.fitting import fit_selectors
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import StoredRow
 from service.embedding.outcomes import outcome_vectors, texts_to_embed
@@ -25,11 +25,11 @@ LAX = Target(0.98, 0.5)  # whoever may be let through at all, is
 
 
 def deciding(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Calibration:
-    """A calibration by evidence for answers labelled `mine`, with the maps of the deciders fitted on rows."""
-    found = fit_deciders(_material(rows, embedder), "evidence", rng=np.random.default_rng(0), eps=1e-10)
-    maps = {m: one.map for m, one in found.deciders().items() if isinstance(one.map, EvidenceMap)}
+    """A calibration by evidence for answers labelled `mine`, with maps of selectors fitted on rows."""
+    found = fit_selectors(_material(rows, embedder), "evidence", rng=np.random.default_rng(0), eps=1e-10)
+    maps = {m: one.map for m, one in found.selectors().items() if isinstance(one.map, EvidenceMap)}
     wanted = caller_fingerprint("mine", embedder.identity)
-    made = by_evidence(fingerprint=wanted, deciders=found.deciders())
+    made = by_evidence(fingerprint=wanted, selectors=found.selectors())
     return replace(made, evidence=maps, num_samples=max(maps))
 
 

@@ -74,7 +74,7 @@ class Queue:
         self.llm = FakeLLM()
         serving = Serving(2, Sampling(), Sampling())
         drawer = Drawer(self.llm, FakeEmbedder(), self.store, serving, patience=QUICK)
-        finishers = {"calibrate": self.finisher}
+        finishers = {"calibrate": self.finisher.finish}
         steps = JobSteps(self.store, drawer, finishers, slots=2, patience=QUICK, wait_s=0.01)
         self.jobs = DurableJobs(self.store, steps, engine, beat_s=beat_s, poll_s=0.01)
 

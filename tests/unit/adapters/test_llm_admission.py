@@ -168,6 +168,20 @@ def test_a_deadline_that_the_wait_uses_up_is_refused_at_once() -> None:
     played(scenario)
 
 
+def test_a_permit_is_not_spent_on_an_answer_that_nobody_will_read() -> None:
+    async def scenario() -> None:
+        queue = AdmissionQueue(1, 9)
+        await learnt(queue, 4.0)
+        held = await queue.permit(queued())
+        late, in_time = await waiter(queue, queued(1.0)), await waiter(queue, queued())
+        held.release(answered=True)
+        with pytest.raises(Overloaded):
+            await late
+        (await in_time).release(answered=True)
+
+    played(scenario)
+
+
 def test_refused_callers_are_told_different_times_to_come_back() -> None:
     async def scenario() -> None:
         queue, waits_s = AdmissionQueue(1, 1), []

@@ -28,7 +28,7 @@ from service.spectral.evidence import EvidenceMap
 from service.store.database import Database, store_url, sync_url
 from service.store.tables import activations, calibrations, dev_rows, jobs, metadata
 from tests.support.calibrations import NASTY, add, calibration, fingerprint, rows
-from tests.support.decisions import decider
+from tests.support.decisions import selector
 from tests.support.evidence import by_evidence
 from tests.support.postgres import Cluster
 
@@ -227,7 +227,7 @@ class TestStore:
     async def test_a_calibration_comes_back_as_it_was(self, url: str) -> None:
         made = by_evidence(
             fingerprint=replace(fingerprint(), evidence="supplied", empty_answers=EMBEDDED),
-            deciders={1: decider(EvidenceMap(0.9, 0.0, 1.0)), 3: decider()},
+            selectors={1: selector(EvidenceMap(0.9, 0.0, 1.0)), 3: selector()},
         )
         async with opened(url) as store:
             await add(store.calibrations, made, {})

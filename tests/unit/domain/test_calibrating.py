@@ -271,10 +271,10 @@ async def test_a_gain_in_telling_right_from_wrong_activates(bench: Bench) -> Non
         for one in judged_rows(400, num_samples=6)
     ]
     first, _ = await bench.run(rows[:60], CalibrateOptions(activate="always"))
-    assert not first.deciders
+    assert not first.selectors
     later, report = await bench.run(rows)
     decision = report["decision"]
-    assert later.deciders and decision["loss_difference"]["high"] < 0
+    assert later.selectors and decision["loss_difference"]["high"] < 0
     assert "log loss of P(correct)" in decision["reason"] and decision["activated"]
     assert bench.calibrations.any_active() == [later]
     # By its own model an active one is judged, too.
@@ -307,14 +307,14 @@ def test_better_beyond_chance_in_one_and_worse_in_none(risk: Any, loss: Any, bri
 
 async def test_a_model_of_being_right_is_not_lost_to_a_few_rows(bench: Bench) -> None:
     first, _ = await bench.run(made_rows(240))
-    assert first.deciders
+    assert first.selectors
     # 40 right answers are the least for such a model; these are fewer, for agreement is worth less here.
     few = [
         replace(row, references=(f"else {row.line}",)) if row.line % 3 else row
         for row in made_rows(60, seed=5)
     ]
     later, report = await bench.run(few)
-    assert not later.deciders
+    assert not later.selectors
     assert report["decision"]["difference"]["value"] < 0, "by its risk it would be activated"
     assert "tells P(correct)" in report["decision"]["reason"]
     assert bench.calibrations.any_active() == [first]

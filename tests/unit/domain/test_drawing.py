@@ -122,7 +122,7 @@ def make(store: SqlJobs) -> Make:
     ) -> AsyncIterator[Case]:
         job, _ = await store.submit(rows or prompts(), CalibrateOptions(num_samples=num_samples))
         drawer = Drawer(llm, EMBEDDER, store, serving, live_first=live_first, patience=patience)
-        finishers: Any = {"calibrate": NoFinish()}
+        finishers: Any = {"calibrate": NoFinish().finish}
         steps = JobSteps(store, drawer, finishers, slots=slots, patience=patience, wait_s=0.001)
         yield Case(store, llm, job.id, steps, drawer)
 

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.calibration.calibration import Calibration, Decider, JudgedTexts, NoCalibrations, Parameters
+from service.calibration.calibration import (
+    Calibration,
+    JudgedTexts,
+    NoCalibrations,
+    Parameters,
+    Selector,
+)
 from service.calibration.fingerprint import caller_fingerprint
 from service.llm.port import GenerationRequest, Sampling
 from service.scoring.command import ScoreCommand, Target
@@ -22,7 +28,7 @@ from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap
 from service.spectral.selective import SelectiveCounts, selective_counts
 from tests.support.calibrations import Active, calibration
-from tests.support.decisions import COUNTS, decider
+from tests.support.decisions import COUNTS, selector
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
@@ -46,12 +52,14 @@ def embedder(**parts: Any) -> FakeEmbedder:
 
 
 def supplied(
-    *samples: str, deciders: dict[int, Decider] | None = None, made_by: FakeEmbedder | None = None
+    *samples: str,
+    selectors: dict[int, Selector] | None = None,
+    made_by: FakeEmbedder | None = None,
 ) -> Calibration:
-    """A calibration of supplied answers, T = 1 and g = 0.5, which decides where `deciders` say."""
+    """A calibration of supplied answers, T = 1 and g = 0.5, which decides where `selectors` say."""
     made = replace(calibration(), parameters={m: Parameters(1.0, 0.5) for m in range(2, 6)})
     wanted = caller_fingerprint("mine", (made_by or embedder()).identity)
-    return replace(made, fingerprint=wanted, deciders=deciders or {})
+    return replace(made, fingerprint=wanted, selectors=selectors or {})
 
 
 async def scored(samples: tuple[str, ...], active: Calibration | None = None, **asked: Any) -> Score:
@@ -141,8 +149,8 @@ def test_a_candidate_never_counts_as_an_answer(
 ) -> None:
     """The rest of the score is the same to the last bit; and 0 <= p(y) <= lambda_max."""
     one = embedder(empty_answers=empty_answers)
-    every = {m: decider(DepolarizedMap(1.0, 0.3)) for m in range(2, 6)}
-    scorer = Scorer(FakeLLM(), one, Active(supplied(deciders=every, made_by=one)))
+    every = {m: selector(DepolarizedMap(1.0, 0.3)) for m in range(2, 6)}
+    scorer = Scorer(FakeLLM(), one, Active(supplied(selectors=every, made_by=one)))
     plain = ScoreCommand(samples=tuple(samples), source_label="mine")
     without = asyncio.run(scorer.score(plain))
     with_one = asyncio.run(scorer.score(replace(plain, candidate=candidate)))
@@ -164,9 +172,9 @@ async def test_a_drawn_answers_usage_is_that_without_a_candidate() -> None:
     assert (with_one.usage, with_one.num_distinct) == (without.usage, without.num_distinct)
 
 
-async def test_being_right_is_told_by_the_deciders_own_map() -> None:
+async def test_being_right_is_told_by_the_selectors_own_map() -> None:
     """P(correct) = p(y) there, under g = 0.2 where g = 0.5 is served."""
-    active = supplied(deciders={3: decider(DepolarizedMap(1.0, 0.2))})
+    active = supplied(selectors={3: selector(DepolarizedMap(1.0, 0.2))})
     score = await scored(TWO_TO_ONE, active, candidate="mostly a")
     first = 0.8 * 2 / 3 + 0.2 / 8
     assert score.answer == "a"
@@ -182,8 +190,8 @@ async def test_evidence_goes_into_the_map_and_the_features(missing: float, count
     """At g = u a unanimous answer has p = 1 - u + u/d; the other three features have weight 0.1."""
     llm = TellingLLM(told={"question 0": math.log(1 - missing)})
     command = ScoreCommand(GenerationRequest(count, Sampling(), prompt="question 0"))
-    names = {m: decider(EvidenceMap(1.0, 0.0, 1.0), FEATURES) for m in (1, 3)}
-    fits = by_evidence(fingerprint=Scorer(llm, embedder()).fingerprint(command), deciders=names)
+    names = {m: selector(EvidenceMap(1.0, 0.0, 1.0), FEATURES) for m in (1, 3)}
+    fits = by_evidence(fingerprint=Scorer(llm, embedder()).fingerprint(command), selectors=names)
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     p = 1 - missing + missing / DIMENSION
     rest = missing / DIMENSION
@@ -201,7 +209,7 @@ async def test_being_right_is_a_finite_probability_whatever_the_log_probabilitie
         GenerationRequest(3, Sampling(), prompt="question 0"), candidate="answer 0", target=EASY
     )
     wanted = Scorer(llm, embedder()).fingerprint(command)
-    fits = by_evidence(fingerprint=wanted, deciders={3: decider(EvidenceMap(1.0, 0.0, 1.0), FEATURES)})
+    fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0), FEATURES)})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     missing = math.isnan(told) or told == math.inf  # which are no log-probabilities
     assert codes(score) == (["evidence_missing", "no_correctness_model"] if missing else [])
@@ -231,7 +239,7 @@ async def test_a_text_is_let_through_from_the_threshold_on(
     threshold: float,
     coverage: float,
 ) -> None:
-    score = await scored(samples, supplied(deciders={3: decider()}), candidate=candidate, target=target)
+    score = await scored(samples, supplied(selectors={3: selector()}), candidate=candidate, target=target)
     made = score.decision
     assert made is not None
     assert (made.action, made.target_error, made.confidence) == (action, target.error, target.confidence)
@@ -247,7 +255,7 @@ async def test_a_text_that_no_answer_supports_is_let_through_by_no_target_and_ha
 ) -> None:
     """The threshold of 0.34 is 0.0, which every probability reaches."""
     asked = {"candidate": candidate, "target": Target(error, 0.9)}
-    score = await scored(UNANIMOUS, supplied(deciders={3: decider()}), **asked)
+    score = await scored(UNANIMOUS, supplied(selectors={3: selector()}), **asked)
     found, made = score.candidate, score.decision
     assert found is not None
     assert made is not None
@@ -255,26 +263,26 @@ async def test_a_text_that_no_answer_supports_is_let_through_by_no_target_and_ha
     assert score.probability_correct is not None
     unreachable = ["target_unreachable"] * (error == 0.05)
     assert sorted(codes(score)) == sorted(["unsupported_candidate", *unreachable])
-    undecided = await scored(UNANIMOUS, supplied(deciders={3: decider()}), candidate=candidate)
+    undecided = await scored(UNANIMOUS, supplied(selectors={3: selector()}), candidate=candidate)
     assert codes(undecided) == []
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-14, -1e-14])
 async def test_a_probability_on_the_threshold_is_let_through_whatever_its_last_bits(off: float) -> None:
     counts = SelectiveCounts((0.5625 + off,), (100,), (5,))
-    active = supplied(deciders={3: replace(decider(), counts=counts)})
+    active = supplied(selectors={3: replace(selector(), counts=counts)})
     made = (await scored(UNANIMOUS, active, target=EASY)).decision
     assert made is not None
     assert made.action == "answer"
 
 
-async def test_the_decider_is_that_of_the_answers_that_came() -> None:
+async def test_the_selector_is_that_of_the_answers_that_came() -> None:
     llm = TellingLLM(told={"question 0": math.log(0.75)})
     llm.deliver = 3
     command = ScoreCommand(GenerationRequest(5, Sampling(), prompt="question 0"), target=EASY)
     wanted = Scorer(llm, embedder()).fingerprint(command)
-    hopeless = replace(decider(), counts=SelectiveCounts((0.5,), (30,), (30,)))
-    fits = by_evidence(fingerprint=wanted, deciders={3: decider(EvidenceMap(1.0, 0.0, 1.0)), 5: hopeless})
+    hopeless = replace(selector(), counts=SelectiveCounts((0.5,), (30,), (30,)))
+    fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0)), 5: hopeless})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     assert codes(score) == ["partial_samples"]
     assert score.decision is not None
@@ -284,7 +292,7 @@ async def test_the_decider_is_that_of_the_answers_that_came() -> None:
 async def test_a_decision_among_very_many_thresholds_is_the_same() -> None:
     steps = tuple(1 - i / 5000 for i in range(5000))
     many = SelectiveCounts(steps, tuple(range(1, 5001)), tuple(max(0, i - 3000) for i in range(5000)))
-    active = supplied(deciders={3: replace(decider(), counts=many)})
+    active = supplied(selectors={3: replace(selector(), counts=many)})
     made = (await scored(UNANIMOUS, active, target=EASY)).decision
     assert made is not None
     assert made.threshold == promise(many, EASY).threshold
@@ -292,7 +300,7 @@ async def test_a_decision_among_very_many_thresholds_is_the_same() -> None:
 
 
 async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can() -> None:
-    active = supplied(deciders={3: decider()})
+    active = supplied(selectors={3: selector()})
     score = await scored(UNANIMOUS, active, target=Target(0.05, 0.9))
     made = score.decision
     assert made is not None
@@ -306,8 +314,8 @@ async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can(
 
 
 async def test_where_no_error_can_be_promised_the_warning_says_so() -> None:
-    hopeless = replace(decider(), counts=SelectiveCounts((0.5, 0.1), (30, 60), (30, 60)))
-    score = await scored(UNANIMOUS, supplied(deciders={3: hopeless}), target=EASY)
+    hopeless = replace(selector(), counts=SelectiveCounts((0.5, 0.1), (30, 60), (30, 60)))
+    score = await scored(UNANIMOUS, supplied(selectors={3: hopeless}), target=EASY)
     assert "no error can" in score.warnings[0].message
 
 
@@ -315,11 +323,27 @@ async def test_where_no_error_can_be_promised_the_warning_says_so() -> None:
     ("active", "asked", "said"),
     [
         (None, {}, "no calibration is applied"),
-        (supplied(deciders={3: decider()}), {"source_label": "other"}, "no calibration is applied"),
-        (supplied(deciders={3: decider()}), {"calibration": "none"}, "no calibration is applied"),
+        (
+            supplied(selectors={3: selector()}),
+            {"source_label": "other"},
+            "no calibration is applied",
+        ),
+        (
+            supplied(selectors={3: selector()}),
+            {"calibration": "none"},
+            "no calibration is applied",
+        ),
         (supplied(), {}, "holds no model of being right"),
-        (supplied(deciders={2: decider()}), {}, "holds no model of being right for 3 answers"),
-        (supplied(deciders={3: decider(EvidenceMap(1.0, 0.0, 1.0))}), {}, "log-probabilities"),
+        (
+            supplied(selectors={2: selector()}),
+            {},
+            "holds no model of being right for 3 answers",
+        ),
+        (
+            supplied(selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0))}),
+            {},
+            "log-probabilities",
+        ),
     ],
 )
 async def test_without_a_model_a_decision_is_to_abstain_and_says_why(
@@ -375,7 +399,7 @@ counts = st.builds(
 def test_a_laxer_target_lets_no_less_through(made: SelectiveCounts, error: float, more: float) -> None:
     """From 0.109 on, at 90 %, all sequences of tests begin at the same threshold."""
     laxer = error + (0.95 - error) * more
-    active = supplied(deciders={3: replace(decider(), counts=made)})
+    active = supplied(selectors={3: replace(selector(), counts=made)})
     strict, lax = (
         asyncio.run(scored(UNANIMOUS, active, target=Target(one, 0.9))).decision for one in (error, laxer)
     )
@@ -422,7 +446,7 @@ def test_the_lowest_error_is_named_in_three_digits_unless_that_target_is_not_kep
 async def test_a_decision_on_texts_that_its_promise_is_not_about_is_warned_of(
     judged: JudgedTexts, candidate: str | None, warned: bool
 ) -> None:
-    active = supplied(deciders={3: decider(judged=judged)})
+    active = supplied(selectors={3: selector(judged=judged)})
     score = await scored(TWO_TO_ONE, active, candidate=candidate, target=EASY)
     assert ("correctness_label_mismatch" in [one.code for one in score.warnings]) == warned
     undecided = await scored(TWO_TO_ONE, active, candidate=candidate)

@@ -60,7 +60,7 @@ class Bench:
     async def run(self, found, options=OPTIONS):
         job, _ = await self.jobs.submit(found, options)
         await self.pipeline.draw(job.id)
-        await self.pipeline.finish(job.id, self.evaluator if options.dev_rows else None)
+        await self.pipeline.finish(job.id, self.evaluator.finish if options.dev_rows else None)
         return job.id
 
 

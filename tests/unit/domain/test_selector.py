@@ -4,24 +4,24 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from service.calibration.calibration import Decider, features
+from service.calibration.calibration import Selector, features
 from service.spectral.correctness_model import CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
-from tests.support.decisions import decider
+from tests.support.decisions import selector
 
 MAPS = [DepolarizedMap(0.9, 0.5), TemperatureMap(1.2, 1e-8), EvidenceMap(0.9, -0.5, 0.4)]
 
 
 @pytest.mark.parametrize("map_", MAPS)
 def test_it_comes_back_from_json(map_: DepolarizedMap | TemperatureMap | EvidenceMap) -> None:
-    one = decider(map_)
-    adapter = TypeAdapter(Decider)
+    one = selector(map_)
+    adapter = TypeAdapter(Selector)
     assert adapter.validate_json(adapter.dump_json(one)) == one
 
 
 def test_a_map_by_evidence_is_made_at_the_missing_mass() -> None:
-    one = decider(EvidenceMap(1.0, 0.0, 1.0))
+    one = selector(EvidenceMap(1.0, 0.0, 1.0))
     found = one.map_for(0.25)
     assert isinstance(found, DepolarizedMap)
     assert found.depolarization == pytest.approx(0.25)
@@ -30,8 +30,8 @@ def test_a_map_by_evidence_is_made_at_the_missing_mass() -> None:
 
 def test_a_plain_map_serves_answers_without_log_probabilities_unless_the_model_takes_them() -> None:
     plain = DepolarizedMap(0.9, 0.5)
-    assert decider(plain).map_for(None) == plain
-    with_mass = decider(plain, ("logit_probability", "logit_missing_mass"))
+    assert selector(plain).map_for(None) == plain
+    with_mass = selector(plain, ("logit_probability", "logit_missing_mass"))
     assert with_mass.map_for(None) is None
     assert with_mass.map_for(0.5) == plain
 

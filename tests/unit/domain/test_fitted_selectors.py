@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.selective_worlds import naive
-from service.calibration.fitting import MAX_THRESHOLDS, WHOLE, Decided, Fitted, fit_all, fit_deciders
+from service.calibration.fitting import MAX_THRESHOLDS, WHOLE, Decided, Fitted, fit_all, fit_selectors
 from service.calibration.labels import FullRows
 from service.calibration.rows import StoredRow
 from service.report.report import correctness_part, format_promise, targets
@@ -32,8 +32,8 @@ def fitted(method: str = "evidence", count: int = 160) -> Fitted:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_number_of_answers_has_a_decider_of_the_chosen_map(method: str) -> None:
-    found = fitted(method).decided.deciders()
+def test_every_number_of_answers_has_a_selector_of_the_chosen_map(method: str) -> None:
+    found = fitted(method).decided.selectors()
     assert sorted(found) == ([1, 2, 3, 4] if method == "evidence" else [2, 3, 4])
     assert all(isinstance(one.map, METHODS[method]) for one in found.values())
     assert {one.counts.num_rows for one in found.values()} == {80}
@@ -42,7 +42,7 @@ def test_every_number_of_answers_has_a_decider_of_the_chosen_map(method: str) ->
 def test_the_counts_are_of_the_model_that_is_served_on_rows_that_it_has_not_seen() -> None:
     rows = judged_rows(160)
     decided = fitted().decided
-    for m, one in decided.deciders().items():
+    for m, one in decided.selectors().items():
         counted = FullRows(judged_material(rows)).at(m).take(~decided.fitting)
         scores = one.model.predict(counted.columns(one.map))
         assert one.counts.never_answered == (~counted.supported).sum()
@@ -67,17 +67,17 @@ def test_rows_that_are_counted_move_neither_map_nor_model() -> None:
     assert np.array_equal(before.decided.fitting, after.decided.fitting)
     assert before.parameters != after.parameters
     counts = []
-    for m, one in before.decided.deciders().items():
-        other = after.decided.deciders()[m]
+    for m, one in before.decided.selectors().items():
+        other = after.decided.selectors()[m]
         assert (one.map, one.model) == (other.map, other.model)
         counts.append(one.counts == other.counts)
     assert not all(counts)
 
 
-def test_equal_seeds_give_equal_deciders_and_another_seed_splits_otherwise() -> None:
+def test_equal_seeds_give_equal_selectors_and_another_seed_splits_otherwise() -> None:
     material = judged_material(judged_rows(160))
     one, same, other = (fit(material, "evidence", seed=seed).decided for seed in (0, 0, 1))
-    assert one.deciders() == same.deciders()
+    assert one.selectors() == same.selectors()
     assert not np.array_equal(one.fitting, other.fitting)
 
 
@@ -101,16 +101,16 @@ def test_both_parts_have_their_share_of_either_kind() -> None:
 def test_without_log_probabilities_the_model_takes_what_there_is() -> None:
     found = fit(judged_material(judged_rows(200, logprobs=False)), "auto")
     assert found.method != "evidence"
-    features = {name for one in found.decided.deciders().values() for name in one.model.features}
+    features = {name for one in found.decided.selectors().values() for name in one.model.features}
     assert features <= {"logit_probability", "entropy"}
-    assert found.decided.deciders()
+    assert found.decided.selectors()
 
 
 def test_why_there_is_no_model() -> None:
     rows = judged_rows(80)
     few = fit(judged_material(rows), "depolarized").decided
     assert {one.fit.why_none for one in few.at.values()} == {"too_few_verdicts"}
-    assert few.deciders() == {}
+    assert few.selectors() == {}
     right = [replace(one, row=replace(one.row, correct=True)) for one in rows]
     one_kind = fit(judged_material(right), "depolarized").decided
     assert {one.fit.why_none for one in one_kind.at.values()} == {"one_kind"}
@@ -131,21 +131,21 @@ def test_rows_with_fewer_answers_take_no_part() -> None:
     short = [replace(one, draws=one.draws[:2]) for one in judged_rows(20, seed=9)]
     found = fit(judged_material([*rows, *short]), "evidence").decided
     assert found.fitting.size == 160
-    assert found.deciders() == fitted().decided.deciders()
+    assert found.selectors() == fitted().decided.selectors()
 
 
 @pytest.mark.parametrize(("given", "judged"), [(160, "given"), (80, "mixed"), (0, "dominant")])
-def test_a_decider_knows_whose_texts_were_judged(given: int, judged: str) -> None:
+def test_a_selector_knows_whose_texts_were_judged(given: int, judged: str) -> None:
     rows = [
         one if i < given else replace(one, row=replace(one.row, answer=None))
         for i, one in enumerate(judged_rows(160))
     ]
-    found = fit(judged_material(rows), "depolarized").decided.deciders()
+    found = fit(judged_material(rows), "depolarized").decided.selectors()
     assert {one.judged for one in found.values()} == {judged}
 
 
-def test_a_decider_stays_small_however_many_rows() -> None:
-    [one, *_] = fitted("depolarized", 900).decided.deciders().values()
+def test_a_selector_stays_small_however_many_rows() -> None:
+    [one, *_] = fitted("depolarized", 900).decided.selectors().values()
     assert len(one.counts.thresholds) == MAX_THRESHOLDS
     assert one.counts.num_rows == 450
 
@@ -157,13 +157,13 @@ def test_the_promise_holds_in_simulated_worlds_and_a_naive_threshold_breaks_it()
     broken, reached = np.zeros(2), 0
     for seed in range(worlds):
         material = judged_material(judged_rows(200, seed=seed, num_samples=size))
-        found = fit_deciders(material, "depolarized", rng=np.random.default_rng(seed), eps=1e-10)
-        if (decider := found.deciders().get(size)) is None:
+        found = fit_selectors(material, "depolarized", rng=np.random.default_rng(seed), eps=1e-10)
+        if (selector := found.selectors().get(size)) is None:
             continue
-        [promise] = promises(decider.counts, [target])
+        [promise] = promises(selector.counts, [target])
         reached += promise.threshold is not None
-        scores = decider.model.predict(new.columns(decider.map))
-        for at, threshold in enumerate((promise.threshold, naive(decider.counts, target))):
+        scores = selector.model.predict(new.columns(selector.map))
+        for at, threshold in enumerate((promise.threshold, naive(selector.counts, target))):
             let = threshold is not None and new.supported & (scores >= threshold)
             broken[at] += threshold is not None and (~new.right[let]).mean() > target
     assert reached > 30
@@ -184,7 +184,7 @@ def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -
     assert sum(one["count"] for one in part["diagram"]) == 80
     assert [one["target_error"] for one in part["promises"]] == [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
     last = part["risk_coverage"][-1]
-    counts = fitted().decided.deciders()[4].counts
+    counts = fitted().decided.selectors()[4].counts
     assert last["coverage"] == 1 - counts.never_answered / 80 < 1
     assert last["error"] < last["bound"]
     for promise in part["promises"]:
@@ -268,15 +268,15 @@ def test_the_promise_holds_where_many_judged_texts_are_supported_by_no_answer() 
     broken = reached = 0
     for seed in range(runs):
         material = judged_material(judged_rows(160, seed=seed, num_samples=size))
-        found = fit_deciders(material, "depolarized", rng=np.random.default_rng(seed), eps=1e-10)
-        if (decider := found.deciders().get(size)) is None:
+        found = fit_selectors(material, "depolarized", rng=np.random.default_rng(seed), eps=1e-10)
+        if (selector := found.selectors().get(size)) is None:
             continue
-        [promise] = promises(decider.counts, [target])
+        [promise] = promises(selector.counts, [target])
         if promise.threshold is None:
             continue
-        let = new.supported & (decider.model.predict(new.columns(decider.map)) >= promise.threshold)
+        let = new.supported & (selector.model.predict(new.columns(selector.map)) >= promise.threshold)
         reached += 1
         broken += (~new.right[let]).mean() > target
-        assert promise.coverage <= 1 - decider.counts.never_answered / decider.counts.num_rows
+        assert promise.coverage <= 1 - selector.counts.never_answered / selector.counts.num_rows
     assert reached > 30
     assert broken / runs <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / runs)
