@@ -68,14 +68,18 @@ async def test_a_wait_that_comes_and_goes_is_logged_now_and_then(
     now, database = 0.0, CopiedDatabase(tmp_path)
     jobs = SqlJobs(database, SqlCalibrations(database), clock=lambda: now)
     job, _ = await jobs.submit(dev_rows(ROWS), CalibrateOptions())
-    await jobs.begin(job.id)
+    other, _ = await jobs.submit(dev_rows(ROWS), CalibrateOptions())
+    for one in (job, other):
+        await jobs.begin(one.id)
     for _ in range(3):
         await jobs.note(job.id, "waiting")
+        await jobs.note(other.id, "waiting, too")
     now = LOG_AGAIN_S
     await jobs.note(job.id, "waiting")
     await jobs.note(job.id, LLMError("waiting for more.", llm_message="Where is the treasure?").told)
     await database.stop()
-    assert caplog.messages == [f"job {job.id}: waiting"] * 2 + [f"job {job.id}: waiting for more."]
+    waits = [f"job {job.id}: waiting", f"job {other.id}: waiting, too", f"job {job.id}: waiting"]
+    assert caplog.messages == [*waits, f"job {job.id}: waiting for more."]
 
 
 async def test_a_job_that_goes_on_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
