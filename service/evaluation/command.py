@@ -186,15 +186,15 @@ class _Run:
         texts = all_texts(rows)
         embedded = texts_to_embed(texts, embedder.empty_answers)
         advance = self._stage(f"{name}: vectors", len(embedded))
-        found = []
+        chunks = []
         for start in range(0, len(embedded), CHUNK):
-            found.append(await embedder.embed(embedded[start : start + CHUNK]))
-            advance(len(found[-1].vectors))
-        check_made_by(*(one.made_by for one in found))
-        vectors = outcome_vectors(texts, np.concatenate([one.vectors for one in found]))
+            chunks.append(await embedder.embed(embedded[start : start + CHUNK]))
+            advance(len(chunks[-1].vectors))
+        check_made_by(*(one.made_by for one in chunks))
+        vectors = outcome_vectors(texts, np.concatenate([one.vectors for one in chunks]))
         place = {text: i for i, text in enumerate(texts)}
         material = assemble(rows, num_samples, vectors, place, embedder.identity.dimension)
-        return replace(material, made_by=found[0].made_by)
+        return replace(material, made_by=chunks[0].made_by)
 
     def _experiments(
         self, dev: Material, test: Material, provenance: Provenance, files: dict[str, EvaluationFile]
@@ -252,7 +252,7 @@ def _supplied(file: EvaluationFile) -> list[StoredRow]:
     """Return rows that came with their answers, each with the number of its tokens where the file tells."""
     rows = []
     for row in file.rows:
-        draws, tokens = supplied_draws(row.samples or (), row.logprobs), file.recorded[row.line].tokens
+        draws, tokens = supplied_draws(row.samples or (), row.logprobs), file.tokens[row.line]
         if len(tokens) == len(draws):
             pairs = zip(draws, tokens, strict=True)
             draws = tuple(replace(draw, num_tokens=int(count)) for draw, count in pairs)
