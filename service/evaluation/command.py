@@ -138,6 +138,9 @@ class _Run:
                 name: [(row, row_request(serving, row, wanted)) for row in file.rows]
                 for name, file in lacking.items()
             }
+            # A server that was not up at the start has not named its model, which is part of every key.
+            if any(not llm.identity(one).model for pairs in requests.values() for _, one in pairs):
+                await PATIENCE.keep_trying(llm.check, _silent)
             # Before the first answer, with which a server may change the name of its model.
             asked = {
                 name: [(row, one, answer_key(name, row, one, setup(llm, one))) for row, one in pairs]
