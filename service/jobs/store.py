@@ -28,7 +28,7 @@ from service.calibration.store import (
     make_current,
     read_rows,
 )
-from service.errors import SAID, Conflict, InvalidRequest
+from service.errors import SERVER_MESSAGE, Conflict, InvalidRequest
 from service.ids import new_id
 from service.jobs.intake import GenerationKey, Intake
 from service.jobs.model import (
@@ -315,7 +315,7 @@ class SqlJobs:
         if text != last or self._clock() - logged_at >= LOG_AGAIN_S:
             self._logged.put(job_id, (text, self._clock()))
             # What the LLM server said may repeat the prompt.
-            logger.warning("job %s: %s", job_id, text.partition(SAID)[0])
+            logger.warning("job %s: %s", job_id, text.partition(SERVER_MESSAGE)[0])
         await self._write(job_id, note=text)
 
     async def _write(self, job_id: str, **values: object) -> None:
