@@ -80,7 +80,7 @@ class Components:
 def evaluate(plan: Plan, parts: Components) -> Results:
     """Run the evaluation and write report.html and results.json; a second run draws no answer twice.
 
-    Raises EigencalError, and OSError where the folder cannot be made.
+    Raises EigencalError, and OSError where the folder cannot be made or written to.
     """
     plan.out.mkdir(parents=True, exist_ok=True)
     columns = TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
@@ -178,8 +178,8 @@ class _Run:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(work(*item)) for item in items]
-        except* EigencalError as errors:
-            # A task group wraps even a single error; callers know ours, not groups.
+        except* (EigencalError, OSError) as errors:
+            # A task group wraps even a single error; callers know these, not groups.
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 

@@ -115,6 +115,13 @@ def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
             evaluate(plan, other)
 
 
+def test_a_folder_that_takes_no_answers_is_a_plain_error(tmp_path):
+    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
+    (tmp_path / "answers.jsonl").symlink_to(tmp_path / "gone" / "answers.jsonl")
+    with pytest.raises(FileNotFoundError):
+        evaluate(Plan(dev, test, tmp_path), parts(ScriptedLLM(made)))
+
+
 class LateLLM(ScriptedLLM):
     """A server that is up, and names its model, only once it is waited for."""
 
