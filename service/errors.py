@@ -135,7 +135,7 @@ class DeadlineExceeded(EigencalError):
     retryable = True
 
 
-SAID = " It said: "
+SERVER_MESSAGE = " It said: "  # what follows may repeat a prompt, and is for no log
 
 
 class LLMError(EigencalError):
@@ -144,10 +144,10 @@ class LLMError(EigencalError):
     code = "llm_error"
 
     @property
-    def told(self) -> str:
+    def full_detail(self) -> str:
         """The detail, and what the server said."""
         message = self.extra.get("llm_message")
-        return f"{self.detail}{SAID}{message}" if message else self.detail
+        return f"{self.detail}{SERVER_MESSAGE}{message}" if message else self.detail
 
     def __init__(self, detail: str, *, llm_status: int | None = None, llm_message: str | None = None) -> None:
         members: dict[str, Any] = {"llm_status": llm_status, "llm_message": llm_message}

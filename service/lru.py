@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class LRU(Generic[K, V]):
-    """At most `max_entries` entries; reading one makes it the youngest. For one thread."""
+    """At most `max_entries` entries; reading one makes it the youngest. One thread puts, any may get."""
 
     def __init__(self, max_entries: int) -> None:
         self._max_entries = max_entries
@@ -17,10 +17,11 @@ class LRU(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return the value, or None when it is not (or no longer) there."""
-        if key not in self._entries:
+        try:
+            self._entries.move_to_end(key)
+            return self._entries[key]
+        except KeyError:  # also where another thread has put one more between the two
             return None
-        self._entries.move_to_end(key)
-        return self._entries[key]
 
     def put(self, key: K, value: V) -> None:
         """Keep the value; the oldest entry goes when there are too many."""

@@ -131,7 +131,7 @@ def _invalid(field: str, reason: str) -> InvalidRequest:
 
 # Taking in dev data: a multipart body spooled to disk, or a JSON body, bounded while it comes.
 #
-# Uploads are read in threads of their own, so that nothing else waits for them.
+# Uploads are checked in threads of their own, so that nothing else waits for them.
 
 T = TypeVar("T")
 MAX_JSON_BYTES = 16 << 20  # parsed in memory, at several times its size

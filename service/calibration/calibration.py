@@ -72,6 +72,9 @@ def features(
 
 
 Method = Literal["depolarized", "temperature", "evidence"]
+# What a caller may ask for: a map or the best of several, and when to serve it.
+MethodOption = Literal["depolarized", "temperature", "evidence", "both", "auto"]
+ActivateOption = Literal["if_better", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +140,9 @@ class CalibrateOptions:
     `dev_rows`: set for an evaluation; so many of the rows are fitted on, the rest are tested on.
     """
 
-    method: Literal["depolarized", "temperature", "evidence", "both", "auto"] = "auto"
+    method: MethodOption = "auto"
     num_samples: int | None = None
-    activate: Literal["if_better", "always", "never"] = "if_better"
+    activate: ActivateOption = "if_better"
     name: str = ""
     seed: int = 0
     drawn_by: Literal["caller", "service"] = "caller"

@@ -270,7 +270,7 @@ def _csv_rows(lines: Iterable[tuple[int, str | RowError]], max_row_bytes: int) -
         last, line = numbered
         if isinstance(line, RowError):
             raise line
-        size += len(line)
+        size += len(line.encode())
         if size > max_row_bytes:
             raise RowError((None, f"is longer than {max_row_bytes} bytes (a quote left open?)"))
         return line

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
-from service.calibration.calibration import Calibration
+from service.calibration.calibration import ActivateOption, Calibration
 from service.spectral.resampling import Difference
 
 RISK, LOSS, BRIER = "matrix risk", "log loss of P(correct)", "projection Brier"
 MAX_REFUSED_SHARE = 0.02
-Asked = Literal["if_better", "always", "never"]
 
 _FEWER = "it serves fewer answers than the active calibration, so requests for more would be served raw"
 
@@ -63,7 +61,7 @@ class Gains:
 def decide(
     calibration: Calibration,
     active: Calibration | None,
-    asked: Asked,
+    asked: ActivateOption,
     gains: Gains,
     *,
     has_evidence: bool,

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
@@ -18,7 +18,13 @@ from service.api.bodies import BAD_BODY, RequestModel, read_json
 from service.api.deps import CalibrationId, Services, ServicesDep, no_calibration
 from service.api.headers import VARY, prefers_html
 from service.api.openapi import json_body, json_or_page, responses
-from service.calibration.calibration import Calibration, CalibrationRecord
+from service.calibration.calibration import (
+    ActivateOption,
+    Calibration,
+    CalibrationRecord,
+    Method,
+    MethodOption,
+)
 from service.calibration.rows import MAX_ID_CHARS, write_row
 from service.errors import Conflict, EigencalError, NotFound
 from service.jobs.model import Correction
@@ -169,12 +175,12 @@ class CorrectionsRequest(RequestModel):
     rows: list[CorrectionIn] = Field(
         min_length=1, max_length=MAX_CORRECTIONS, description="What is corrected."
     )
-    activate: Literal["if_better", "always", "never"] | None = Field(
+    activate: ActivateOption | None = Field(
         None,
         description="When to serve it. Left out: at once where the calibration corrected is the active one, "
         "else never.",
     )
-    method: Literal["depolarized", "temperature", "evidence", "both", "auto"] | None = Field(
+    method: MethodOption | None = Field(
         None, description="Map to serve; left out: as for the calibration corrected."
     )
     name: str | None = Field(None, max_length=200, description="A name for people; left out: the same.")
@@ -185,7 +191,7 @@ class CalibrationOut(BaseModel):
 
     id: str = Field(description="Id of the calibration.")
     name: str = Field(description="The name given to it.")
-    method: Literal["depolarized", "temperature", "evidence"] = Field(description="Its map.")
+    method: Method = Field(description="Its map.")
     temperature: float = Field(
         description="Matrix temperature T at the full number of answers; for `evidence`, without "
         "log-probabilities."

@@ -181,8 +181,8 @@ def likelihoods(split: Split) -> Likelihoods | None:
 
 def _known(values: Sequence[Sequence[float | None]]) -> list[Floats] | None:
     """Return the values as arrays; None when one of them is not known."""
-    found = [np.array(one, dtype=np.float64) for one in values]
-    return found if all(np.isfinite(one).all() for one in found) else None
+    arrays = [np.array(one, dtype=np.float64) for one in values]
+    return arrays if all(np.isfinite(one).all() for one in arrays) else None
 
 
 def baselines(context: EvaluationContext, meanings: Meanings) -> BaselinesPart:

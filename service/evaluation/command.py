@@ -80,7 +80,7 @@ class Components:
 def evaluate(plan: Plan, parts: Components) -> Results:
     """Run the evaluation and write report.html and results.json; a second run draws no answer twice.
 
-    Raises EigencalError, and OSError where the folder cannot be made.
+    Raises EigencalError, and OSError where the folder cannot be made or written to.
     """
     plan.out.mkdir(parents=True, exist_ok=True)
     columns = TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
@@ -138,6 +138,9 @@ class _Run:
                 name: [(row, row_request(serving, row, wanted)) for row in file.rows]
                 for name, file in lacking.items()
             }
+            # A server that was not up at the start has not named its model, which is part of every key.
+            if any(not llm.identity(one).model for pairs in requests.values() for _, one in pairs):
+                await PATIENCE.keep_trying(llm.check, _silent)
             # Before the first answer, with which a server may change the name of its model.
             asked = {
                 name: [(row, one, answer_key(name, row, one, setup(llm, one))) for row, one in pairs]
@@ -175,8 +178,8 @@ class _Run:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(work(*item)) for item in items]
-        except* EigencalError as errors:
-            # A task group wraps even a single error; callers know ours, not groups.
+        except* (EigencalError, OSError) as errors:
+            # A task group wraps even a single error; callers know these, not groups.
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
@@ -186,15 +189,15 @@ class _Run:
         texts = all_texts(rows)
         embedded = texts_to_embed(texts, embedder.empty_answers)
         advance = self._stage(f"{name}: vectors", len(embedded))
-        found = []
+        chunks = []
         for start in range(0, len(embedded), CHUNK):
-            found.append(await embedder.embed(embedded[start : start + CHUNK]))
-            advance(len(found[-1].vectors))
-        check_made_by(*(one.made_by for one in found))
-        vectors = outcome_vectors(texts, np.concatenate([one.vectors for one in found]))
+            chunks.append(await embedder.embed(embedded[start : start + CHUNK]))
+            advance(len(chunks[-1].vectors))
+        check_made_by(*(one.made_by for one in chunks))
+        vectors = outcome_vectors(texts, np.concatenate([one.vectors for one in chunks]))
         place = {text: i for i, text in enumerate(texts)}
         material = assemble(rows, num_samples, vectors, place, embedder.identity.dimension)
-        return replace(material, made_by=found[0].made_by)
+        return replace(material, made_by=chunks[0].made_by)
 
     def _experiments(
         self, dev: Material, test: Material, provenance: Provenance, files: dict[str, EvaluationFile]
@@ -252,7 +255,7 @@ def _supplied(file: EvaluationFile) -> list[StoredRow]:
     """Return rows that came with their answers, each with the number of its tokens where the file tells."""
     rows = []
     for row in file.rows:
-        draws, tokens = supplied_draws(row.samples or (), row.logprobs), file.recorded[row.line].tokens
+        draws, tokens = supplied_draws(row.samples or (), row.logprobs), file.tokens[row.line]
         if len(tokens) == len(draws):
             pairs = zip(draws, tokens, strict=True)
             draws = tuple(replace(draw, num_tokens=int(count)) for draw, count in pairs)

@@ -65,9 +65,9 @@ def make_results(
     """
     tell = progress or (lambda _done, _all: None)
     tell(0, 3)
-    found = figures(context)
+    shared = figures(context)
     tell(1, 3)
-    risks = {name: fit["cv_risk"] for name, fit in found["fits"].items()}
+    risks = {name: fit["cv_risk"] for name, fit in shared["fits"].items()}
     method = min(risks, key=lambda name: risks[name])
     error = cal_s(context)
     tell(2, 3)
@@ -76,14 +76,10 @@ def make_results(
         "num_samples": context.test.material.num_samples,
         "seed": context.seed,
         "method": method,
-        "verdict": [*in_short(found["served"], method), found["answers"]["recommendation"]],
+        "verdict": [*in_short(shared["served"], method), shared["answers"]["recommendation"]],
         "dev": _describe(context.dev, rows[0]),
         "test": _describe(context.test, rows[1]),
-        "fits": found["fits"],
-        "unfitted": found["unfitted"],
-        "served": found["served"],
-        "curves": found["curves"],
-        "answers": found["answers"],
+        **shared,
         "comparison": list(comparison(context)),
         "naive": [naive(context, name) for name in context.served],
         "calibration_error": error,
@@ -107,12 +103,12 @@ def _describe(split: Split, rows: int) -> SplitPart:
 
 def naive(context: EvaluationContext, name: str) -> NaiveRow:
     """Return Algorithm 1 of a map with one cluster per bin."""
-    clusters, found = context.algorithm1(context.served[name], num_clusters=1)
+    clusters, both_nulls = context.algorithm1(context.served[name], num_clusters=1)
     return {
         "map": name,
         "ece": finite(algorithm1(clusters, context.test.targets).ece),
-        "drawn": null_part(found.drawn),
-        "rescaled": null_part(found.rescaled),
+        "drawn": null_part(both_nulls.drawn),
+        "rescaled": null_part(both_nulls.rescaled),
     }
 
 

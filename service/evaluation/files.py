@@ -1,4 +1,4 @@
-"""A file of an evaluation: checked rows, and what it has recorded beside their answers."""
+"""A file of an evaluation: checked rows, and how many tokens each of their answers had."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,22 +11,14 @@ from service.errors import InvalidDevData
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a row says of its answers, in their order; empty where it says nothing that can be used."""
-
-    logprob: Sequence[float] = ()
-    tokens: Sequence[float] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class EvaluationFile:
     """rows: checked; total: rows in the file.
 
-    recorded: by line, one number per answer: `logprobs` of the whole answer in nats, `tokens` in it.
+    tokens: by line of a row, the number in each of its answers; empty where the file does not tell.
     """
 
     rows: Sequence[DevRow]
-    recorded: Mapping[int, Recorded]
+    tokens: Mapping[int, Sequence[float]]
     total: int
 
     @property
@@ -45,14 +37,11 @@ def read_evaluation_file(
     data = read_file(file, limits)
     if len({row.samples is None for row in data.rows()}) > 1:
         raise InvalidDevData("Some rows carry samples and the rest do not: all must or none.")
-    rows, recorded = [], {}
+    rows, tokens = [], {}
     for line, raw in islice(data.raw_rows(), limit):
-        row = check_row(line, raw)
-        rows.append(row)
-        tokens = raw.get("tokens") if isinstance(raw, dict) else None
-        # Rounding may have put a logarithm above 0.
-        recorded[line] = Recorded(tuple(min(one, 0.0) for one in row.logprobs or ()), _counts(tokens))
-    return EvaluationFile(rows, recorded, data.num_rows)
+        rows.append(check_row(line, raw))
+        tokens[line] = _counts(raw.get("tokens") if isinstance(raw, dict) else None)
+    return EvaluationFile(rows, tokens, data.num_rows)
 
 
 def _counts(values: object) -> Sequence[float]:

@@ -112,8 +112,7 @@ class Results(Figures):
     """The whole evaluation. num_samples: answers per prompt that scores and fits use.
 
     method: the map of the lowest cross-validated risk on dev; verdict: what it comes to, in sentences.
-    calibration_error: null for more test prompts
-    than all pairs can be kept of.
+    calibration_error: null for more test prompts than all pairs can be kept of.
     """
 
     version: Literal[1]

@@ -111,8 +111,8 @@ class Drawer:
                     continue
                 if control is not None and final:
                     logger.warning("the LLM server refused the row on line %d for good", line)
-                    await self._jobs.refuse(job_id, line, error.told)
-                return Refusal(error.told, control is not None)
+                    await self._jobs.refuse(job_id, line, error.full_detail)
+                return Refusal(error.full_detail, control is not None)
             else:
                 return None
 

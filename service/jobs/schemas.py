@@ -6,7 +6,9 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.api.bodies import RequestModel
+from service.calibration.calibration import ActivateOption, MethodOption
 from service.calibration.rows import MIN_USABLE_ROWS, ExampleIn
+from service.jobs.model import JobKind, JobStage, JobState
 from service.scoring.command import MAX_ITEMS
 
 JOB: dict[str, Any] = {
@@ -37,7 +39,7 @@ JOB: dict[str, Any] = {
 class OptionsIn(RequestModel):
     """How to calibrate. All are optional."""
 
-    method: Literal["depolarized", "temperature", "evidence", "both", "auto"] = Field(
+    method: MethodOption = Field(
         "auto",
         description="Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them "
         "where every answer has a log-probability; `both`: the better of the other two.",
@@ -45,7 +47,7 @@ class OptionsIn(RequestModel):
     num_samples: int | None = Field(
         None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
     )
-    activate: Literal["if_better", "always", "never"] = Field(
+    activate: ActivateOption = Field(
         "if_better", description="When to serve it: `if_better` than the active one on the same rows."
     )
     name: str = Field("", max_length=200, description="A name for people.")
@@ -123,14 +125,12 @@ class JobOut(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     id: str = Field(description="Id of the job.")
-    kind: Literal["calibrate", "evaluate"] = Field(description="What it does.")
-    state: Literal["queued", "running", "succeeded", "failed", "cancelled"] = Field(
+    kind: JobKind = Field(description="What it does.")
+    state: JobState = Field(
         description="Where it stands; the last three are final, but that a failed job can be retried."
     )
     name: str = Field(description="The name given to it.")
-    stage: Literal["sampling", "embedding", "fitting", "reporting"] | None = Field(
-        description="What a running job is at."
-    )
+    stage: JobStage | None = Field(description="What a running job is at.")
     done: int = Field(description="Units of the stage that are done.")
     total: int = Field(description="Units of the stage in all.")
     eta_s: float | None = Field(description="Seconds that the stage will still take; null: not known.")

@@ -28,7 +28,7 @@ from service.calibration.store import (
     make_current,
     read_rows,
 )
-from service.errors import SAID, Conflict, InvalidRequest
+from service.errors import SERVER_MESSAGE, Conflict, InvalidRequest
 from service.ids import new_id
 from service.jobs.intake import GenerationKey, Intake
 from service.jobs.model import (
@@ -42,6 +42,7 @@ from service.jobs.model import (
     setup_key,
 )
 from service.llm.port import Draw
+from service.lru import LRU
 from service.store.database import Database
 from service.store.tables import dev_rows, evaluations, jobs
 
@@ -52,6 +53,7 @@ NOT_KEPT = "The rows of this job were not kept: post them again under a new key.
 _FAILED = jobs.c.state == "failed"
 _ROWS_AT_ONCE = 200
 LOG_AGAIN_S = 60.0  # a wait that comes and goes is logged this often at most
+MAX_LOGGED = 64  # jobs that may wait by turns
 
 
 class JobEndedError(Exception):
@@ -108,7 +110,7 @@ class SqlJobs:
         self.setup = setup or Setup()
         self.generation_key = generation_key
         self._clock = clock
-        self._logged = ("", "", 0.0)  # the last note: of which job, what, when
+        self._logged = LRU[str, tuple[str, float]](MAX_LOGGED)  # the last note of a job, and when
 
     async def check(self) -> None:
         """Return when jobs can be stored; raise StoreUnavailable when not."""
@@ -309,10 +311,11 @@ class SqlJobs:
 
     async def note(self, job_id: str, text: str) -> None:
         """Store what the job waits for, until its next progress; the log has it, too, now and then."""
-        if (job_id, text) != self._logged[:2] or self._clock() - self._logged[2] >= LOG_AGAIN_S:
-            self._logged = (job_id, text, self._clock())
+        last, logged_at = self._logged.get(job_id) or ("", 0.0)
+        if text != last or self._clock() - logged_at >= LOG_AGAIN_S:
+            self._logged.put(job_id, (text, self._clock()))
             # What the LLM server said may repeat the prompt.
-            logger.warning("job %s: %s", job_id, text.partition(SAID)[0])
+            logger.warning("job %s: %s", job_id, text.partition(SERVER_MESSAGE)[0])
         await self._write(job_id, note=text)
 
     async def _write(self, job_id: str, **values: object) -> None:

@@ -85,7 +85,7 @@ async def embedder_identity(
 
 def for_owner(error: EigencalError) -> str:
     """Return what a job's owner, and nobody else, is told of an error."""
-    return error.told if isinstance(error, LLMError) else error.detail
+    return error.full_detail if isinstance(error, LLMError) else error.detail
 
 
 def refuses(error: EigencalError) -> bool:

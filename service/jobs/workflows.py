@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from sqlalchemy.engine import URL
 
-from service.errors import EigencalError, LLMError, StoreUnavailable
+from service.errors import SERVER_MESSAGE, EigencalError, LLMError, StoreUnavailable
 from service.jobs.drawing import Drawer
 from service.jobs.model import JobError, JobKind
 from service.jobs.progress import Progress
@@ -83,7 +83,9 @@ class JobSteps:
             except JobEndedError:
                 return {"ended": True}
             except EigencalError as error:
-                logger.warning("job %s failed: %s: %s", job_id, error.code, error.detail)
+                # Some details hold what the LLM server said of a row, which may repeat the prompt.
+                detail = error.detail.partition(SERVER_MESSAGE)[0]
+                logger.warning("job %s failed: %s: %s", job_id, error.code, detail)
                 step = partial(self._fail, job_id, JobError(error.code, for_owner(error)))
             except Exception:
                 logger.exception("job %s failed", job_id)

@@ -316,7 +316,7 @@ def error_message(body: bytes) -> str:
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):
-        return text
+        message = text
     for key in ("error", "message", "detail"):
         if isinstance(message, dict) and message.get(key):
             message = message[key]

@@ -222,7 +222,7 @@ class EvaluationContext:
         """Return the clusters of Algorithm 1, and its nulls; 1 cluster per bin: the paper's naive diagram."""
         test = self.test
         clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=num_clusters)
-        [found] = nulls(
+        [both_nulls] = nulls(
             [clusters],
             test.stack,
             test.spectra,
@@ -231,7 +231,7 @@ class EvaluationContext:
             self.rng(Stream.ALGORITHM1),
             num_draws=self.resamples.nulls,
         )
-        return clusters, found
+        return clusters, both_nulls
 
     def auroc(self, scores: Floats) -> Auroc:
         """Return the AUROC of scores (n,), higher = more certain; the same resamples for every score."""

@@ -123,8 +123,8 @@ def judge_held_out(
     fits: dict[str, CorrectnessFit] = {}
     correct: dict[str, Floats] = {}
     for name in (name for name in CORRECT_BY if name in parts[0][1]):
-        told = [_columns(held, maps[name], name) for held, maps in parts]
-        stacked = {key: np.concatenate([np.asarray(one[key]) for one in told])[order] for key in told[0]}
+        features = [_columns(held, maps[name], name) for held, maps in parts]
+        stacked = {key: np.concatenate([np.asarray(x[key]) for x in features])[order] for key in features[0]}
         fits[name] = one = fit_correctness(stacked, rows.right, rng=rng())
         if one.candidates:
             correct[name] = base if one.model is None or one.held_out is None else one.held_out

@@ -9,6 +9,8 @@ the same fingerprint when this one was fitted; absent without one).
 import math
 from typing import Literal, NotRequired, TypedDict
 
+from service.calibration.calibration import ActivateOption, Method
+
 
 class Estimate(TypedDict):
     """A figure with its 95 % interval (bootstrap over prompts); bounds null where none was computed."""
@@ -66,7 +68,7 @@ class CalibrationPart(TypedDict):
     id: str
     name: str
     created_at: str
-    method: Literal["temperature", "depolarized", "evidence"]
+    method: Method
     temperature: float
     depolarization: float | None
     eps: float
@@ -90,19 +92,19 @@ class RefusedPart(TypedDict):
 
 
 class VerdictRow(TypedDict):
-    """A row and what was made of it: `Verdict`; null for one with fewer answers than the calibration."""
+    """A row that was judged, and what was made of it: `Verdict`."""
 
     line: int
     id: str | None
     references: list[str]
-    answer: str | None
-    correct: bool | None
-    why: Literal["given", "reference_contained", "rouge_l", "none"] | None
-    rouge_l: float | None
+    answer: str
+    correct: bool
+    why: Literal["given", "reference_contained", "rouge_l", "none"]
+    rouge_l: float
 
 
 class VerdictsPart(TypedDict):
-    """The rows with their verdicts: how many there are, and the first of them."""
+    """The rows that were judged: how many there are, and the first of them."""
 
     count: int
     rows: list[VerdictRow]
@@ -192,9 +194,6 @@ class ServedRow(TypedDict):
     singletons: int
 
 
-Asked = Literal["if_better", "always", "never"]
-
-
 class Decision(TypedDict):
     """Whether the calibration was activated, and why.
 
@@ -205,7 +204,7 @@ class Decision(TypedDict):
     loss_difference: the same of the log loss of P(correct), in nats; without a model, of the base rate.
     """
 
-    asked: Asked
+    asked: ActivateOption
     activated: bool
     against: str | None
     brier_difference: Estimate

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from service.calibration.calibration import NEEDED_OF_A_KIND, PROMISE_MEANING
+from service.calibration.calibration import NEEDED_OF_A_KIND
 from service.report import plots, words
 from service.report.first_answers import sizes
 from service.report.model import (
@@ -59,9 +59,9 @@ def home(root: Mapping[str, Any]) -> str:
     return page("home.html", context)
 
 
-def calibrations(found: Sequence[Mapping[str, Any]]) -> str:
+def calibrations(views: Sequence[Mapping[str, Any]]) -> str:
     """Return the page of all calibrations from their JSON, in its order. Every text is escaped."""
-    return page("calibrations.html", {"calibrations": found})
+    return page("calibrations.html", {"calibrations": views})
 
 
 def page(template: str, context: Mapping[str, Any]) -> str:
@@ -310,7 +310,6 @@ def _decided(report: Report) -> Mapping[str, Any]:
         }
     return {
         **part,
-        "meaning": PROMISE_MEANING,
         "features": FEATURES,
         "fitted": full["fitted_right"] + full["fitted_wrong"],
         "counted": full["counted_right"] + full["counted_wrong"],

@@ -165,8 +165,8 @@ def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Bin], xlabel: str, d
         axes.vlines(x, low, high, color="#bdbdbd", linewidth=1)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
     axes.text(1.0, 0.985, diagonal, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
-    said, observed = [one["predicted"] for one in bins], [one["observed"] for one in bins]
-    _look_line(axes, LOOKS[map_name], said, observed)
+    predicted, observed = [one["predicted"] for one in bins], [one["observed"] for one in bins]
+    _look_line(axes, LOOKS[map_name], predicted, observed)
 
 
 def _look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], **more: Any) -> None:

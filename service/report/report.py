@@ -103,20 +103,20 @@ def make_report(outcome: FinishedFit, resamples: Resamples = DEFAULT) -> Report:
     data, calibration = _data(outcome, rows.labels), outcome.calibration
     gains = gains_of(calibration, outcome.active, context)
     judged = [outcome.material.rows[i] for i in outcome.material.full]
-    part, found = calibration_part(calibration), figures(context)
+    part, shared = calibration_part(calibration), figures(context)
     right = correctness_part(
         outcome.fitted, calibration.num_samples, outcome.options.seed, outcome.target, resamples
     )
     report: Report = {
         "version": 1,
-        "opening": opening(part, data, found["served"], right, found["answers"], outcome.target.error),
+        "opening": opening(part, data, shared["served"], right, shared["answers"], outcome.target.error),
         "calibration": part,
         "data": data,
-        "fits": found["fits"],
-        "unfitted": found["unfitted"],
-        "served": found["served"],
-        "curves": found["curves"],
-        "answers": found["answers"],
+        "fits": shared["fits"],
+        "unfitted": shared["unfitted"],
+        "served": shared["served"],
+        "curves": shared["curves"],
+        "answers": shared["answers"],
         "parameters": parameters_part(calibration),
         "decision": decision_part(outcome, gains, context),
         "correctness": right,
@@ -410,23 +410,23 @@ def figures(context: EvaluationContext) -> Figures:
 
 
 def _served_row(context: EvaluationContext, name: str) -> ServedRow:
-    served, found = context.served[name], context.diagnostics[name]
+    served, diagrams = context.served[name], context.diagnostics[name]
     return {
         "map": name,
         "risk": float(served.risks.mean()),
-        "projection_ece": found.projection.ece,
+        "projection_ece": diagrams.projection.ece,
         "projection_brier": projection_brier(served.lambda_max, context.test.c1),
-        "algorithm1_ece": finite(found.algorithm1.ece),
+        "algorithm1_ece": finite(diagrams.algorithm1.ece),
         "auroc_lambda_max": auroc_part(context, served.lambda_max),
         "auroc_entropy": auroc_part(context, -served.entropy),
         "rejection_area": finite(accuracy_rejection(served.lambda_max, context.test.labels.right).area),
         "mean_lambda_max": float(served.lambda_max.mean()),
         "mean_entropy": float(served.entropy.mean()),
-        "projection_null": null_part(found.projection_null),
-        "algorithm1_drawn": null_part(found.algorithm1_nulls.drawn),
-        "algorithm1_rescaled": null_part(found.algorithm1_nulls.rescaled),
-        "cluster_sizes": found.clusters.cluster_sizes.tolist(),
-        "singletons": found.clusters.singletons,
+        "projection_null": null_part(diagrams.projection_null),
+        "algorithm1_drawn": null_part(diagrams.algorithm1_nulls.drawn),
+        "algorithm1_rescaled": null_part(diagrams.algorithm1_nulls.rescaled),
+        "cluster_sizes": diagrams.clusters.cluster_sizes.tolist(),
+        "singletons": diagrams.clusters.singletons,
     }
 
 
@@ -450,14 +450,14 @@ def null_part(null: Null) -> NullPart:
 
 def curves(context: EvaluationContext) -> Curves:
     """Return the numbers behind every plot."""
-    size, right, found = len(context.test), context.test.labels.right, context.diagnostics
+    size, right, by_map = len(context.test), context.test.labels.right, context.diagnostics
     return {
         "temperature": temperature_curve(context),
-        "projection": {name: bins(d.projection, size, d.projection_null.band) for name, d in found.items()},
+        "projection": {name: bins(d.projection, size, d.projection_null.band) for name, d in by_map.items()},
         "algorithm1": {
-            name: bins(d.algorithm1, size, d.algorithm1_nulls.drawn.band) for name, d in found.items()
+            name: bins(d.algorithm1, size, d.algorithm1_nulls.drawn.band) for name, d in by_map.items()
         },
-        "correctness": {name: bins(d.correctness, size, d.correctness_band) for name, d in found.items()},
+        "correctness": {name: bins(d.correctness, size, d.correctness_band) for name, d in by_map.items()},
         "rejection": [rejection(name, one.lambda_max, right) for name, one in context.served.items()],
         "samples": samples(context),
     }

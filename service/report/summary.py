@@ -55,25 +55,25 @@ def opening(
         if one["target_error"] == target_error and one["threshold"] is not None
     ]
     lowest = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
-    number: int | None
+    num_samples: int | None
     if kept:
-        number, one = kept[0]  # rows are by number of answers, fewest first
+        num_samples, one = kept[0]  # rows are by number of answers, fewest first
         promise = f"{one['text']} It lets {one['coverage']:.0%} of such questions through."
-        enough = f"{count(number, 'answer')}: the fewest that reach this promise."
+        enough = f"{count(num_samples, 'answer')}: the fewest that reach this promise."
     elif lowest:
-        error, number = min(lowest)
+        error, num_samples = min(lowest)
         promise = (
             f"Nothing at {percent(target_error)}: such an error among the answers let through cannot be "
             f"promised; the lowest that can be is {percent(error)}."
         )
-        enough = f"{count(number, 'answer')}: the fewest that reach {percent(error)}."
+        enough = f"{count(num_samples, 'answer')}: the fewest that reach {percent(error)}."
     else:
-        number, enough = answers["recommended"], answers["recommendation"]
+        num_samples, enough = answers["recommended"], answers["recommendation"]
         promise = "Nothing: no number of answers allows a promise, so no answer is let through by a decision."
     safe = _safe(calibration, data, served)
     if not any(row["promises"] for row in rows):
         safe += " It measures how far answers agree, not whether one is right."
-    return {"safe": safe, "promise": promise, "answers": enough, "num_samples": number}
+    return {"safe": safe, "promise": promise, "answers": enough, "num_samples": num_samples}
 
 
 def _safe(calibration: CalibrationPart, data: DataPart, served: list[ServedRow]) -> str:

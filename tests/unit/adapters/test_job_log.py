@@ -10,6 +10,7 @@ from service.calibration.calibration import CalibrateOptions
 from service.calibration.store import SqlCalibrations
 from service.errors import LLMError
 from service.jobs.store import LOG_AGAIN_S, SqlJobs
+from service.jobs.waiting import Patience
 from tests.support.fakes import FakeLLM
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.processes import ended, idle_replica, kill, until_asked, worker
@@ -41,14 +42,16 @@ async def until(caplog: pytest.LogCaptureFixture, text: str) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("status", [400, 401])
 async def test_a_failure_is_told_without_what_the_llm_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
-    refused = LLMError("The LLM server answered with status 401.", llm_status=401, llm_message="no\nkey")
-    llm = FakeLLM(fail_with=[refused] * 100)
-    async with replica(f"sqlite:///{tmp_path / 'store.db'}", "one", llm, engine=TaskEngine()) as made:
+    detail = f"The LLM server answered with status {status}."
+    llm = FakeLLM(fail_with=[LLMError(detail, llm_status=status, llm_message="no\nkey")] * 100)
+    url, patience = f"sqlite:///{tmp_path / 'store.db'}", Patience(refused_give_up_s=0.0)
+    async with replica(url, "one", llm, engine=TaskEngine(), patience=patience) as made:
         job_id = await submitted(made)
-        await until(caplog, f"job {job_id} failed: llm_error: The LLM server answered with status 401.")
+        await until(caplog, f"job {job_id} failed: llm_error: {detail}")
         assert "key" not in caplog.text, "what the LLM server says may quote prompts"
 
 
@@ -68,14 +71,18 @@ async def test_a_wait_that_comes_and_goes_is_logged_now_and_then(
     now, database = 0.0, CopiedDatabase(tmp_path)
     jobs = SqlJobs(database, SqlCalibrations(database), clock=lambda: now)
     job, _ = await jobs.submit(dev_rows(ROWS), CalibrateOptions())
-    await jobs.begin(job.id)
+    other, _ = await jobs.submit(dev_rows(ROWS), CalibrateOptions())
+    for one in (job, other):
+        await jobs.begin(one.id)
     for _ in range(3):
         await jobs.note(job.id, "waiting")
+        await jobs.note(other.id, "waiting, too")
     now = LOG_AGAIN_S
     await jobs.note(job.id, "waiting")
-    await jobs.note(job.id, LLMError("waiting for more.", llm_message="Where is the treasure?").told)
+    await jobs.note(job.id, LLMError("waiting for more.", llm_message="Where is the treasure?").full_detail)
     await database.stop()
-    assert caplog.messages == [f"job {job.id}: waiting"] * 2 + [f"job {job.id}: waiting for more."]
+    waits = [f"job {job.id}: waiting", f"job {other.id}: waiting, too", f"job {job.id}: waiting"]
+    assert caplog.messages == [*waits, f"job {job.id}: waiting for more."]
 
 
 async def test_a_job_that_goes_on_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -128,4 +128,4 @@ def test_the_bound_grows_with_what_is_asked() -> None:
 
 
 def test_what_a_server_says_can_be_stored_in_any_database() -> None:
-    assert error_message(b'{"error": {"message": "a\\u0000b"}}') == "ab"
+    assert error_message(b'{"error": {"message": "a\\u0000b"}}') == error_message(b"a\0b") == "ab"

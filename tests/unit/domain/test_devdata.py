@@ -342,6 +342,12 @@ class TestCsv:
         assert first["line"] == 2
         assert "longer than 100 bytes (a quote left open?)" in first["reason"]
 
+    def test_a_row_of_several_lines_is_measured_in_bytes(self):
+        row = 'Q?,"ääää\nääääää"\n'.encode()
+        data = b"prompt,reference\n" + row
+        assert len(rows_of(data, UploadLimits(max_row_bytes=len(row), min_rows=1))) == 1
+        assert refused(data, UploadLimits(max_row_bytes=len(row) - 1, min_rows=1)).extra["total_bad"] == 1
+
     def test_a_long_line_does_not_spoil_the_next(self):
         data = b"prompt,reference\n" + b"x" * 200 + b",a\nQ?,a\nQ?\n"
         assert [e["line"] for e in refused(data, UploadLimits(max_row_bytes=100)).extra["errors"]] == [2, 4]

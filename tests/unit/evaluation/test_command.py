@@ -115,6 +115,33 @@ def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
             evaluate(plan, other)
 
 
+def test_a_folder_that_takes_no_answers_is_a_plain_error(tmp_path):
+    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
+    (tmp_path / "answers.jsonl").symlink_to(tmp_path / "gone" / "answers.jsonl")
+    with pytest.raises(FileNotFoundError):
+        evaluate(Plan(dev, test, tmp_path), parts(ScriptedLLM(made)))
+
+
+class LateLLM(ScriptedLLM):
+    """A server that is up, and names its model, only once it is waited for."""
+
+    def __init__(self, made, *, left=10**6, model):
+        super().__init__(made, left=left, model="")
+        self.named_later = model
+
+    async def check(self):
+        self.model = self.named_later
+
+
+def test_a_server_that_comes_up_late_is_not_taken_for_another(tmp_path):
+    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
+    plan = Plan(dev, test, tmp_path / "out")
+    evaluate(plan, parts(LateLLM(made, model="one")))
+    evaluate(plan, parts(ScriptedLLM(made, left=0, model="one")))
+    with pytest.raises(LLMError):
+        evaluate(plan, parts(LateLLM(made, left=0, model="other")))
+
+
 def test_drawn_answers_give_what_supplied_ones_give(tmp_path):
     """Both without log-probabilities, which the scripted model does not tell."""
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
