@@ -60,7 +60,7 @@ MEANINGS = {
     ExitCode.SOME_FAILED: "score --file: every question has its line, and some lines are errors",
     ExitCode.JOB_ENDED: "the job that was waited for failed or was cancelled",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C",
-    ExitCode.PIPE_CLOSED: "whoever read the output has gone, as `head` does",
+    ExitCode.PIPE_CLOSED: "the reader of the output has closed it, as `head` does",
 }
 # The first that fits counts: the narrow classes stand before those they belong to.
 _BY_ERROR: tuple[tuple[type[EigencalError], ExitCode], ...] = (
