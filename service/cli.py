@@ -100,8 +100,16 @@ def _check_address(host: str, port: int) -> None:
 
 def _log_from(level: str) -> None:
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # These tell every request, model file and migration at info.
-    for chatty in ("httpx", "sentence_transformers", "alembic"):
+    # At info these tell every request, model file and migration, at debug what is sent and stored.
+    for chatty in (
+        "httpx",
+        "httpcore",
+        "sentence_transformers",
+        "alembic",
+        "aiosqlite",
+        "sqlalchemy",
+        "sse_starlette",
+    ):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
     # One line for each request that is no HTTP: whoever can connect could fill the disk.
     logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg not in OF_THE_WIRE)

@@ -83,10 +83,12 @@ class Intake:
             )
         if len(self._sources) == 2 and options.drawn_by != "service":
             supplied, drawn = self._sources[True], self._sources[False]
+            # An evaluation has no `drawn_by`.
+            unless = "" if options.dev_rows is not None else ", unless `drawn_by` is `service`"
             reason = (
                 f"{supplied.rows} rows carry samples (the first on {self._place(supplied)}), {drawn.rows} do "
-                f"not (the first on {self._place(drawn)}): all must or none, unless `drawn_by` is `service`, "
-                "since answers of two sources cannot share a calibration"
+                f"not (the first on {self._place(drawn)}): all must or none{unless}, since answers of two "
+                "sources cannot share a calibration"
             )
             later = max(supplied.first, drawn.first, key=lambda row: row.line)
             fewer = min(supplied.rows, drawn.rows)

@@ -239,7 +239,10 @@ class ReplyReader:
         return Reply(draws, self._model, self._usage)
 
     def _take_head(self, payload: Mapping[str, Any]) -> None:
-        self._model = self._model or model_name(payload.get("model"))
+        model = model_name(payload.get("model"))
+        if self._model and model not in ("", self._model):
+            raise LLMBadResponse("The LLM server named another model in the midst of an answer.")
+        self._model = self._model or model
         if usage := payload.get("usage"):
             self._usage = Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
 

@@ -16,7 +16,7 @@ from service.api.auth import BEARER, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, RequestModel, refusal, require_json, while_connected
 from service.api.deps import Metrics
 from service.api.errors import ErrorLog, error_body, internal_body, request_id_of
-from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, Unscorable
+from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, LLMUnavailable, Unscorable
 from service.proxy.abstention import (
     abstaining,
     has_others,
@@ -44,6 +44,7 @@ from service.proxy.stream import (
     MAX_ANSWER_BYTES,
     EventReader,
     as_it_is,
+    broken_off,
     encoded,
     held_stream,
     parse_object,
@@ -414,9 +415,9 @@ async def _open(upstream: Upstream, sent: Call, api: Api, asked: ChatCall | None
 def _rewritten(chat: Chat, api: Api, call: ChatCall, running: RunningScore, held: bytes) -> bytes:
     """Return what goes out of a stream that was held until its end."""
     events = EventReader().feed(held)
-    failure = next((event for event in events if (event.chunk() or {}).get("error")), None)
-    if failure is not None:  # nothing of the answer goes out, and its caller may ask again
-        return failure.raw
+    if any((event.chunk() or {}).get("error") for event in events):
+        # In words of ours, since its own may hold the answer; the caller may ask again.
+        return broken_off(LLMUnavailable("The LLM server broke off its answer."))
     several = any(has_others(event.chunk() or {}) for event in events)
     if chat.withholds(call, running.uncertainty, several=several):
         return replaced_stream(held, running.uncertainty, chat.abstain_text, api)

@@ -63,6 +63,7 @@ def environment(folder: Path, llm_url: str, embedder_url: str) -> dict[str, str]
         "EIGENCAL_EMBEDDER_API_KEY": "sk-of-the-embedder",
         "EIGENCAL_ADMIN_KEY": "sk-of-the-admin",
         "EIGENCAL_NUM_SAMPLES": "5",
+        "EIGENCAL_LOG_LEVEL": "debug",  # at which no line holds a prompt, an answer or a key either
     }
 
 

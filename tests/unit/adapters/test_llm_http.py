@@ -382,6 +382,19 @@ def test_answers_of_two_models_are_never_mixed() -> None:
     assert "two models" in error.detail
 
 
+def test_nor_within_a_stream() -> None:
+    async def changing(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        for index in range(2):
+            choice = {"index": index, "delta": {"content": "Paris"}, "finish_reason": "stop"}
+            await exchange.event({"model": f"m{index}", "choices": [choice]})
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    generation, _ = generated(ask(2, deadline_s=60.0), changing)
+    assert (generation.model, len(generation.draws), generation.missing_reason) == ("m0", 1, "error")
+
+
 # Errors and retries
 
 
