@@ -122,12 +122,14 @@ class AdmissionQueue:
 
     def _refuse_if_full(self, queued: QueuedRequest) -> None:
         ahead = len(self._live) + self._coming - self.free  # below 0: so many permits are free
+        if ahead < 0:
+            return
         typical_s = statistics.median(self._times) if self._times else 0.0
-        wait_s = max(0, ahead + 1) * typical_s / self._slots
+        wait_s = (ahead + 1) * typical_s / self._slots
         left_s = queued.ends - get_running_loop().time()
         if ahead >= self._max_waiting:
             raise Overloaded("Too many requests wait for the LLM.", retry_after_s=self._retry_after_s())
-        if ahead >= 0 and left_s < wait_s + typical_s:
+        if left_s < wait_s + typical_s:
             raise self._too_late()
 
     def _too_late(self) -> Overloaded:
