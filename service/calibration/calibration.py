@@ -1,10 +1,11 @@
 """A calibration: maps, correctness models and thresholds by number of answers; its fingerprint."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from service.calibration.fingerprint import Fingerprint
@@ -13,9 +14,11 @@ from service.spectral.correctness_model import MIN_OF_A_KIND, CorrectnessModel, 
 from service.spectral.evidence import EvidenceMap, logit_missing_mass
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import SelectiveCounts
+from service.spectral.text_scores import per_word
 
-# Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, or either by row.
-JudgedTexts = Literal["given", "dominant", "mixed"]
+# Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, the first one drawn (where a
+# score draws none), or by row.
+JudgedTexts = Literal["given", "dominant", "first", "mixed"]
 # Right answers, and wrong ones, that a file should have: half of its rows fit the model, half are counted.
 NEEDED_OF_A_KIND = 2 * MIN_OF_A_KIND
 # What a promise is about (method, section 9); it stands wherever one is shown.
@@ -30,6 +33,8 @@ WITHOUT_EVIDENCE = frozenset({"logit_probability", "entropy"})
 class Selector:
     """P(correct), and what thresholds on it let through. Numbers only.
 
+    `map`: None where no answer is drawn, and the model takes the judged text's own log-probability.
+
     The rows of a fit were split in two. On one part `map` was fitted, and on what it says of those rows
     `model`. `counts` are of the other part, which nothing here has seen: so what they promise holds for new
     questions like them, and texts like those judged. Of those, texts that no answer drawn supports
@@ -37,7 +42,7 @@ class Selector:
     hence a map of its own here.
     """
 
-    map: DepolarizedMap | TemperatureMap | EvidenceMap
+    map: DepolarizedMap | TemperatureMap | EvidenceMap | None
     model: CorrectnessModel
     counts: SelectiveCounts
     judged: JudgedTexts
@@ -45,7 +50,8 @@ class Selector:
     def map_for(self, missing_mass: float | None) -> DepolarizedMap | TemperatureMap | None:
         """Return the map that makes the features of one prompt.
 
-        missing_mass: u of its answers; None: no log-probabilities. None where map or model takes them.
+        missing_mass: u of its answers; None: no log-probabilities. None where map or model takes them, and
+        where no answer is drawn.
         """
         if isinstance(self.map, EvidenceMap):
             return None if missing_mass is None else self.map.at(missing_mass)
@@ -69,6 +75,14 @@ def features(
         columns["logit_missing_mass"] = logit_missing_mass(missing_mass)
         columns["mean_log_probability"] = mean_log_probability
     return columns
+
+
+def answer_features(log_probability: ArrayLike, texts: Sequence[str]) -> dict[str, ArrayLike]:
+    """Return the column of a model that takes no answers drawn: of texts (n,) judged by themselves.
+
+    log_probability: of each whole text, (n,) in nats, above 0 by rounding alone.
+    """
+    return {"answer_log_probability_per_word": per_word(np.minimum(log_probability, 0.0), texts)}
 
 
 Method = Literal["depolarized", "temperature", "evidence"]
@@ -96,7 +110,8 @@ class Calibration:
     `evidence`, for the method "evidence" alone, holds a map for every number of answers from 1 to
     `num_samples`; `parameters` are then those of `depolarized`, for answers without log-probabilities.
 
-    `selectors`: by number of answers, where the rows' verdicts allow a model of being right.
+    `selectors`: by number of answers, 0 included, where the rows' verdicts allow a model of being right.
+    `recommended`: how many answers its report recommends to draw, None for none.
 
     `reference`: what the rows' prompts are like; None in lists, which leave it in the store.
     """
@@ -111,6 +126,7 @@ class Calibration:
     name: str = ""
     evidence: Mapping[int, EvidenceMap] = field(default_factory=dict)
     selectors: Mapping[int, Selector] = field(default_factory=dict)
+    recommended: int | None = None
     reference: ConformalReference | None = field(default=None, compare=False, repr=False)
 
     def headline(self) -> Parameters:

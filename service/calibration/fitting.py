@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Calibration, JudgedTexts, Method, Parameters, Selector
-from service.calibration.labels import FullRows, Judged
+from service.calibration.labels import FullRows, Judged, JudgedAlone
 from service.calibration.material import Material
 from service.calibration.rows import MIN_USABLE_ROWS
 from service.embedding.outcomes import log_probabilities
@@ -329,8 +329,8 @@ def fit_selectors(
 
     The rows are split once, by their verdicts with all answers: one that fits for any number is counted for
     none. method: the kind of map, which all rows have chosen (by risk, not by verdicts: decision 0023).
-    From 1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for.
-    Blocking: seconds.
+    From 1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for. And for 0,
+    where the judged texts have log-probabilities of their own. Blocking: seconds.
     """
     rows = FullRows(material)
     full = rows.at(material.num_samples)
@@ -343,6 +343,8 @@ def fit_selectors(
         decided[size] = _decided(seen.take(fitting), seen.take(~fitting), rows.judged, method, own, eps)
         if progress is not None:
             progress(done, len(sizes))
+    if (alone := rows.alone()) is not None:
+        decided = {0: _decided_alone(alone, fitting, rng.spawn(1)[0]), **decided}
     return Decided(fitting, decided)
 
 
@@ -368,6 +370,24 @@ def _decided(
         counts = selective_counts(scores, counted.right, counted.supported)
         selector = Selector(map_, model.model, thinned(counts, MAX_THRESHOLDS), judged)
     return DecidedAt(model, fitted.right, counted.right, selector)
+
+
+def _decided_alone(rows: JudgedAlone, fitting: Bools, rng: np.random.Generator) -> DecidedAt:
+    """Return what verdicts allow without any answer drawn.
+
+    fitting: (N,) of the full rows, the same split as for any number of answers.
+    """
+    fits = fitting[rows.known]
+    fitted, counted = rows.right[fits], rows.right[~fits]
+    if (none := too_few(int(fitted.sum()), int((~fitted).sum()))) is not None:
+        return DecidedAt(none, fitted, counted, None)
+    columns = [{name: np.asarray(x)[part] for name, x in rows.columns.items()} for part in (fits, ~fits)]
+    model = fit_correctness(columns[0], fitted, rng=rng)
+    selector = None
+    if model.model is not None:
+        counts = selective_counts(model.model.predict(columns[1]), counted)
+        selector = Selector(None, model.model, thinned(counts, MAX_THRESHOLDS), rows.judged)
+    return DecidedAt(model, fitted, counted, selector)
 
 
 def _map(rows: Judged, method: Method, eps: float) -> DepolarizedMap | TemperatureMap | EvidenceMap:

@@ -291,6 +291,7 @@ FEATURES = {
     "logit_missing_mass": "missing mass",
     "entropy": "entropy",
     "mean_log_probability": "mean log-probability",
+    "answer_log_probability_per_word": "the answer's own log-probability per word",
 }
 
 
@@ -299,7 +300,7 @@ def _decided(report: Report) -> Mapping[str, Any]:
     part, recommended = report["correctness"], report["opening"]["num_samples"]
     full = next(row for row in part["by_num_samples"] if row["num_samples"] == part["num_samples"])
     # The numbers of answers that the page compares; the JSON has every one.
-    compared = {*sizes(part["num_samples"]), recommended}
+    compared = {0, *sizes(part["num_samples"]), recommended}
     rows = [row for row in part["by_num_samples"] if row["num_samples"] in compared]
     promised = [row for row in rows if row["promises"]]
     drawn = {}
