@@ -61,6 +61,7 @@ def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bo
             (f"{i} says {0 if right else 9}",),
             prompt=f"q{i}",
             answer=f"{i} says 0",
+            answer_logprob=float(np.log(p)) if logprobs else None,
             correct=right,
         )
         made.append(StoredRow(row, draws, complete=True))
