@@ -177,7 +177,7 @@ class Score(Part):
     lambda_max: float | None = Field(
         description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
         "of their meaning the answers share, not the probability that the answer is right. Null where no "
-        "answer was drawn (effort `none`), as are the four spectrum values that follow."
+        "answer was drawn (effort `none`), as are the other values of a spectrum."
     )
     entropy: float | None = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
     entropy_normalized: float | None = Field(

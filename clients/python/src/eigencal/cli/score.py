@@ -105,12 +105,14 @@ def _lines(score: Score) -> Iterator[str]:
         yield f"decision                    {score.decision.action}"
         yield score.decision.reason
     by = f"calibration {score.calibration.id}" if score.calibration else "raw: no calibration"
-    if score.lambda_max is None:
+    if score.lambda_max is None or score.entropy is None or score.entropy_normalized is None:
         yield f"answers                     none drawn   {by}"
     else:
+        share = f"{score.entropy_normalized:.0%} of the largest"
         yield f"confidence (lambda_max)     {score.lambda_max:.3f}   {by}"
-        yield f"uncertainty (entropy, nats) {score.entropy:.3f}   {score.entropy_normalized:.0%} of the largest"
-        yield f"answers                     {score.num_samples}, {score.num_distinct} distinct, by {score.model}"
+        yield f"uncertainty (entropy, nats) {score.entropy:.3f}   {share}"
+        distinct = f"{score.num_distinct} distinct, by {score.model}"
+        yield f"answers                     {score.num_samples}, {distinct}"
     for warning in score.warnings:
         yield f"note: {warning.message}"
 
