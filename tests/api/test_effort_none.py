@@ -1,5 +1,6 @@
 """Effort `none`: a candidate, or a chat's own answer, judged by its own log-probability; nothing is drawn."""
 
+import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +24,7 @@ from service.spectral.conformal import ConformalReference
 from tests.support.calibrations import Active, calibration
 from tests.support.decisions import selector, selector_alone
 from tests.support.drop_in import DropIn, drop_in, events_of
-from tests.support.evidence import TellingLLM
+from tests.support.evidence import TellingLLM, sureness
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer
@@ -206,6 +207,41 @@ async def test_a_calibration_is_known_before_the_llm_has_answered(started: Serve
     async with started(fitted(), Unheard()) as http:
         body = await answered(http, **ASKED)
     assert body["probability_correct"] == pytest.approx(LIKELY)
+
+
+class Sure(TellingLLM):
+    """Answers any question alike, as surely as its number says."""
+
+    def _texts(self, request: Any) -> list[str]:
+        return [f"{request.prompt} is so"] * request.num_samples
+
+
+async def test_every_calibration_that_the_service_draws_serves_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    right = rng.random(200) < [sureness(i) for i in range(200)]
+    rows = [
+        {"prompt": f"question {i}", "reference": "x", "correct": bool(one)} for i, one in enumerate(right)
+    ]
+    app = create_app(Settings(data_dir=tmp_path, num_samples=3), llm=Sure(), embedder=FakeEmbedder(DIMENSION))
+    async with (
+        served(app) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http,
+    ):
+        posted = await http.post("/calibrate", json={"examples": rows, "activate": "always"})
+        assert posted.status_code == 202, posted.text
+        await http.get(f"/jobs/{posted.json()['id']}/events")
+        [made] = (await http.get("/calibrations")).json()
+        assert made["correctness_sample_counts"][0] == 0
+        async with asyncio.timeout(30):  # what a job has activated is served a moment later
+            while not (await answered(http, **ASKED))["calibrated"]:
+                await asyncio.sleep(0.05)
+        unsure, sure = [
+            await answered(http, **ASKED | {"candidate": "question 7 is so", "candidate_logprob": total})
+            for total in (-3.0, -0.05)
+        ]
+    assert unsure["warnings"] == sure["warnings"] == []
+    assert unsure["probability_correct"] < 0.5 < sure["probability_correct"]
+    assert sure["calibration"]["id"] == made["id"] and sure["ood_p_value"] is not None
 
 
 # The drop-in
