@@ -405,9 +405,9 @@ class Scorer:
             return command
         return replace(command, generation=replace(command.generation, num_samples=number))
 
-    def _undrawn(self, request: GenerationRequest, model: str = "") -> Generation:
+    def _undrawn(self, request: GenerationRequest) -> Generation:
         """Return no answers, as those that would have been drawn."""
-        return Generation((), 0, model, omitted=self._llm.identity(request).omitted)
+        return Generation((), 0, "", omitted=self._llm.identity(request).omitted)
 
     async def _undrawn_of(self, command: ScoreCommand, chosen: Calibration | None, marks: Stopwatch) -> Drawn:
         assert command.generation is not None
