@@ -110,6 +110,7 @@ def draw(found: list[Curve], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "eigencal"}
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(1, len(ANSWERS), figsize=(9, 3), sharey=True)
