@@ -5,8 +5,8 @@
 A promise is broken where the true error among the answered exceeds a bound that was shown, at any threshold:
 so the figures hold for targets chosen after looking. First 2,000 simulated worlds a line; then 200 random
 splits of the recorded rows, which need ../shared/data; last models of P(correct) fitted on few rows, which
-are counted in halves, or whole with each row scored by a model of the other folds. Takes minutes in one
-thread.
+are counted in halves, or whole with each row scored by a model of the other folds. Takes half an hour in
+one thread.
 """
 
 from collections.abc import Callable, Iterator, Sequence
