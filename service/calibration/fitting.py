@@ -39,7 +39,7 @@ from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.prior import Prior, PriorSource, no_prior
 from service.spectral.resampling import DEFAULT, Resamples
-from service.spectral.selective import selective_counts, thinned
+from service.spectral.selective import selective_counts
 from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
 
 Floats = NDArray[np.float64]
@@ -49,8 +49,6 @@ PlainPriors = Mapping[PlainMethod, Prior | None]
 NO_PRIORS: PlainPriors = dict.fromkeys(METHODS)
 WHOLE = 1000  # of the progress of a fit
 SHARE = 0.5  # of the rows that fit; more would leave fewer to promise by
-# Of a selector. A calibration is read at every start, and thousands of rows would make it megabytes.
-MAX_THRESHOLDS = 200
 
 
 class Stream(IntEnum):
@@ -411,7 +409,7 @@ def _decided(
         scores = model.model.predict(counted.columns(map_))
         # What a score never lets through must not count as let through, or the promise is about other texts.
         counts = selective_counts(scores, counted.right, counted.supported)
-        selector = Selector(map_, model.model, thinned(counts, MAX_THRESHOLDS), judged)
+        selector = Selector(map_, model.model, counts, judged)
     return DecidedAt(model, fitted.right, counted.right, selector)
 
 
