@@ -7,9 +7,8 @@ the TriviaQA test file (method, section 6). Then P(correct) of each row's `answe
 answers, on both TriviaQA files; maps and models are cross-validated, the intervals are paired bootstraps over
 questions. Answers without a recorded vector (one in twelve) are embedded by the all-mpnet-base-v2 in
 data/weights; where that is missing, those rows are left out. Tokens are those of the answers, with the one
-that ended each, counted with the model's tokenizer. Then P(correct) of the first answer drawn, taken for a
-caller's own: by its own log-probability, and by further answers. Last the guarantee of selective answering:
-2,000 simulated worlds a line, and 200 random splits of the recorded rows. Takes about a minute in one thread.
+that ended each, counted with the model's tokenizer. Last P(correct) of the first answer drawn, taken for a
+caller's own: by its own log-probability, and by further answers. Takes about a minute in one thread.
 """
 
 import sys
@@ -19,8 +18,7 @@ from collections.abc import Callable
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, D, Recorded, recorded_splits
-from benchmarks.selective_worlds import KINDS, TARGETS, World, broken, naive
+from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, D, Recorded
 from service.calibration.calibration import answer_features
 from service.spectral.correctness import auroc
 from service.spectral.correctness_model import (
@@ -38,13 +36,11 @@ from service.spectral.fit import fit_depolarized, fit_temperature
 from service.spectral.maps import CalibrationMap, Identity, TemperatureMap
 from service.spectral.reliability import projection_brier
 from service.spectral.resampling import Difference, figure_difference, mean_difference
-from service.spectral.selective import promises
 from service.spectral.subsets import fit_by_num_samples, fit_evidence_by_num_samples
 from service.spectral.text_scores import correct
 
 FIT, HELD = np.arange(150), np.arange(150, 400)
 DRAWN = ((1, True), (2, True), (3, True), (3, False), (5, True), (10, True), (20, True), (20, False))
-WORLDS, SPLITS = 2000, 200
 
 
 def map_row(name: str, map_: CalibrationMap, dev: DevSet, right: np.ndarray, numbers: str) -> str:
@@ -200,32 +196,6 @@ def by_itself() -> None:
         print(f"| {m} | {auroc(p, right):.3f} | {ranked} | {log_loss(p, right):.3f} | {lost} |")
 
 
-def shares(name: str, values: np.ndarray) -> None:
-    print(f"| {name} | " + " | ".join(f"{value:.3f}" for value in values) + " |")
-
-
-def guarantee(data: Recorded) -> None:
-    """Share of worlds whose true error exceeds the target, with 90 % confidence asked for."""
-    print("\n| error above the target | " + " | ".join(map(str, TARGETS)) + " |")
-    print("|---|" + "---:|" * len(TARGETS))
-    for kind, right in KINDS.items():
-        kept, naively = broken(World(right), TARGETS, WORLDS, 200)
-        shares(f"{kind}, {WORLDS} worlds", kept)
-        shares(f"{kind}, naive", naively)
-    found = np.zeros((4, len(TARGETS)))
-    for counts, truth in recorded_splits(data, 3, SPLITS):
-        errors = dict(zip(truth.thresholds, np.divide(truth.wrong, truth.answered), strict=True))
-        for at, promise in enumerate(promises(counts, TARGETS)):
-            blunt = naive(counts, promise.target_error)
-            found[0, at] += promise.threshold is not None and errors[promise.threshold] > promise.target_error
-            found[1, at] += blunt is not None and errors[blunt] > promise.target_error
-            found[2, at] += promise.threshold is not None
-            found[3, at] += promise.coverage
-    names = (f"recorded rows, {SPLITS} splits", "naive", "reached", "answered")
-    for name, row in zip(names, found, strict=True):
-        shares(name, row / SPLITS)
-
-
 def main() -> None:
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
@@ -235,7 +205,6 @@ def main() -> None:
     for name, data in (("TriviaQA test", test), ("TriviaQA dev", Recorded(DEV, embed=True))):
         by_verdicts(name, data)
     by_itself()
-    guarantee(test)
 
 
 if __name__ == "__main__":

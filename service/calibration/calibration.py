@@ -23,8 +23,9 @@ JudgedTexts = Literal["given", "dominant", "first", "mixed"]
 NEEDED_OF_A_KIND = 2 * MIN_OF_A_KIND
 # What a promise is about (method, section 9); it stands wherever one is shown.
 PROMISE_MEANING = (
-    "A promise holds on average over the calibrations that might have been made. Of targets barely within "
-    "reach, those shown as reachable are often broken: choose yours before you look at what is reachable."
+    "Of calibrations made like this one, at least the share named as confidence keeps at once all errors "
+    "that it promises with one number of answers, on questions like those of its rows. So a target may be "
+    "chosen after looking at what is reachable; where the number of answers is, too, fewer keep them."
 )
 WITHOUT_EVIDENCE = frozenset({"logit_probability", "entropy"})
 
@@ -152,6 +153,7 @@ class CalibrateOptions:
     """What the caller of a calibration may choose. `num_samples` None: the serving number.
 
     `method`: a map; "both": the better of the two that need no log-probabilities; "auto": the best of all.
+    `prior_weight`: labelled rows that the default calibration counts for; None: as set, 0: none.
     `drawn_by`: who drew the `samples` of rows that carry them; `source_label` names a caller's own set-up.
     `dev_rows`: set for an evaluation; so many of the rows are fitted on, the rest are tested on.
     """
@@ -163,6 +165,7 @@ class CalibrateOptions:
     seed: int = 0
     drawn_by: Literal["caller", "service"] = "caller"
     source_label: str = ""
+    prior_weight: float | None = None
     dev_rows: int | None = None
 
     @property

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +37,18 @@ from service.spectral.fit import (
 )
 from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, Identity, TemperatureMap
+from service.spectral.prior import Prior, PriorSource, no_prior
 from service.spectral.resampling import DEFAULT, Resamples
-from service.spectral.selective import selective_counts, thinned
+from service.spectral.selective import selective_counts
 from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
+PlainPriors = Mapping[PlainMethod, Prior | None]
+NO_PRIORS: PlainPriors = dict.fromkeys(METHODS)
 WHOLE = 1000  # of the progress of a fit
 SHARE = 0.5  # of the rows that fit; more would leave fewer to promise by
-# Of a selector. A calibration is read at every start, and thousands of rows would make it megabytes.
-MAX_THRESHOLDS = 200
 
 
 class Stream(IntEnum):
@@ -124,7 +126,7 @@ class Fitted:
     "evidence" where it was fitted, "active" where there is one; and the maps of those that need no
     log-probabilities. method: the one chosen; parameters: of every m' for it, those of "depolarized" for
     "evidence", whose own are in evidence_table. evidence: None where rows lack log-probabilities. decided:
-    what the rows' verdicts allow.
+    what the rows' verdicts allow. priors: what all of it was drawn to.
     """
 
     dev: DevSet
@@ -136,6 +138,7 @@ class Fitted:
     decided: Decided
     evidence: FittedEvidence | None = None
     evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
+    priors: PriorSource = no_prior
 
     def maps_of(self, name: str) -> list[CalibrationMap]:
         """Return the map that serves each of the n prompts, fitted without its fold."""
@@ -154,6 +157,7 @@ def fit_all(
     seed: int = 0,
     eps: float = DEFAULT_EPS,
     resamples: Resamples = DEFAULT,
+    priors: PriorSource = no_prior,
     progress: OnDone | None = None,
 ) -> Fitted:
     """Fit the maps on the full rows, and the tables of the chosen one on all.
@@ -169,19 +173,30 @@ def fit_all(
     if active is not None:
         # Its headline for more answers than it knows.
         rivals["active"] = active.map_for(min(material.num_samples, active.num_samples))
-    risks = held_out(dev, seed, eps, rivals)
+    risks = held_out(dev, seed, eps, rivals, plain_priors(priors, material.num_samples))
     again = resamples.bootstrap
-    evidence = find_evidence(material, dev, risks.fold, active, rng(seed, Stream.BOOTSTRAP), again)
+    random = rng(seed, Stream.BOOTSTRAP)
+    evidence = find_evidence(material, dev, risks.fold, active, random, again, priors)
     risks = with_evidence(risks, evidence)
     method = _chosen(asked, risks)
     by_evidence = method == "evidence"
     parts = 3 if by_evidence else 2
-    parameters = _parameters(material, method, seed, eps, _part(progress, 0, parts))
-    maps = _evidence_table(material, seed, _part(progress, 1, parts)) if by_evidence else {}
+    parameters = _parameters(material, method, seed, eps, priors, _part(progress, 0, parts))
+    maps = _evidence_table(material, seed, priors, _part(progress, 1, parts)) if by_evidence else {}
     last = _part(progress, parts - 1, parts)
-    decided = fit_selectors(material, method, rng=rng(seed, Stream.SELECTORS), eps=eps, progress=last)
-    spread = bootstraps(dev, seed, eps, again)
-    return Fitted(dev, fits(dev, eps), spread, risks, method, parameters, decided, evidence, maps)
+    decided = fit_selectors(
+        material, method, rng=rng(seed, Stream.SELECTORS), eps=eps, priors=priors, progress=last
+    )
+    plain = plain_priors(priors, material.num_samples)
+    spread = bootstraps(dev, seed, eps, again, plain)
+    return Fitted(
+        dev, fits(dev, eps, plain), spread, risks, method, parameters, decided, evidence, maps, priors
+    )
+
+
+def plain_priors(priors: PriorSource, num_samples: int) -> dict[PlainMethod, Prior | None]:
+    """Return what the maps that need no log-probabilities are drawn to, by method."""
+    return {method: priors(method, num_samples) for method in METHODS}
 
 
 def _chosen(asked: str, held_out: CrossValidation) -> Method:
@@ -200,16 +215,23 @@ def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
 
 
 def _parameters(
-    material: Material, method: Method, seed: int, eps: float, progress: OnDone | None
+    material: Material,
+    method: Method,
+    seed: int,
+    eps: float,
+    priors: PriorSource,
+    progress: OnDone | None,
 ) -> dict[int, Parameters]:
     """Return the parameters of every number of answers from 2 to m, without log-probabilities."""
+    plain: PlainMethod = "temperature" if method == "temperature" else "depolarized"
     maps = fit_by_num_samples(
         material.answers,
-        "temperature" if method == "temperature" else "depolarized",
+        plain,
         dimension=material.dimension,
         eps=eps,
         seed=seed,
         min_prompts=MIN_USABLE_ROWS,
+        priors=partial(priors, plain),
         progress=progress,
     )
     return {
@@ -219,24 +241,35 @@ def _parameters(
     }
 
 
-def fits(dev: DevSet, eps: float) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
+def fits(
+    dev: DevSet, eps: float, priors: PlainPriors = NO_PRIORS
+) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
     """Return both maps, fitted."""
-    return {method: fit(dev, method, eps=eps) for method in METHODS}
+    return {method: fit(dev, method, eps=eps, prior=priors[method]) for method in METHODS}
 
 
-def bootstraps(dev: DevSet, seed: int, eps: float, resamples: int) -> Mapping[PlainMethod, Bootstrap]:
+def bootstraps(
+    dev: DevSet, seed: int, eps: float, resamples: int, priors: PlainPriors = NO_PRIORS
+) -> Mapping[PlainMethod, Bootstrap]:
     """Return the uncertainty of both fits over the prompts."""
     return {
-        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, eps=eps) for m in METHODS
+        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, eps=eps, prior=priors[m])
+        for m in METHODS
     }
 
 
 def held_out(
-    dev: DevSet, seed: int, eps: float, rivals: Mapping[str, CalibrationMap] | None = None
+    dev: DevSet,
+    seed: int,
+    eps: float,
+    rivals: Mapping[str, CalibrationMap] | None = None,
+    priors: PlainPriors = NO_PRIORS,
 ) -> CrossValidation:
     """Return out-of-fold risks and maps of "raw", both methods, and rivals (maps fitted elsewhere)."""
     candidates: dict[str, PlainMethod | CalibrationMap] = {"raw": Identity(eps), **{m: m for m in METHODS}}
-    return cross_validated_risks(dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps)
+    return cross_validated_risks(
+        dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps, priors=priors
+    )
 
 
 def with_evidence(plain: CrossValidation, evidence: FittedEvidence | None) -> CrossValidation:
@@ -266,6 +299,7 @@ def find_evidence(
     active: Calibration | None,
     rng: np.random.Generator,
     resamples: int,
+    priors: PriorSource = no_prior,
 ) -> FittedEvidence | None:
     """Return the evidence map fitted on `dev`, the full rows; None where one lacks a log-probability.
 
@@ -276,15 +310,16 @@ def find_evidence(
     if missing is None:
         return None
     rows = EvidenceSet(dev, missing)
-    out_of_fold, maps = held_out_evidence(rows, fold)
+    prior = priors("evidence", material.num_samples)
+    out_of_fold, maps = held_out_evidence(rows, fold, prior)
     risks_by, maps_by = {"evidence": out_of_fold}, {"evidence": maps}
     if active is not None and active.evidence:
         # Its headline for more answers than it knows.
         rival = active.evidence[min(material.num_samples, active.num_samples)]
         risks_by["active"] = risks(rival.over(rows.missing_mass), dev)
         maps_by["active"] = (rival,) * len(maps)
-    spread = bootstrap_evidence(rows, rng=rng, resamples=resamples)
-    return FittedEvidence(rows.missing_mass, fit_evidence(rows), spread, risks_by, maps_by)
+    spread = bootstrap_evidence(rows, rng=rng, resamples=resamples, prior=prior)
+    return FittedEvidence(rows.missing_mass, fit_evidence(rows, prior), spread, risks_by, maps_by)
 
 
 def missing_masses(material: Material) -> Floats | None:
@@ -302,7 +337,9 @@ def _totals(material: Material) -> list[Floats | None]:
     return [log_probabilities(material.rows[i].draws) for i in material.full]
 
 
-def _evidence_table(material: Material, seed: int, progress: OnDone | None) -> dict[int, EvidenceMap]:
+def _evidence_table(
+    material: Material, seed: int, priors: PriorSource, progress: OnDone | None
+) -> dict[int, EvidenceMap]:
     """Return the map of every number of answers from 1 to m, fitted on the rows with log-probabilities."""
     pairs = zip(material.answers, (log_probabilities(one.draws) for one in material.rows), strict=True)
     known = [(answers, totals) for answers, totals in pairs if totals is not None]
@@ -312,6 +349,7 @@ def _evidence_table(material: Material, seed: int, progress: OnDone | None) -> d
         dimension=material.dimension,
         seed=seed,
         min_prompts=MIN_USABLE_ROWS,
+        priors=partial(priors, "evidence"),
         progress=progress,
     )
     return {m: map_ for m, map_ in maps.items() if m <= material.num_samples}
@@ -323,6 +361,7 @@ def fit_selectors(
     *,
     rng: np.random.Generator,
     eps: float,
+    priors: PriorSource = no_prior,
     progress: OnDone | None = None,
 ) -> Decided:
     """Return what the verdicts on the full rows allow, for their first answers of every number.
@@ -340,7 +379,10 @@ def fit_selectors(
     # A stream for each number: what one draws does not hang on how much the others draw.
     for done, (size, own) in enumerate(zip(sizes, rng.spawn(len(sizes)), strict=True), start=1):
         seen = full if size == material.num_samples else rows.at(size)
-        decided[size] = _decided(seen.take(fitting), seen.take(~fitting), rows.judged, method, own, eps)
+        prior = priors(method, size)
+        decided[size] = _decided(
+            seen.take(fitting), seen.take(~fitting), rows.judged, method, own, eps, prior
+        )
         if progress is not None:
             progress(done, len(sizes))
     if (alone := rows.alone()) is not None:
@@ -355,12 +397,13 @@ def _decided(
     method: Method,
     rng: np.random.Generator,
     eps: float,
+    prior: Prior | None,
 ) -> DecidedAt:
     num_right = int(fitted.right.sum())
     # With few of a kind, even a map cannot be fitted.
     if (none := too_few(num_right, len(fitted) - num_right)) is not None:
         return DecidedAt(none, fitted.right, counted.right, None)
-    map_ = _map(fitted, method, eps)
+    map_ = _map(fitted, method, eps, prior)
     model = fit_correctness(fitted.columns(map_), fitted.right, rng=rng)
     selector = None
     if model.model is not None:
@@ -368,7 +411,7 @@ def _decided(
         scores = model.model.predict(counted.columns(map_))
         # What a score never lets through must not count as let through, or the promise is about other texts.
         counts = selective_counts(scores, counted.right, counted.supported)
-        selector = Selector(map_, model.model, thinned(counts, MAX_THRESHOLDS), judged)
+        selector = Selector(map_, model.model, counts, judged)
     return DecidedAt(model, fitted.right, counted.right, selector)
 
 
@@ -386,12 +429,14 @@ def _decided_alone(rows: JudgedAlone, fitting: Bools, rng: np.random.Generator) 
     selector = None
     if model.model is not None:
         counts = selective_counts(model.model.predict(columns[1]), counted)
-        selector = Selector(None, model.model, thinned(counts, MAX_THRESHOLDS), rows.judged)
+        selector = Selector(None, model.model, counts, rows.judged)
     return DecidedAt(model, fitted, counted, selector)
 
 
-def _map(rows: Judged, method: Method, eps: float) -> DepolarizedMap | TemperatureMap | EvidenceMap:
+def _map(
+    rows: Judged, method: Method, eps: float, prior: Prior | None
+) -> DepolarizedMap | TemperatureMap | EvidenceMap:
     if method != "evidence":
-        return fit(rows.rows, method, eps=eps).map
+        return fit(rows.rows, method, eps=eps, prior=prior).map
     assert rows.missing_mass is not None, "chosen only where all rows have log-probabilities"
-    return fit_evidence(EvidenceSet(rows.rows, rows.missing_mass)).map
+    return fit_evidence(EvidenceSet(rows.rows, rows.missing_mass), prior).map

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import NEEDED_OF_A_KIND, WITHOUT_EVIDENCE
+from service.calibration.fitting import METHODS
 from service.calibration.labels import Judged
 from service.calibration.material import Material
 from service.report.model import AnswersPart, AnswersRow, Estimate, estimate
@@ -27,8 +28,9 @@ from service.spectral.correctness_model import (
 )
 from service.spectral.dev_set import risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap, EvidenceSet, fit_evidence
-from service.spectral.fit import fit_depolarized, fit_temperature
+from service.spectral.fit import fit
 from service.spectral.maps import CalibrationMap, Identity
+from service.spectral.prior import PriorSource, no_prior
 from service.spectral.resampling import ResampleCounts, percentile_interval
 
 Floats = NDArray[np.float64]
@@ -92,7 +94,7 @@ def judge(
     dev: Judged, test: Judged, num_samples: int, tokens: float | None, eps: float, rng: Fresh
 ) -> AtSize:
     """Return what is fitted on `dev` with so many answers, as judged on `test`."""
-    maps = _maps(dev, num_samples, eps)
+    maps = _maps(dev, num_samples, eps, no_prior)
     if test.missing_mass is None:
         maps.pop("evidence", None)
     served = [_scored(name, map_, test) for name, map_ in maps.items()]
@@ -108,12 +110,21 @@ def judge(
 
 
 def judge_held_out(
-    rows: Judged, fold: Ints, num_samples: int, tokens: float | None, eps: float, rng: Fresh
+    rows: Judged,
+    fold: Ints,
+    num_samples: int,
+    tokens: float | None,
+    eps: float,
+    rng: Fresh,
+    priors: PriorSource,
 ) -> AtSize:
     """Return the same for one set of rows, each judged by fits without its fold (n,)."""
     folds = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
     order = np.argsort(np.concatenate(folds))
-    parts = [(rows.take(held), _maps(rows.take(fold != k), num_samples, eps)) for k, held in enumerate(folds)]
+    parts = [
+        (rows.take(held), _maps(rows.take(fold != k), num_samples, eps, priors))
+        for k, held in enumerate(folds)
+    ]
     served = []
     for name in parts[0][1]:
         by_fold = [_scored(name, maps[name], held) for held, maps in parts]
@@ -132,15 +143,16 @@ def judge_held_out(
     return AtSize(num_samples, rows.right, served, correct, base, why, tokens)
 
 
-def _maps(rows: Judged, num_samples: int, eps: float) -> dict[str, AnyMap]:
+def _maps(rows: Judged, num_samples: int, eps: float, priors: PriorSource) -> dict[str, AnyMap]:
     """Return every map fitted on the rows; one answer has a spectrum of 1, which only evidence can map."""
     maps: dict[str, AnyMap] = {}
     if num_samples > 1:
         maps["raw"] = Identity(eps)
-        maps["temperature"] = fit_temperature(rows.rows, eps=eps).map
-        maps["depolarized"] = fit_depolarized(rows.rows).map
+        for method in METHODS:
+            maps[method] = fit(rows.rows, method, eps=eps, prior=priors(method, num_samples)).map
     if rows.missing_mass is not None:
-        maps["evidence"] = fit_evidence(EvidenceSet(rows.rows, rows.missing_mass)).map
+        prior = priors("evidence", num_samples)
+        maps["evidence"] = fit_evidence(EvidenceSet(rows.rows, rows.missing_mass), prior).map
     return maps
 
 

@@ -28,6 +28,7 @@ from service.spectral.fit import (
     terms,
 )
 from service.spectral.maps import DepolarizedMap, ServedAsFitted, log_softmax
+from service.spectral.prior import Prior, drawn_to, per_row
 from service.spectral.resampling import DEFAULT, Interval, percentile_interval
 
 Floats = NDArray[np.float64]
@@ -265,19 +266,25 @@ def _box(rows: EvidenceSet) -> tuple[Floats, Floats]:
     return sides[:, 0], sides[:, 1]
 
 
-def _search(rows: EvidenceSet, starts: list[Floats], weights: Floats | None = None) -> Minimum:
+def _search(
+    rows: EvidenceSet, starts: list[Floats], prior: Prior | None, weights: Floats | None = None
+) -> Minimum:
     """Return the best end of the starts: the risk is not convex in all three parameters."""
-    objective = EvidenceRisk(terms(rows.dev, weights), rows.missing_mass)
+    objective = drawn_to(EvidenceRisk(terms(rows.dev, weights), rows.missing_mass), prior)
     return min((minimize(objective, start, *_box(rows)) for start in starts), key=lambda end: end.value)
 
 
-def _starts(rows: EvidenceSet) -> list[Floats]:
-    """Return the depolarized optimum, so that the fit is no worse, and it turned about the mean evidence."""
+def _starts(rows: EvidenceSet, prior: Prior | None) -> list[Floats]:
+    """Return where to begin: the depolarized optimum, turned about the mean evidence, the prior's centre.
+
+    From the first the fit is no worse than it.
+    """
     flat = fit_depolarized(rows.dev).map
     g = flat.depolarization
     x, z = np.log(flat.temperature), np.log(g) - np.log1p(-g)
     turned = z - SLOPE_START * logit_missing_mass(rows.missing_mass).mean()
-    return [np.array([x, z, 0.0]), np.array([x, turned, SLOPE_START])]
+    starts = [np.array([x, z, 0.0]), np.array([x, turned, SLOPE_START])]
+    return starts if prior is None else [*starts, prior.center]
 
 
 def _map(point: Floats) -> EvidenceMap:
@@ -286,42 +293,49 @@ def _map(point: Floats) -> EvidenceMap:
     return EvidenceMap(temperature, float(point[1]), float(point[2]))
 
 
-def fit_evidence(rows: EvidenceSet) -> EvidenceFit:
+def fit_evidence(rows: EvidenceSet, prior: Prior | None = None) -> EvidenceFit:
     """Return T, a and b of least mean risk over the dev set (method, section 6).
 
-    Its risk is no higher than that of the depolarized fit, which is the case b = 0 (up to 1e-5 nats where
-    that one has g below 6e-6 or above 1 - 6e-6, outside the bounds of a).
+    prior: of (log T, a, b). Without one, the risk is no higher than that of the depolarized fit, which is the
+    case b = 0 (up to 1e-5 nats where that one has g below 6e-6 or above 1 - 6e-6, outside the bounds of a).
     """
-    end = _search(rows, _starts(rows))
+    end = _search(rows, _starts(rows, prior), per_row(prior, len(rows)))
     fitted = _map(end.point)
     over = fitted.over(rows.missing_mass)
-    gap = float(np.abs(np.where(end.bound, 0.0, end.gradient)).max())
     bound = tuple(name for name, hit in zip(PARAMETERS, end.bound, strict=True) if hit)
-    return EvidenceFit(fitted, risk(over, rows.dev), mean_entropy(over, rows.dev), bound, gap)
+    return EvidenceFit(fitted, risk(over, rows.dev), mean_entropy(over, rows.dev), bound, end.slope)
 
 
 def bootstrap_evidence(
-    rows: EvidenceSet, *, rng: np.random.Generator, resamples: int = DEFAULT.bootstrap, level: float = 0.95
+    rows: EvidenceSet,
+    *,
+    rng: np.random.Generator,
+    resamples: int = DEFAULT.bootstrap,
+    level: float = 0.95,
+    prior: Prior | None = None,
 ) -> EvidenceBootstrap:
     """Return refits on `resamples` resamples of the prompts, each started from the optimum of all of them.
 
     The intervals are percentiles at `level`. An equally seeded rng draws the resamples of `fit.bootstrap`.
     """
-    size, best = len(rows), fit_evidence(rows).map
+    size, best = len(rows), fit_evidence(rows, prior).map
     start = np.array([np.log(best.temperature), best.intercept, best.slope])
     counts = rng.multinomial(size, np.full(size, 1 / size), size=resamples)
-    points = np.stack([_refit(rows, row / size, start) for row in counts])
+    share = per_row(prior, size)
+    points = np.stack([_refit(rows, row / size, start, share) for row in counts])
     points[:, 0] = np.exp(points[:, 0])
     return EvidenceBootstrap(points, *(percentile_interval(column, level) for column in points.T))
 
 
-def _refit(rows: EvidenceSet, weights: Floats, start: Floats) -> Floats:
+def _refit(rows: EvidenceSet, weights: Floats, start: Floats, share: Prior | None) -> Floats:
     """Return the optimum for one resample; prompts that were not drawn cost nothing."""
     drawn = np.flatnonzero(weights)
-    return _search(rows.take(drawn), [start], weights[drawn]).point
+    return _search(rows.take(drawn), [start], share, weights[drawn]).point
 
 
-def held_out_evidence(rows: EvidenceSet, fold: Ints) -> tuple[Floats, tuple[EvidenceMap, ...]]:
+def held_out_evidence(
+    rows: EvidenceSet, fold: Ints, prior: Prior | None = None
+) -> tuple[Floats, tuple[EvidenceMap, ...]]:
     """Return out-of-fold risks (n,) in nats and the map fitted without each fold.
 
     fold: (n,) which fold holds each prompt out: `CrossValidation.fold` of the other maps, so that all are
@@ -329,7 +343,8 @@ def held_out_evidence(rows: EvidenceSet, fold: Ints) -> tuple[Floats, tuple[Evid
     """
     if fold.shape != (len(rows),):
         raise ValueError("every prompt needs a fold")
-    maps = tuple(fit_evidence(rows.take(fold != number)).map for number in range(int(fold.max()) + 1))
+    numbers = range(int(fold.max()) + 1)
+    maps = tuple(fit_evidence(rows.take(fold != number), prior).map for number in numbers)
     out_of_fold = np.empty(len(rows))
     for number, map_ in enumerate(maps):
         held = rows.take(fold == number)

