@@ -22,6 +22,7 @@ from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
 from service.calibration.calibration import Calibration
+from service.calibration.default import PRIOR_WEIGHT, packaged
 from service.calibration.files import UploadLimits
 from service.calibration.fingerprint import CALLER, Fingerprint, service_fingerprint
 from service.calibration.routes import CorrectionsRequest
@@ -250,6 +251,7 @@ def build_store(
         slots=min(settings.calibration_max_concurrency, llm_slots(settings)),
         all_slots=settings.calibration_max_concurrency,
         live=live,
+        prior_weight=settings.prior_weight,
         kept_documents=settings.score_cache_size,
         own_keys=lambda: own_keys(serving, llm, embedder),
         version=__version__,
@@ -378,6 +380,7 @@ def build_replica(
     slots: int,
     live: LiveLoad,
     all_slots: int | None = None,
+    prior_weight: float = PRIOR_WEIGHT,
     kept_documents: int = 10_000,
     own_keys: Callable[[], tuple[str, ...]] = lambda: (),
     version: str = "",
@@ -388,7 +391,8 @@ def build_replica(
     """Return the store and the jobs of one replica, not started.
 
     Jobs draw with `slots` requests at once, `all_slots` on all replicas together, and give way to the `live`
-    scores. `own_keys` returns the keys of the fingerprints of the present set-up, whose settings are `setup`;
+    scores. Fits are drawn to the default calibration with `prior_weight`. `own_keys` returns the keys of the
+    fingerprints of the present set-up, whose settings are `setup`;
     `version` is the service's, for results. At most `kept_documents` are kept. `engine` None: DBOS, beside
     the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
     """
@@ -403,6 +407,8 @@ def build_replica(
     store.generation_key = drawer.generation_key
     embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
 
+    calibrator = Calibrator(store, calibrations, drawer, embedding, prior_weight=prior_weight)
+
     async def evaluate(job: RunningJob) -> None:
         from service.evaluation.evaluator import Evaluator  # serving never needs it
 
@@ -412,7 +418,7 @@ def build_replica(
         store,
         drawer,
         {
-            "calibrate": Calibrator(store, calibrations, drawer, embedding).finish,
+            "calibrate": calibrator.finish,
             "evaluate": evaluate,
         },
         slots=slots,
@@ -510,7 +516,14 @@ def create_app(
         return [one for one in store.calibrations.any_active() if one.fingerprint.key() in own]
 
     metrics = Metrics(events, in_force=in_force, activations=store.calibrations.num_activations)
-    scorer = Scorer(llm, embedder, store.calibrations, live=live, ood_abstain=settings.ood_abstain)
+    scorer = Scorer(
+        llm,
+        embedder,
+        store.calibrations,
+        live=live,
+        ood_abstain=settings.ood_abstain,
+        default=packaged() if settings.default_calibration else None,
+    )
     rail = Guardrail(scorer)
     chat = build_chat(
         settings,

@@ -107,6 +107,15 @@ class Settings(BaseSettings):
     )
     confidence: float = Field(0.9, gt=0, lt=1, description="Confidence with which such a share is kept.")
 
+    default_calibration: bool = Field(
+        True, description="Serve by the packaged calibration where no other fits; false: raw values."
+    )
+    prior_weight: float = Field(
+        30.0,
+        ge=0,
+        le=1e6,
+        description="Labelled rows that the default calibration counts for in a fit; 0: a fit of its own.",
+    )
     ood_abstain: bool = Field(
         True,
         description="Have decisions abstain on prompts unlike the rows of their calibration (`ood_p_value` "

@@ -112,7 +112,7 @@ class StartLog:
             return "unknown until the embedder has answered"
         active = {kind: self._active(key) for kind, key in zip(KINDS, keys, strict=True)}
         if not any(active.values()):
-            return "none for this set-up, raw values are served"
+            return "none for this set-up"
         return ", ".join(f"{kind} {one.id if one else 'none'}" for kind, one in active.items())
 
 

@@ -140,6 +140,7 @@ class CalibrateOptions:
     """What the caller of a calibration may choose. `num_samples` None: the serving number.
 
     `method`: a map; "both": the better of the two that need no log-probabilities; "auto": the best of all.
+    `prior_weight`: labelled rows that the default calibration counts for; None: as set, 0: none.
     `drawn_by`: who drew the `samples` of rows that carry them; `source_label` names a caller's own set-up.
     `dev_rows`: set for an evaluation; so many of the rows are fitted on, the rest are tested on.
     """
@@ -151,6 +152,7 @@ class CalibrateOptions:
     seed: int = 0
     drawn_by: Literal["caller", "service"] = "caller"
     source_label: str = ""
+    prior_weight: float | None = None
     dev_rows: int | None = None
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, Method, Parameters
+from service.calibration.calibration import Calibration, Parameters
 from service.calibration.fingerprint import Fingerprint
 from service.embedding.port import EmbedderIdentity
 from service.spectral.conformal import ConformalReference
@@ -79,7 +79,7 @@ class DefaultCalibration:
         reference = ConformalReference(questions, self._rows["lengths"].astype(np.int32))
         return replace(self._calibration, reference=reference)
 
-    def prior(self, method: Method, num_samples: int, weight: float) -> Prior | None:
+    def prior(self, method: str, num_samples: int, *, weight: float = PRIOR_WEIGHT) -> Prior | None:
         """Return what a fit of the map for so many answers is drawn to; None for no weight."""
         if weight == 0:
             return None
@@ -90,7 +90,7 @@ class DefaultCalibration:
         return Prior(center, hessian, weight)
 
     def model_prior(
-        self, method: Method, num_samples: int, columns: Columns, weight: float
+        self, method: str, num_samples: int, columns: Columns, *, weight: float = PRIOR_WEIGHT
     ) -> ModelPrior | None:
         """Return what a fit of P(correct) is drawn to, with every feature of the columns; None for no weight.
 
@@ -110,7 +110,7 @@ class DefaultCalibration:
         )
         return ModelPrior(model, hessian, MODEL_SHARE * weight)
 
-    def _at(self, method: Method, name: str, num_samples: int) -> Floats:
+    def _at(self, method: str, name: str, num_samples: int) -> Floats:
         table = self._maps[method]
         return between(table["sizes"], table[name], num_samples)
 

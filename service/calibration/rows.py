@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from service.llm.port import Draw, Message, question_text
 from service.spectral.evidence import POSITIVE_ROUNDING
 
-MIN_USABLE_ROWS = 30
+MIN_USABLE_ROWS = 10
 FEW_ROWS = 100  # below this the report warns
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Calibration, CalibrationSource
+from service.calibration.default import PRIOR_WEIGHT, packaged
 from service.calibration.fingerprint import CALLER, Fingerprint, caller_fingerprint, with_embedder
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
 from service.calibration.labels import Labels, label
@@ -121,6 +122,7 @@ class Calibrator:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         resamples: Resamples = DEFAULT,
+        prior_weight: float = PRIOR_WEIGHT,
     ) -> None:
         self._jobs = jobs
         self._calibrations = calibrations
@@ -128,6 +130,7 @@ class Calibrator:
         self._embedding = embedding
         self._now = now
         self._resamples = resamples
+        self._prior_weight = prior_weight
 
     async def finish(self, job: RunningJob) -> None:
         """Embed, fit, report, store, end the job.
@@ -219,6 +222,8 @@ class Calibrator:
         return claimed
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
+        weight = self._prior_weight if job.options.prior_weight is None else job.options.prior_weight
+
         def work(done: OnDone) -> Fitted:
             done(0, WHOLE)
             return fit_all(
@@ -227,6 +232,8 @@ class Calibrator:
                 active=active,
                 seed=job.options.seed,
                 resamples=self._resamples,
+                priors=partial(packaged().prior, weight=weight),
+                model_priors=partial(packaged().model_prior, weight=weight),
                 progress=done,
             )
 

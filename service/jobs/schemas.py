@@ -52,6 +52,14 @@ class OptionsIn(RequestModel):
     )
     name: str = Field("", max_length=200, description="A name for people.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, subsets and bootstrap.")
+    prior_weight: float | None = Field(
+        None,
+        ge=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Labelled rows that the default calibration counts for, to which fits are drawn; left "
+        "out: that of the settings (30), 0: the rows alone.",
+    )
     drawn_by: Literal["caller", "service"] = Field(
         "caller",
         description="Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.",

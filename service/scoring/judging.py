@@ -31,12 +31,13 @@ class Applied:
     """The calibration that a score used: the map for its number of answers, and for its evidence.
 
     `evidence`: the one that `map` was made by; None where the answers have no log-probabilities, or the
-    calibration needs none.
+    calibration needs none. `origin`: whether it was fitted for this very set-up, or stands in as the default.
     """
 
     calibration: Calibration
     map: DepolarizedMap | TemperatureMap
     evidence: EvidenceMap | None = None
+    origin: Literal["own", "default"] = "own"
 
     @property
     def method(self) -> Method:
@@ -436,6 +437,8 @@ def _model_of(basis: Basis) -> _Model | str:
     if basis.applied is None:
         return "no calibration is applied"
     calibration, count = basis.applied.calibration, len(basis.generation.draws)
+    if basis.applied.origin == "default":
+        return "the default calibration, which serves here, holds no model of being right: it ranks only"
     if not calibration.selectors:
         return f"calibration {calibration.id} holds no model of being right; {_why(calibration.id)}"
     selector = calibration.selectors.get(count)

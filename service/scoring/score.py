@@ -38,6 +38,9 @@ class CalibrationUsed(Part):
     )
     evidence_slope: float | None = Field(None, description="With `evidence`: b.")
     created_at: datetime = Field(description="When it was fitted.")
+    origin: Literal["own", "default"] = Field(
+        description="`own`: fitted for this very set-up. `default`: packaged, for want of such a one."
+    )
 
 
 class Evidence(Part):
@@ -58,8 +61,8 @@ class ScoreWarning(Part):
     """Something the caller should know."""
 
     code: str = Field(
-        description="calibration_missing, calibration_mismatch, evidence_missing, partial_samples, "
-        "truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, "
+        description="calibration_missing, calibration_mismatch, default_calibration, evidence_missing, "
+        "partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, "
         "unsupported_candidate, correctness_label_mismatch or out_of_distribution."
     )
     message: str = Field(description="The same for a person.")
@@ -71,7 +74,7 @@ class Candidate(Part):
 
     probability: float = Field(
         description="Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer "
-        "to what the LLM means. Raw where `calibrated` is false."
+        "to what the LLM means. Raw where `calibration` is null."
     )
     mode: int | None = Field(
         description="The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into "
@@ -177,9 +180,14 @@ class Score(Part):
     )
     entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
     entropy_normalized: float = Field(description="Entropy over the largest that the spectrum allows, 0..1.")
-    calibrated: bool = Field(description="Whether a calibration that fits was applied.")
+    calibrated: bool = Field(
+        description="Whether a calibration of this very set-up was applied. False where the default stood in "
+        "for one (`calibration.origin`), or nothing did."
+    )
     uncalibrated: SpectrumValues = Field(description="The same two numbers without calibration.")
-    calibration: CalibrationUsed | None = Field(description="The calibration used; null: none.")
+    calibration: CalibrationUsed | None = Field(
+        description="The calibration used, be it the default; null: none, and the values are raw."
+    )
     ood_p_value: float | None = Field(
         description="How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this "
         "share look as unlike, by their question and by the length of their answers. Higher = more like. "

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Calibration, CalibrationSource, NoCalibrations
+from service.calibration.default import DefaultCalibration
 from service.calibration.fingerprint import Fingerprint, caller_fingerprint, service_fingerprint
 from service.embedding.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed, usable
 from service.embedding.port import FAILED, Embedded, Embedder, EmbedderIdentity, EmptyAnswers
@@ -113,6 +114,13 @@ NO_EVIDENCE = warning(
     "parameters.",
 )
 
+NO_CALIBRATION = warning("calibration_missing", "No calibration is active: raw values are served.")
+BY_DEFAULT = warning(
+    "default_calibration",
+    "Served by the default calibration: fitted on short answers of a small LLM to trivia questions, better "
+    "than raw values wherever it was tried. Ten labelled questions make one of your own (POST /calibrate).",
+)
+
 # Below it a prompt is called unlike the rows: at most that share of those that are like them, too.
 MAX_OOD_P_VALUE = 0.02
 
@@ -123,27 +131,44 @@ def choose(
     named: Calibration | None,
     source: CalibrationSource,
     evidence: Evidence | None = None,
+    default: Calibration | None = None,
 ) -> tuple[Applied | None, list[ScoreWarning]]:
-    """Return the calibration that fits, or None with the warning that says why none does.
+    """Return the calibration that serves, and what to know about it.
 
-    A named one is held to the same test as the active one: it is never applied where it does not fit. One by
-    evidence serves answers without log-probabilities by its plain parameters, and a warning says so.
+    A named one is held to the same test as the active one: it is never applied where it does not fit. Where
+    none fits the default serves, if there is one. One by evidence serves answers without log-probabilities by
+    its plain parameters.
     """
     candidate = named or source.active(wanted.key())
-    if candidate is None:
-        return None, [_no_fit(wanted, source.any_active())]
-    differs = candidate.fingerprint.differs(wanted)
-    given = evidence if candidate.evidence else None
-    # There are parameters for as many answers as were drawn for the fit, and fewer; one takes evidence.
-    if num_samples > candidate.num_samples or (num_samples == 1 and given is None):
-        differs.append("num_samples")
-    if differs:
-        return None, [_mismatch(candidate, differs)]
-    if given is not None:
-        served = candidate.map_for(num_samples, given.missing_mass)
-        return Applied(candidate, served, candidate.evidence[num_samples]), []
-    warnings = [NO_EVIDENCE] if candidate.evidence else []
-    return Applied(candidate, candidate.map_for(num_samples)), warnings
+    differs = None if candidate is None else candidate.fingerprint.differs(wanted)
+    if candidate is not None and not differs:
+        applied = _applied_to(candidate, num_samples, evidence)
+        if applied is not None:
+            return applied, _about_evidence(applied)
+        differs = ["num_samples"]
+    if candidate is None and (active := source.any_active()):
+        candidate = min(active, key=lambda one: len(one.fingerprint.differs(wanted)))
+        differs = candidate.fingerprint.differs(wanted)
+    applied = None if default is None else _applied_to(default, num_samples, evidence)
+    mismatch = [] if candidate is None else [_mismatch(candidate, differs or [])]
+    if applied is None:
+        return None, mismatch or [NO_CALIBRATION]
+    return replace(applied, origin="default"), [*mismatch, BY_DEFAULT, *_about_evidence(applied)]
+
+
+def _applied_to(calibration: Calibration, num_samples: int, evidence: Evidence | None) -> Applied | None:
+    """Return a calibration at so many answers; None for more than it knows, or one without evidence."""
+    given = evidence if calibration.evidence else None
+    if num_samples > calibration.num_samples or (num_samples == 1 and given is None):
+        return None
+    if given is None:
+        return Applied(calibration, calibration.map_for(num_samples))
+    served = calibration.map_for(num_samples, given.missing_mass)
+    return Applied(calibration, served, calibration.evidence[num_samples])
+
+
+def _about_evidence(applied: Applied) -> list[ScoreWarning]:
+    return [NO_EVIDENCE] if applied.calibration.evidence and applied.evidence is None else []
 
 
 def one_may_do(
@@ -183,17 +208,8 @@ def out_of_distribution(p_value: float | None) -> list[ScoreWarning]:
     return [warning("out_of_distribution", message)]
 
 
-def _no_fit(wanted: Fingerprint, active: list[Calibration]) -> ScoreWarning:
-    if not active:
-        return warning("calibration_missing", "No calibration is active: raw values are served.")
-    nearest = min(active, key=lambda calibration: len(calibration.fingerprint.differs(wanted)))
-    return _mismatch(nearest, nearest.fingerprint.differs(wanted))
-
-
 def _mismatch(calibration: Calibration, differs: list[str]) -> ScoreWarning:
-    message = (
-        f"Calibration {calibration.id} was fitted with another {', '.join(differs)}: raw values are served."
-    )
+    message = f"Calibration {calibration.id} was fitted with another {', '.join(differs)}: it does not serve."
     return warning("calibration_mismatch", message, tuple(differs))
 
 
@@ -276,7 +292,8 @@ class LiveLoad:
 class Scorer:
     """Scores prompts. `live` counts the scores under way: other work gives way to them.
 
-    `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration.
+    `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: what
+    serves where no calibration fits; None: raw values do.
     """
 
     def __init__(
@@ -287,12 +304,14 @@ class Scorer:
         *,
         live: LiveLoad | None = None,
         ood_abstain: bool = True,
+        default: DefaultCalibration | None = None,
     ) -> None:
         self._llm = llm
         self._embedder = embedder
         self._calibrations = calibrations or NoCalibrations()
         self._live = live or LiveLoad()
         self._ood_abstain = ood_abstain
+        self._default = default
 
     @property
     def empty_answers(self) -> EmptyAnswers:
@@ -422,6 +441,8 @@ class Scorer:
     def _one_may_do(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
         if command.calibration == "none" or command.num_samples < 1:
             return False
+        if self._default is not None:
+            return True
         answered = command.generation is None or self._llm.identity(command.generation).answered
         return one_may_do(self.fingerprint(command), chosen, self._calibrations, answered=answered)
 
@@ -433,6 +454,7 @@ class Scorer:
         if command.calibration == "none":
             return None
         every = [chosen] if chosen else self._calibrations.any_active()
+        every += [] if self._default is None else [self._default.under(self._embedder.identity)]
         compared = any(one.reference is not None and len(one.reference.questions) for one in every)
         return command.question if compared else None
 
@@ -480,7 +502,8 @@ class Scorer:
         # Only now: which model answered is known only once it has.
         wanted = self.fingerprint(command, generation, made_by)
         count = len(generation.draws)
-        applied, warnings = choose(wanted, count, chosen, self._calibrations, evidence)
+        default = None if self._default is None else self._default.under(made_by)
+        applied, warnings = choose(wanted, count, chosen, self._calibrations, evidence, default)
         if count < MIN_SAMPLES and applied is None:
             # Another model answered than expected, or it told no log-probability.
             raise too_few(generation, command.generation)
@@ -517,7 +540,7 @@ def compose(
         lambda_max=served.lambda_max,
         entropy=served.entropy,
         entropy_normalized=served.entropy_normalized(len(texts)),
-        calibrated=basis.applied is not None,
+        calibrated=basis.applied is not None and basis.applied.origin == "own",
         uncalibrated=SpectrumValues.model_construct(lambda_max=raw.lambda_max, entropy=raw.entropy),
         calibration=None if basis.applied is None else _calibration_used(basis.applied),
         ood_p_value=ood_p_value,
@@ -564,5 +587,6 @@ def _calibration_used(applied: Applied) -> CalibrationUsed:
         temperature=applied.map.temperature,
         depolarization=applied.map.depolarization if isinstance(applied.map, DepolarizedMap) else 0.0,
         created_at=applied.calibration.created_at,
+        origin=applied.origin,
         **by_evidence,
     )
