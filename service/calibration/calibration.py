@@ -64,11 +64,7 @@ def features(
     answers, None where they have none.
     """
     columns: dict[str, ArrayLike] = {"logit_probability": logit_probability(probability), "entropy": entropy}
-    if (
-        missing_mass is not None
-        and mean_log_probability is not None
-        and log_probability_per_word is not None
-    ):
+    if missing_mass is not None and mean_log_probability is not None and log_probability_per_word is not None:
         columns["logit_missing_mass"] = logit_missing_mass(missing_mass)
         columns["mean_log_probability"] = mean_log_probability
         columns["log_probability_per_word"] = log_probability_per_word

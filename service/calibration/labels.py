@@ -26,7 +26,7 @@ from service.spectral.dev_set import (
     solve,
     weighted,
 )
-from service.spectral.evidence import EvidenceMap, mean_log_probability, missing_mass
+from service.spectral.evidence import EvidenceMap, missing_mass
 from service.spectral.maps import CalibrationMap
 from service.spectral.text_scores import correct, num_words, rouge_l, why_correct
 
@@ -161,7 +161,7 @@ class FullRows:
             if first is None:
                 return ()
             mass, spoken = missing_mass(first, one.index[:num_samples]), first / lengths[:num_samples]
-            rows.append((mass, mean_log_probability(first), mean_log_probability(spoken)))
+            rows.append((mass, first.mean(), spoken.mean()))
         return tuple(np.array(rows).T)
 
 

@@ -104,7 +104,9 @@ def judge(
     fits: dict[str, CorrectnessFit] = {}
     correct: dict[str, Floats] = {}
     for name in (name for name in CORRECT_BY if name in maps):
-        fits[name] = one = fit_correctness(_columns(dev, maps[name], name), dev.right, stratified_folds(dev.right, 5, rng()))
+        fits[name] = one = fit_correctness(
+            _columns(dev, maps[name], name), dev.right, stratified_folds(dev.right, 5, rng())
+        )
         if one.held_out is not None:
             correct[name] = one.model.predict(_columns(test, maps[name], name)) if one.model else base
     why = _why_none(fits, "answers of the dev file")
