@@ -7,8 +7,7 @@ the TriviaQA test file (method, section 6). Then P(correct) of each row's `answe
 answers, on both TriviaQA files; maps and models are cross-validated, the intervals are paired bootstraps over
 questions. Answers without a recorded vector (one in twelve) are embedded by the all-mpnet-base-v2 in
 data/weights; where that is missing, those rows are left out. Tokens are those of the answers, with the one
-that ended each, counted with the model's tokenizer. Last the guarantee of selective answering: 2,000
-simulated worlds a line, and 200 random splits of the recorded rows. Takes about a minute in one thread.
+that ended each, counted with the model's tokenizer. Takes about a minute in one thread.
 """
 
 import sys
@@ -18,8 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, D, Recorded, recorded_splits
-from benchmarks.selective_worlds import KINDS, TARGETS, World, broken, naive
+from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, D, Recorded
 from service.spectral.correctness import auroc
 from service.spectral.correctness_model import (
     brier,
@@ -36,12 +34,10 @@ from service.spectral.fit import fit_depolarized, fit_temperature
 from service.spectral.maps import CalibrationMap, Identity, TemperatureMap
 from service.spectral.reliability import projection_brier
 from service.spectral.resampling import Difference, figure_difference, mean_difference
-from service.spectral.selective import promises
 from service.spectral.subsets import fit_by_num_samples, fit_evidence_by_num_samples
 
 FIT, HELD = np.arange(150), np.arange(150, 400)
 DRAWN = ((1, True), (2, True), (3, True), (3, False), (5, True), (10, True), (20, True), (20, False))
-WORLDS, SPLITS = 2000, 200
 
 
 def map_row(name: str, map_: CalibrationMap, dev: DevSet, right: np.ndarray, numbers: str) -> str:
@@ -160,32 +156,6 @@ def by_verdicts(name: str, data: Recorded) -> None:
         )
 
 
-def shares(name: str, values: np.ndarray) -> None:
-    print(f"| {name} | " + " | ".join(f"{value:.3f}" for value in values) + " |")
-
-
-def guarantee(data: Recorded) -> None:
-    """Share of worlds whose true error exceeds the target, with 90 % confidence asked for."""
-    print("\n| error above the target | " + " | ".join(map(str, TARGETS)) + " |")
-    print("|---|" + "---:|" * len(TARGETS))
-    for kind, right in KINDS.items():
-        kept, naively = broken(World(right), TARGETS, WORLDS, 200)
-        shares(f"{kind}, {WORLDS} worlds", kept)
-        shares(f"{kind}, naive", naively)
-    found = np.zeros((4, len(TARGETS)))
-    for counts, truth in recorded_splits(data, 3, SPLITS):
-        errors = dict(zip(truth.thresholds, np.divide(truth.wrong, truth.answered), strict=True))
-        for at, promise in enumerate(promises(counts, TARGETS)):
-            blunt = naive(counts, promise.target_error)
-            found[0, at] += promise.threshold is not None and errors[promise.threshold] > promise.target_error
-            found[1, at] += blunt is not None and errors[blunt] > promise.target_error
-            found[2, at] += promise.threshold is not None
-            found[3, at] += promise.coverage
-    names = (f"recorded rows, {SPLITS} splits", "naive", "reached", "answered")
-    for name, row in zip(names, found, strict=True):
-        shares(name, row / SPLITS)
-
-
 def main() -> None:
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
@@ -194,7 +164,6 @@ def main() -> None:
     speed(test)
     for name, data in (("TriviaQA test", test), ("TriviaQA dev", Recorded(DEV, embed=True))):
         by_verdicts(name, data)
-    guarantee(test)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The recorded answers with their log-probabilities and verdicts, and what P(correct) takes from them."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from service.spectral.born import born_probabilities, supported
-from service.spectral.correctness_model import FEATURES, fit_model, logit_probability, stratified_split
+from service.spectral.born import born_probabilities
+from service.spectral.correctness_model import logit_probability
 from service.spectral.dev_set import Answers, DevSet, dev_set, served_entropies
 from service.spectral.evidence import (
     EvidenceSet,
@@ -21,7 +21,6 @@ from service.spectral.evidence import (
 )
 from service.spectral.fit import assign_folds, fit_depolarized
 from service.spectral.maps import CalibrationMap
-from service.spectral.selective import SelectiveCounts, selective_counts
 from service.spectral.text_scores import correct, per_word
 
 ROOT = Path(__file__).parents[1]
@@ -42,16 +41,23 @@ def embedded(texts: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 class Recorded:
-    """One file: answers, log-probabilities, the answer to be judged and its verdict.
+    """One file or several: answers, log-probabilities, the answer to be judged and its verdict.
 
-    embed: whether answers without a recorded vector are embedded; rows without are left out of what needs it.
+    Of several files as many answers a row as all have. embed: whether answers without a recorded vector are
+    embedded; rows without are left out of what needs it.
     """
 
-    def __init__(self, name: str, *, embed: bool) -> None:
-        lines = (DATA / f"{name}.jsonl").read_text().splitlines()
-        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
-        with np.load(DATA / f"{name}.npz") as arrays:
-            self.vectors, self.drawn, self.references = (arrays[key] for key in ("emb", "S", "Y"))
+    def __init__(self, *names: str, embed: bool) -> None:
+        files = [np.load(DATA / f"{name}.npz") for name in names]
+        self.vectors = np.concatenate([one["emb"] for one in files])
+        first = np.cumsum([0, *(len(one["emb"]) for one in files)])
+        count = min(one["S"].shape[1] for one in files)
+        lines = [line for name in names for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
+        whole: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        self.rows = [row | {name: row[name][:count] for name in ("samples", "logprob")} for row in whole]
+        pairs = list(zip(files, first[:-1], strict=True))
+        self.drawn = np.concatenate([one["S"][:, :count] + start for one, start in pairs])
+        self.references = np.concatenate([one["Y"] + start for one, start in pairs])
         self.right = np.array(
             [correct(row["answer"], [row["reference"]], containment=False) for row in self.rows]
         )
@@ -108,7 +114,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Material:
-    """Judged rows: spectra with u, the same with the judged answer as target, both means of log p, verdicts."""
+    """Judged rows: spectra with u, the same with the judged text as target, means of log p, verdicts."""
 
     rows: EvidenceSet
     candidates: DevSet
@@ -136,21 +142,3 @@ class Material:
         parts = [self.columns(fold != number, fold == number, evidence=evidence) for number in range(5)]
         back = np.argsort(np.argsort(fold, kind="stable"), kind="stable")
         return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
-
-
-def recorded_splits(data: Recorded, m: int, splits: int) -> Iterator[tuple[SelectiveCounts, SelectiveCounts]]:
-    """Yield counts of as many random splits: the rows for the threshold, and the truth.
-
-    Half of the judged rows, stratified, fits map and model. The other half is taken for the whole population,
-    whose errors are known: the rows for the threshold are as many drawn from it, with replacement.
-    """
-    material = data.material(m)
-    for seed in range(splits):
-        rng = np.random.default_rng(seed)
-        fitted = stratified_split(material.right, 0.5, rng)
-        columns = [material.columns(fitted, part, evidence=True) for part in (fitted, ~fitted)]
-        model = fit_model(columns[0], material.right[fitted], FEATURES)
-        scores, right = model.predict(columns[1]), material.right[~fitted]
-        may = supported(material.candidates.take(~fitted))
-        drawn = rng.integers(0, right.size, right.size)
-        yield selective_counts(scores[drawn], right[drawn], may[drawn]), selective_counts(scores, right, may)

@@ -1,51 +1,386 @@
-"""Simulated worlds for selective answering, where the true error above any threshold is known."""
+"""What promises are worth where the true error above any threshold is known: tables of docs/benchmarks.md.
 
-from collections.abc import Callable
+    python -m benchmarks.selective_worlds
+
+A promise is broken where the true error among the answered exceeds a bound that was shown, at any threshold:
+so the figures hold for targets chosen after looking. First 2,000 simulated worlds a line; then 200 random
+splits of the recorded rows, which need ../shared/data; last models of P(correct) fitted on few rows, which
+are counted in halves, or whole with each row scored by a model of the other folds. Takes half an hour in
+one thread.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from service.spectral.selective import SelectiveCounts, promises, selective_counts
+from benchmarks.recorded_evidence import DATA, DEV, TEST, Material, Recorded
+from service.spectral.born import supported
+from service.spectral.correctness_model import (
+    FEATURES,
+    fit_model,
+    sigmoid,
+    stratified_folds,
+    stratified_split,
+)
+from service.spectral.fit import minimize
+from service.spectral.prior import Prior
+from service.spectral.reliability import rounded_ties
+from service.spectral.selective import (
+    MIN_ANSWERED,
+    SelectiveCounts,
+    error_bound,
+    promise,
+    selective_counts,
+    simultaneous_bounds,
+)
 
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+WORLDS, SPLITS = 2000, 200
+SIZES = (40, 70, 150, 300, 600)
 # P(right | score), by name.
 KINDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "few right": lambda s: 0.02 + 0.5 * s**3,  # as with the recorded answers
     "half right": lambda s: 0.1 + 0.85 * s,
     "not monotone": lambda s: 0.35 + 0.3 * s * np.cos(12 * s),  # the error falls again as the threshold does
+    "worthless": lambda s: np.full_like(s, 0.5),  # every bound is of the same error
 }
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Scores, verdicts and which may be answered, (n,) each."""
+
+    scores: np.ndarray
+    right: np.ndarray
+    may: np.ndarray
+
+    def counts(self) -> SelectiveCounts:
+        return selective_counts(self.scores, self.right, self.may)
+
+    def running(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Scores of those that may be answered, highest first; how many, and how many wrong, down to each."""
+        order = np.argsort(-self.scores[self.may], kind="stable")
+        wrong = np.cumsum(~self.right[self.may][order])
+        return self.scores[self.may][order], np.arange(1, order.size + 1), wrong
+
+
+class Population(Protocol):
+    """Where the true error above a threshold is known."""
+
+    def error(self, threshold: float) -> float:
+        """Return it; 0 where nothing is answered."""
+
+
 class World:
-    """Scores even on [0, 1]; P(right | score) known, so the true error above any threshold is, too."""
+    """Scores even on [0, 1], or on `steps` + 1 values; P(right | score) known, so true errors are, too."""
 
     GRID = np.linspace(0.0, 1.0, 4001)
 
-    def __init__(self, right: Callable[[np.ndarray], np.ndarray]) -> None:
-        self.p = np.broadcast_to(right(self.GRID), self.GRID.shape)
-        steps = (self.p[1:] + self.p[:-1]) / 2 / (self.GRID.size - 1)
-        self.above = np.append(np.cumsum(steps[::-1])[::-1], 0.0)
+    def __init__(self, right: Callable[[np.ndarray], np.ndarray], steps: int = 4000) -> None:
+        self.steps = steps
+        self.grid = np.linspace(0.0, 1.0, steps + 1)
+        self.p = np.broadcast_to(right(self.grid), self.grid.shape)
+        self.errors = np.cumsum((1 - self.p)[::-1])[::-1] / np.arange(steps + 1, 0, -1)
 
-    def draw(self, rng: np.random.Generator, size: int) -> SelectiveCounts:
-        scores = rng.random(size)
-        return selective_counts(scores, rng.random(size) < np.interp(scores, self.GRID, self.p))
+    def draw(self, rng: np.random.Generator, size: int) -> Rows:
+        at = rng.integers(0, self.steps + 1, size)
+        return Rows(self.grid[at], rng.random(size) < self.p[at], np.ones(size, dtype=bool))
 
     def error(self, threshold: float) -> float:
-        return float(1 - np.interp(threshold, self.GRID, self.above) / (1 - threshold))
+        return float(self.errors[round(threshold * self.steps)])
 
 
-def naive(counts: SelectiveCounts, target: float) -> float | None:
+@dataclass(frozen=True)
+class Known(Rows):
+    """A whole population: each row stands for `weights` (n,) of it."""
+
+    weights: np.ndarray
+
+    def error(self, threshold: float) -> float:
+        above = self.may & (rounded_ties(self.scores) >= rounded_ties(threshold))
+        weights = self.weights[above]
+        return float(weights @ ~self.right[above] / weights.sum()) if weights.size else 0.0
+
+    def draw(self, rng: np.random.Generator, size: int) -> Rows:
+        at = rng.choice(self.weights.size, size, p=self.weights)
+        return Rows(self.scores[at], self.right[at], self.may[at])
+
+
+def naive(rows: Rows, target: float) -> float | None:
     """The lowest threshold whose error on the very same rows is at most the target."""
-    kept = np.flatnonzero(np.array(counts.wrong) <= target * np.array(counts.answered))
-    return counts.thresholds[kept[-1]] if kept.size else None
+    scores, answered, wrong = rows.running()
+    kept = np.flatnonzero(wrong <= target * answered)
+    return float(scores[kept[-1]]) if kept.size else None
 
 
-def broken(world: World, targets: tuple[float, ...], worlds: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Share of worlds whose true error among the answered exceeds each target: ours and the naive one."""
-    rng, found = np.random.default_rng(0), np.zeros((2, len(targets)))
+def fixed_sequence(rows: Rows, target: float) -> float | None:
+    """The threshold of one target chosen beforehand: tests from few answered to the first that fails."""
+    scores, answered, wrong = rows.running()
+    least = np.flatnonzero(error_bound(np.zeros_like(answered), answered) <= target)
+    start = max(least[0] if least.size else answered.size, MIN_ANSWERED - 1)
+    failed = np.flatnonzero(error_bound(wrong[start:], answered[start:]) > target)
+    passed = failed[0] if failed.size else answered.size - start
+    return float(scores[start + passed - 1]) if passed > 0 else None
+
+
+@dataclass
+class Tally:
+    """How promises fared, over worlds. broken: worlds with any bound shown that the truth exceeds."""
+
+    worlds: int = 0
+    shown: int = 0
+    broken: int = 0
+    bounds_shown: int = 0
+    bounds_broken: int = 0
+
+    def add(self, counts: SelectiveCounts, population: Population) -> bool:
+        bounds = simultaneous_bounds(counts)
+        errors = np.array([population.error(one) for one in counts.thresholds])
+        shown = bounds < 1
+        broken = int((errors > bounds).sum())
+        self.worlds += 1
+        self.shown += bool(shown.any())
+        self.broken += broken > 0
+        self.bounds_shown += int(shown.sum())
+        self.bounds_broken += broken
+        return broken > 0
+
+    def cells(self) -> str:
+        """Shares broken: of the worlds, of those with any promise, of the promises."""
+        shares = (
+            self.broken / self.worlds,
+            self.broken / max(self.shown, 1),
+            self.bounds_broken / max(self.bounds_shown, 1),
+        )
+        return " | ".join(f"{share:.3f}" for share in shares)
+
+
+def tally(world: World, worlds: int, size: int, seed: int = 0) -> Tally:
+    """What promises are worth in a world, by so many calibrations of `size` counted rows."""
+    rng, found = np.random.default_rng([seed, size]), Tally()
     for _ in range(worlds):
-        counts = world.draw(rng, size)
-        chosen = [promise.threshold for promise in promises(counts, targets)]
-        for row, thresholds in enumerate((chosen, [naive(counts, target) for target in targets])):
-            pairs = zip(thresholds, targets, strict=True)
-            found[row] += [t is not None and world.error(t) > target for t, target in pairs]
-    return found[0] / worlds, found[1] / worlds
+        found.add(world.draw(rng, size).counts(), world)
+    return found
+
+
+def broken_by(
+    choose: Callable[[Rows, float], float | None],
+    world: World,
+    targets: Sequence[float],
+    worlds: int,
+    size: int,
+) -> np.ndarray:
+    """Share of worlds whose true error among the answered exceeds each target, taken one by one."""
+    rng, found = np.random.default_rng(0), np.zeros(len(targets))
+    for _ in range(worlds):
+        rows = world.draw(rng, size)
+        chosen = [choose(rows, target) for target in targets]
+        pairs = zip(chosen, targets, strict=True)
+        found += [t is not None and world.error(t) > target for t, target in pairs]
+    return found / worlds
+
+
+def recorded_splits(
+    data: Recorded, sizes: Sequence[int], splits: int, *, share_right: float | None = None
+) -> Iterator[list[tuple[Rows, Known]]]:
+    """Yield for each random split, by number of answers, rows to count, and the population they are from.
+
+    Half of the judged rows, stratified, fits map and model. The other half is taken for the whole population,
+    whose errors are known: the rows counted are as many drawn from it, with replacement. share_right: right
+    rows weigh so much in both halves, as with an LLM that is right as often; then 300 rows are counted.
+    """
+    materials = {m: data.material(m) for m in sizes}
+    for seed in range(splits):
+        yield [_split(material, seed, share_right) for material in materials.values()]
+
+
+def _split(material: Material, seed: int, share_right: float | None) -> tuple[Rows, Known]:
+    # Equal seeds for all numbers of answers: the same rows fit, and the same are counted.
+    rng = np.random.default_rng(seed)
+    fitted = stratified_split(material.right, 0.5, rng)
+    columns = [material.columns(fitted, part, evidence=True) for part in (fitted, ~fitted)]
+    seen, right = material.right[fitted], material.right[~fitted]
+    at = np.arange(seen.size)
+    if share_right is not None:
+        at = rng.choice(seen.size, seen.size, p=_weights(seen, share_right))
+    model = fit_model({name: column[at] for name, column in columns[0].items()}, seen[at], FEATURES)
+    may = supported(material.candidates.take(~fitted))
+    truth = Known(model.predict(columns[1]), right, may, _weights(right, share_right or right.mean()))
+    return truth.draw(rng, right.size if share_right is None else 300), truth
+
+
+def _weights(right: np.ndarray, share_right: float) -> np.ndarray:
+    return np.where(right, share_right / right.sum(), (1 - share_right) / (~right).sum())
+
+
+# About as on the recorded rows with 3 answers.
+WEIGHTS, INTERCEPT = np.array([0.3, -0.35, -0.5, -0.3, 0.4]), -2.25
+LAWS = {"as the prior": WEIGHTS, "twice as sharp": 2 * WEIGHTS, "worthless": 0 * WEIGHTS}
+
+
+class VerdictWorld:
+    """Five features of a large population, verdicts by a logistic law on them, and models fitted on few rows.
+
+    Fits are drawn to the weights and the base rate of the law "as the prior"; method, section 9.
+    """
+
+    SIZE, FOLDS = 20_000, 5
+
+    def __init__(self, law: str, base_rate: float) -> None:
+        rng = np.random.default_rng(7)
+        signs = np.sign(WEIGHTS)  # features agree in what they say, as the recorded ones do
+        own, common = rng.standard_normal((self.SIZE, 5)), rng.standard_normal((self.SIZE, 1)) * signs
+        self.features = np.sqrt(0.6) * own + np.sqrt(0.4) * common
+        skew = np.exp(0.6 * self.features[:, 0])
+        self.features[:, 0] = (skew - skew.mean()) / skew.std()
+        logits = self.features @ LAWS[law]
+        low, high = -15.0, 15.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if sigmoid(logits + middle).mean() < base_rate else (low, middle)
+        self.p = sigmoid(logits + low)
+        self.prior = self._prior()
+
+    def _prior(self) -> Prior:
+        center = np.append(WEIGHTS, INTERCEPT)
+        spread = self.predict(center) * (1 - self.predict(center))
+        hessian = np.zeros((6, 6))
+        hessian[:5, :5] = (self.features.T * spread) @ self.features / self.SIZE
+        hessian[5, 5] = 0.1 * spread.mean()
+        return Prior(center, hessian, 100.0)
+
+    def predict(self, point: np.ndarray) -> np.ndarray:
+        return sigmoid(self.features @ point[:5] + point[5])
+
+    def fit(self, rows: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Weights and intercept (6,) by the verdicts on rows and the prior."""
+        x = np.column_stack([self.features[rows], np.ones(rows.size)])
+        start = np.append(WEIGHTS, np.log(right.sum() + 0.5) - np.log((~right).sum() + 0.5))
+
+        def objective(point: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+            z = x @ point
+            p = sigmoid(z)
+            value, slope, curved = self.prior.penalty(point)
+            loss = float(np.logaddexp(0.0, np.where(right, -z, z)).sum())
+            return value + loss, slope + x.T @ (p - right), curved + (x.T * (p * (1 - p))) @ x
+
+        return minimize(objective, start, np.full(6, -np.inf), np.full(6, np.inf), tol=1e-6).point
+
+    def rivals(self, rng: np.random.Generator, size: int) -> dict[str, tuple[SelectiveCounts, "Exact"]]:
+        """What `size` labelled rows allow: counts, and the population by the model that is served."""
+        at = rng.integers(0, self.SIZE, size)
+        right = rng.random(size) < self.p[at]
+        whole = self.predict(self.fit(at, right))
+        fold, held_out = stratified_folds(right, self.FOLDS, rng), np.empty(size)
+        for one in range(self.FOLDS):
+            held = fold == one
+            held_out[held] = self.predict(self.fit(at[~held], right[~held]))[at[held]]
+        half = stratified_split(right, 0.5, rng)
+        served = self.predict(self.fit(at[half], right[half]))
+        return {
+            "folds": (selective_counts(held_out, right), Exact(whole, self.p)),
+            "halves": (selective_counts(served[at[~half]], right[~half]), Exact(served, self.p)),
+            "neither": (selective_counts(whole[at], right), Exact(whole, self.p)),
+        }
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A population by its scores and the probability of being right, (n,) each."""
+
+    scores: np.ndarray
+    p: np.ndarray
+
+    def error(self, threshold: float) -> float:
+        above = self.scores >= threshold
+        return float(1 - self.p[above].mean()) if above.any() else 0.0
+
+    def coverage(self, threshold: float | None) -> float:
+        return 0.0 if threshold is None else float((self.scores >= threshold).mean())
+
+
+def simulated() -> None:
+    """Bounds broken, in worlds of one score; then one target at a time."""
+    print("| world | counted rows | worlds broken | of those with a promise | of the promises |")
+    print("|---|---:|---:|---:|---:|")
+    for name, right in KINDS.items():
+        for steps, told in ((4000, ""), (10, ", 11 scores")):
+            for size in SIZES:
+                print(f"| {name}{told} | {size} | {tally(World(right, steps), WORLDS, size).cells()} |")
+    print("\n| error above the target, 200 rows | " + " | ".join(map(str, TARGETS)) + " |")
+    print("|---|" + "---:|" * len(TARGETS))
+    rules = {"the bounds": bounded, "fixed sequence": fixed_sequence, "naive": naive}
+    for kind, right in KINDS.items():
+        for rule, choose in rules.items():
+            found = broken_by(choose, World(right), TARGETS, WORLDS, 200)
+            print(f"| {kind}, {rule} | " + " | ".join(f"{one:.3f}" for one in found) + " |")
+
+
+def bounded(rows: Rows, target: float) -> float | None:
+    """The threshold that is served."""
+    return promise(rows.counts(), target).threshold
+
+
+def recorded() -> None:
+    """Bounds broken on the recorded rows, by number of answers and with the number chosen after looking."""
+    data, sizes = Recorded(TEST, DEV, embed=False), (1, 3, 5, 20)
+    print("\n| recorded rows | answers | splits broken | of those with a promise | of the promises |")
+    print("|---|---:|---:|---:|---:|")
+    for name, share_right, target in (("as they are", None, 0.8), ("half right", 0.5, 0.3)):
+        tallies, any_of_all = {m: Tally() for m in sizes}, 0
+        rules = {"the bounds": bounded, "fixed sequence": fixed_sequence}
+        coverage = {rule: np.zeros((len(sizes), SPLITS)) for rule in rules}
+        for split, pairs in enumerate(recorded_splits(data, sizes, SPLITS, share_right=share_right)):
+            broken = [
+                tallies[m].add(rows.counts(), truth) for m, (rows, truth) in zip(sizes, pairs, strict=True)
+            ]
+            any_of_all += any(broken)
+            for rule, choose in rules.items():
+                for place, (rows, _) in enumerate(pairs):
+                    threshold = choose(rows, target)
+                    if threshold is not None:
+                        answered = rows.may & (rounded_ties(rows.scores) >= rounded_ties(threshold))
+                        coverage[rule][place, split] = answered.mean()
+        for m in sizes:
+            print(f"| {name} | {m} | {tallies[m].cells()} |")
+        print(f"| {name} | any of them | {any_of_all / SPLITS:.3f} | | |")
+        for rule, shares in coverage.items():
+            told = ", ".join(
+                f"{m}: {row.mean():.2f} ({(row > 0).mean():.2f})"
+                for m, row in zip(sizes, shares, strict=True)
+            )
+            print(f"\nAnswered (and reached) at {target} by {rule}: {told}\n")
+
+
+def fitted_on_few() -> None:
+    """Halves or folds: bounds broken, and what is answered at a target within reach of the law."""
+    ways = ("folds", "halves", "neither")
+    print("\n| law | right | rows | " + " | ".join(f"{way}: broken | answered" for way in ways) + " |")
+    print("|---|---:|---:|" + "---:|" * 2 * len(ways))
+    for law in LAWS:
+        for base_rate, target in ((0.1, 0.8), (0.3, 0.55), (0.5, 0.35)):
+            world = VerdictWorld(law, base_rate)
+            for size in SIZES:
+                rng = np.random.default_rng([size, int(100 * base_rate)])
+                tallies, covered = {way: Tally() for way in ways}, dict.fromkeys(ways, 0.0)
+                for _ in range(WORLDS):
+                    for way, (counts, truth) in world.rivals(rng, size).items():
+                        tallies[way].add(counts, truth)
+                        covered[way] += truth.coverage(promise(counts, target).threshold) / WORLDS
+                cells = [f"{tallies[way].broken / WORLDS:.3f} | {covered[way]:.3f}" for way in ways]
+                print(f"| {law} | {base_rate} | {size} | " + " | ".join(cells) + " |", flush=True)
+
+
+def main() -> None:
+    simulated()
+    if DATA.is_dir():
+        recorded()
+    fitted_on_few()
+
+
+if __name__ == "__main__":
+    with threadpool_limits(limits=1):
+        main()

@@ -18,8 +18,9 @@ from service.spectral.selective import SelectiveCounts
 JudgedTexts = Literal["given", "dominant", "mixed"]
 # What a promise is about (method, section 9); it stands wherever one is shown.
 PROMISE_MEANING = (
-    "A promise holds on average over the calibrations that might have been made. Of targets barely within "
-    "reach, those shown as reachable are often broken: choose yours before you look at what is reachable."
+    "Of calibrations made like this one, at least the share named as confidence keeps at once all errors "
+    "that it promises with one number of answers, on questions like those of its rows. So a target may be "
+    "chosen after looking at what is reachable; where the number of answers is, too, fewer keep them."
 )
 WITHOUT_EVIDENCE = frozenset({"logit_probability", "entropy"})
 

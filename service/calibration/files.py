@@ -15,7 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn
 
-from service.calibration.rows import LOGPROB_FIELDS, ROW_FIELDS, DevRow, RowError, check_row, meant, printable
+from service.calibration.rows import (
+    LOGPROB_FIELDS,
+    MIN_USABLE_ROWS,
+    ROW_FIELDS,
+    DevRow,
+    RowError,
+    check_row,
+    meant,
+    printable,
+)
 from service.errors import BodyTooLarge, InvalidDevData
 
 EXPECTED = "JSONL, JSONL.gz or CSV in UTF-8 is expected"
@@ -43,7 +52,7 @@ class UploadLimits:
     max_rows: int = 100_000
     max_lines: int = 500_000
     max_row_bytes: int = 1 << 20
-    min_rows: int = 30
+    min_rows: int = MIN_USABLE_ROWS
     max_texts: int = 250_000
     num_samples: int = 20
 

@@ -47,7 +47,7 @@ from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.prior import Prior, PriorSource, no_prior
 from service.spectral.resampling import DEFAULT, Resamples
-from service.spectral.selective import selective_counts, thinned
+from service.spectral.selective import selective_counts
 from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
 
 Floats = NDArray[np.float64]
@@ -58,8 +58,6 @@ PlainPriors = Mapping[PlainMethod, Prior | None]
 NO_PRIORS: PlainPriors = dict.fromkeys(METHODS)
 WHOLE = 1000  # of the progress of a fit
 FOLDS = 5  # of the rows, where each is predicted by a map and a model of the others
-# Of a selector. A calibration is read at every start, and thousands of rows would make it megabytes.
-MAX_THRESHOLDS = 200
 
 
 class Stream(IntEnum):
@@ -425,7 +423,7 @@ def _decided(
     if fit.model is not None and fit.held_out is not None:
         # What a score never lets through must not count as let through, or the promise is about other texts.
         counts = selective_counts(fit.held_out, rows.right, rows.supported)
-        selector = Selector(map_, fit.model, thinned(counts, MAX_THRESHOLDS), judged)
+        selector = Selector(map_, fit.model, counts, judged)
     return DecidedAt(fit, rows.right, selector)
 
 

@@ -62,7 +62,7 @@ def usable_rows(
 ) -> tuple[list[StoredRow], int, int]:
     """Return the usable rows, answers cut to m; m; and how many copies of questions are left out.
 
-    One row stands for each question. Raises InvalidDevData when fewer than 30 have m.
+    One row stands for each question. Raises InvalidDevData when fewer than 10 have m.
     """
     every = [one for one in stored if one.row.references and len(one.draws) >= 2]
     asked_once = _one_for_each_question(every, rng)

@@ -30,8 +30,8 @@ from service.errors import Conflict, EigencalError, NotFound
 from service.jobs.model import Correction
 from service.jobs.routes import CODES, accepted, example, queued
 from service.jobs.schemas import JOB, JobOut
-from service.scoring.command import Serving, Target
-from service.scoring.judging import lowest_named, promise
+from service.scoring.command import Serving
+from service.spectral.selective import lowest_error, promise
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
@@ -39,8 +39,6 @@ router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[
 NDJSON = "application/x-ndjson"
 MAX_CORRECTIONS = 10_000
 MAX_VERDICTS = 1000  # of a report; the export has all
-# No rows promise so little: what is promised instead is the lowest that can be.
-LOWEST = 1e-9
 ACTIVATION: dict[str, Any] = {
     "calibration_id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
     "activated_at": "2026-11-21T07:08:00Z",
@@ -467,11 +465,11 @@ def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
     selector = calibration.selectors.get(calibration.num_samples)
     if selector is None:
         return None
-    error = LOWEST if serving.target_error is None else serving.target_error
-    kept = promise(selector.counts, Target(error, serving.confidence))
-    if kept.threshold is None and (lowest := lowest_named(selector.counts, kept)) is not None:
-        kept = promise(selector.counts, Target(lowest, serving.confidence))
-    return None if kept.threshold is None else PromiseOut.model_validate(kept)
+    lowest = lowest_error(selector.counts, serving.confidence)
+    if lowest is None:
+        return None
+    target = max(lowest, serving.target_error or 0.0)
+    return PromiseOut.model_validate(promise(selector.counts, target, serving.confidence))
 
 
 async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:

@@ -40,7 +40,8 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where such 
 
 CERTAIN = "What is the capital of France?"
 UNKNOWABLE = "What is the name of my neighbour's dog?"
-OPTIONS = {"name": "everyday questions", "drawn_by": "service"}
+OPTIONS = {"drawn_by": "service", "activate": "always"}
+FEW = 10  # labels, the fewest that a calibration takes
 # Few answers, and a decision: what a caller would ask for who has to answer.
 DECIDING: dict[str, Any] = {"effort": "low", "target_error": 0.4}
 FIGURES = {
@@ -180,18 +181,22 @@ def walk(console: Console, url: str, target: Target) -> None:
     headers = {"Authorization": f"Bearer {target.key}"} if target.key else {}
     # trust_env: a proxy of the environment is not the way to this machine.
     with httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
-        raw = _scores(console, http, calibration="none")
-        show_scores(console, "Raw", raw)
-        drawn = "" if target.recorded else f"{target.setup} {raw[CERTAIN]['model']}"
-        setup = f"{drawn} {raw[CERTAIN]['embedder']}"
+        first = _scores(console, http)
+        show_scores(console, f"The first scores: {served_by(first)}", first)
+        drawn = "" if target.recorded else f"{target.setup} {first[CERTAIN]['model']}"
+        setup = f"{drawn} {first[CERTAIN]['embedder']}"
         path = RECORDED if target.recorded else QUESTIONS
+        if (first[CERTAIN]["calibration"] or {}).get("origin") != "own":
+            calibrate(console, http, path, setup, FEW)
+            ten = _scores(console, http)
+            show_scores(console, f"The same prompts: {served_by(ten)}", ten)
         calibration_id = calibrate(console, http, path, setup)
         report = call(http, "GET", f"/calibrations/{calibration_id}/report")
         show_gain(console, report)
         console.print("The whole report, with its plots, for your browser:")
         console.print(f"{url}/calibrations/{calibration_id}/report\n", soft_wrap=True)
         again = _scores(console, http, calibration="active", **DECIDING)
-        show_scores(console, "The same prompts, calibrated, by few new answers (effort: low)", again)
+        show_scores(console, "The same prompts, by all labels and three new answers (effort: low)", again)
         error, sure = DECIDING["target_error"], again[CERTAIN]["decision"]["confidence"]
         console.print(
             f"The decision lets answers through so that, {sure:.0%} sure, at most {error:.0%} are wrong."
@@ -227,25 +232,26 @@ def _scores(console: Console, http: httpx.Client, **options: Any) -> dict[str, d
         return {one: call(http, "POST", "/score", json={"prompt": one, **options}) for one in prompts}
 
 
-def calibrate(console: Console, http: httpx.Client, path: Path, setup: str) -> str:
+def calibrate(console: Console, http: httpx.Client, path: Path, setup: str, most: int | None = None) -> str:
     """Calibrate on a file, or find the calibration of an earlier run; return its id.
 
-    setup: what answers are drawn and embedded with: another needs a calibration of its own. Raises DemoError
-    when it fails.
+    most: how many of its first rows; None: all. setup: what answers are drawn and embedded with: another
+    needs a calibration of its own. Raises DemoError when it fails.
     """
-    content = path.read_bytes()
-    digest = hashlib.sha256(content + repr((OPTIONS, setup)).encode()).hexdigest()[:16]
+    rows = path.read_bytes().splitlines(keepends=True)[:most]
+    content, options = b"".join(rows), OPTIONS | {"name": f"{len(rows)} everyday questions"}
+    digest = hashlib.sha256(content + repr((options, setup)).encode()).hexdigest()[:16]
     # A key names one job for ever, also one that failed: every attempt has its own.
     for attempt in count(1):
         key = {"Idempotency-Key": f"everyday-{digest}-{attempt}"}
         file = {"file": (path.name, content)}
-        job = call(http, "POST", "/calibrate", data=OPTIONS, files=file, headers=key)
+        job = call(http, "POST", "/calibrate", data=options, files=file, headers=key)
         if job["state"] not in ("failed", "cancelled"):
             break
     if job["state"] == "succeeded":
         console.print(f"Already calibrated on {path.name} by an earlier run.")
     else:
-        console.print(f"Calibrating on {path.name} ({len(content.splitlines())} questions) ...")
+        console.print(f"Calibrating on {len(rows)} labelled questions of {path.name} ...")
     with console.status("") as status:
         while job["state"] in ("queued", "running"):
             status.update(f"{job['stage'] or 'queued'} {job['done'] or 0}/{job['total'] or '?'}")
@@ -257,6 +263,14 @@ def calibrate(console: Console, http: httpx.Client, path: Path, setup: str) -> s
     return str(job["calibration_id"])
 
 
+def served_by(bodies: dict[str, dict[str, Any]]) -> str:
+    """Return what serves these scores, in words."""
+    used = bodies[CERTAIN]["calibration"]
+    if used is None:
+        return "raw"
+    return "by the default calibration, no label yet" if used["origin"] == "default" else "by your own labels"
+
+
 def show_scores(console: Console, title: str, bodies: dict[str, dict[str, Any]]) -> None:
     """Print prompts with their scores, and what the service warns of."""
     table = Table(title=title, title_justify="left", title_style="bold", min_width=70)
@@ -266,12 +280,11 @@ def show_scores(console: Console, title: str, bodies: dict[str, dict[str, Any]])
     table.add_column("entropy\n(nats)", justify="right")
     table.add_column("P(correct)\ndecision", justify="right")
     for prompt, body in bodies.items():
-        raw = body["uncalibrated"]["lambda_max"] if body["calibrated"] else body["lambda_max"]
         correct, action = body["probability_correct"], (body["decision"] or {}).get("action", "")
         table.add_row(
             escape(prompt),
             escape(body["answer"]),
-            f"{body['lambda_max']:.3f}\n({raw:.3f})",
+            f"{body['lambda_max']:.3f}\n({body['uncalibrated']['lambda_max']:.3f})",
             f"{body['entropy']:.3f}",
             f"{'none' if correct is None else f'{correct:.3f}'}\n{action}",
         )

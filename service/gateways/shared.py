@@ -28,7 +28,9 @@ def keep_and_head(app: Services, score: Score, owner: str) -> dict[str, str]:
 def why_no_probability(score: Score) -> str:
     """Return why a score has no P(correct), with what its warnings say of the calibration."""
     why = score.no_model or "its model gives no finite number"
-    about = [w.message for w in score.warnings if w.code.startswith(("calibration_", "evidence_"))]
+    about = [
+        w.message for w in score.warnings if w.code.startswith(("calibration_", "default_", "evidence_"))
+    ]
     return " ".join([f"Nothing tells how likely an answer is right: {why}.", *about])
 
 

@@ -47,7 +47,7 @@ from service.report.model import (
 )
 from service.report.summary import about_data, about_fit, about_gain, about_verdicts, opening
 from service.scoring.command import Target
-from service.scoring.judging import lowest_named, percent
+from service.scoring.judging import percent
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
 from service.spectral.correctness_model import log_losses
 from service.spectral.dev_set import mean_entropy, overlaps, risk
@@ -63,14 +63,19 @@ from service.spectral.reliability import (
     reliability_diagram,
 )
 from service.spectral.resampling import DEFAULT, Interval, ResampleCounts, Resamples, mean_difference
-from service.spectral.selective import Promise, SelectiveCounts, error_bound, promises
+from service.spectral.selective import (
+    Promise,
+    SelectiveCounts,
+    lowest_error,
+    promise,
+    simultaneous_bounds,
+)
 from service.spectral.subsets import lambda_max_by_size
 
 Floats = NDArray[np.float64]
 
 MAX_REFUSED = 50  # listed; all are counted
 TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
-LESS_THAN_ANY = 1e-9  # error; a bound so low takes a billion rows
 TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # from bound to bound of the fit
 MAX_CURVE_PROMPTS = 500  # a mean over so many is known to a percent; thousands of them would take minutes
 CURVE_POINTS = 41  # a plot shows no more, however many prompts
@@ -340,8 +345,8 @@ def _diagram(one: DecidedAt, seed: int, resamples: Resamples) -> list[Bin]:
 
 
 def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[RiskAt]:
-    """Return the error among the answers let through by threshold, strictest first, with its exact bound."""
-    bounds = error_bound(counts.wrong, counts.answered, confidence)
+    """Return the error among the answers let through by threshold, strictest first, with its bound."""
+    bounds = simultaneous_bounds(counts, confidence)
     rows = zip(counts.thresholds, counts.answered, counts.wrong, bounds, strict=True)
     return [
         {
@@ -356,6 +361,7 @@ def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[RiskAt]:
 
 def promises_part(counts: SelectiveCounts, target_errors: list[float], confidence: float) -> list[PromiseAt]:
     """Return what can be promised for each target error, in numbers and in words."""
+    made = [promise(counts, target, confidence) for target in target_errors]
     return [
         {
             "target_error": one.target_error,
@@ -366,28 +372,26 @@ def promises_part(counts: SelectiveCounts, target_errors: list[float], confidenc
             "lowest_error": one.lowest_error,
             "text": format_promise(one),
         }
-        for one in promises(counts, target_errors, confidence)
+        for one in made
     ]
 
 
 def lowest_part(counts: SelectiveCounts, confidence: float) -> PromiseAt | None:
     """Return what the lowest error lets through that can be promised at all; None where none can."""
-    # No rows promise so little, which makes the promise name the lowest that they do.
-    [promise] = promises(counts, [LESS_THAN_ANY], confidence)
-    lowest = lowest_named(counts, promise)
+    lowest = lowest_error(counts, confidence)
     return None if lowest is None else promises_part(counts, [lowest], confidence)[0]
 
 
-def format_promise(promise: Promise) -> str:
+def format_promise(made: Promise) -> str:
     """Return the promise as a sentence, or that it cannot be made, and which can."""
-    sure = f"with {promise.confidence:.0%} confidence".replace("%", " %")
-    target = percent(promise.target_error)
-    if promise.threshold is not None:
+    sure = f"with {made.confidence:.0%} confidence".replace("%", " %")
+    target = percent(made.target_error)
+    if made.threshold is not None:
         like = "on questions like those of the dev set"
         return f"{sure.capitalize()}, at most {target} of the answers let through are wrong, {like}."
-    if promise.lowest_error is None:
+    if made.lowest_error is None:
         return f"No error can be promised {sure}: these rows are too few."
-    lowest = percent(promise.lowest_error)
+    lowest = percent(made.lowest_error)
     return f"An error of at most {target} cannot be promised {sure}; the lowest that can be is {lowest}."
 
 

@@ -4,7 +4,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from service.spectral.born import BornProbability, born_probability_of
 from service.spectral.evidence import EvidenceMap, mean_log_probability, missing_mass
 from service.spectral.maps import DepolarizedMap, Identity, ServedSpectrum, TemperatureMap
 from service.spectral.reliability import rounded_ties
-from service.spectral.selective import Promise, SelectiveCounts, promises
+from service.spectral.selective import Promise, SelectiveCounts, promise
 from service.spectral.spectrum import Spectrum
 from service.spectral.text_scores import per_word
 
@@ -190,8 +190,6 @@ def essence(text: str) -> str:
     return plain.translate(dict.fromkeys(dropped))
 
 
-# Callers choose targets freely; those of the settings, and of most callers, are few.
-KEPT_PROMISES = 256
 HELD_BACK = "Hold it back. "
 UNSUPPORTED = (
     "None of the answers drawn says what it says, so nothing tells how likely it is right. More answers may."
@@ -200,8 +198,6 @@ UNLIKE = (
     f"{HELD_BACK}The question, or the length of its answers, is unlike those that the calibration was made "
     "of: what it says of questions like those need not hold here."
 )
-# Digits of the lowest error named, most readable first.
-NAMED_DIGITS = (3, 6, 9)
 
 
 def decide(
@@ -211,9 +207,9 @@ def decide(
 
     `correct`: None for a text that no answer supports: it is let through by no threshold.
     """
-    kept = promise(counts, target)
+    kept = promise(counts, target.error, target.confidence)
     if kept.threshold is None:
-        reason = _unreachable(counts, kept, target)
+        reason = _unreachable(kept, target)
         # Of a target that nobody named there is nothing to warn of.
         about = [] if target.by_default else [warning("target_unreachable", f"{reason} {PROMISE_MEANING}")]
         return held_back(target, reason), about
@@ -247,18 +243,9 @@ def _decision(
     )
 
 
-@lru_cache(KEPT_PROMISES)
-def promise(counts: SelectiveCounts, target: Target) -> Promise:
-    """Return the threshold that keeps the target, or the lowest error that can be kept instead.
-
-    Remembered: a bound for every threshold takes a millisecond for a thousand of them.
-    """
-    return promises(counts, [target.error], target.confidence)[0]
-
-
-def _unreachable(counts: SelectiveCounts, missed: Promise, target: Target) -> str:
-    lowest = lowest_named(counts, missed)
-    instead = "no error can" if lowest is None else f"the lowest that can is {100 * lowest:g} %"
+def _unreachable(missed: Promise, target: Target) -> str:
+    lowest = missed.lowest_error
+    instead = "no error can" if lowest is None else f"the lowest that can is {percent(lowest)}"
     return (
         f"That at most {percent(target.error)} of the answers let through are wrong cannot be promised "
         f"({_sure(target)}): {instead}."
@@ -272,18 +259,6 @@ def _sure(target: Target) -> str:
 def percent(share: float) -> str:
     """Return a share in [0, 1] as percents, rounded up: a promise must not be rounded down."""
     return f"{math.ceil(1000 * share - 1e-9) / 10:g} %"
-
-
-def lowest_named(counts: SelectiveCounts, missed: Promise) -> float | None:
-    """Return the lowest error that can be promised, rounded up to a target that is kept when asked for."""
-    if missed.lowest_error is None:
-        return None
-    for digits in NAMED_DIGITS:
-        # Not always kept: tests of a laxer target may begin at fewer answers, and fail there.
-        rounded: float = math.ceil(missed.lowest_error * 10**digits) / 10**digits
-        if rounded < 1 and promise(counts, Target(rounded, missed.confidence)).threshold is not None:
-            return rounded
-    return missed.lowest_error
 
 
 def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:

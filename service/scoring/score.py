@@ -96,8 +96,8 @@ class Decision(Part):
     target_error: float = Field(description="Share of wrong ones allowed among those let through.")
     confidence: float = Field(
         description="How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at "
-        "least this share keep the error at or below `target_error`. It says nothing of this one text, and "
-        "less of a target that was chosen since it is barely reachable."
+        "least this share keep every error that they promise for this number of answers, all at once. So "
+        "`target_error` may be chosen after looking at what is reachable. It says nothing of this one text."
     )
     threshold: float | None = Field(
         description="The least P(correct) that is let through; null where the target cannot be promised."

@@ -144,7 +144,8 @@ def choose(
     if candidate is not None and not differs:
         applied = _applied_to(candidate, num_samples, evidence)
         if applied is not None:
-            return applied, _about_evidence(applied)
+            lacking = applied.evidence is None and bool(candidate.evidence)
+            return applied, [NO_EVIDENCE] if lacking else []
         differs = ["num_samples"]
     if candidate is None and (active := source.any_active()):
         candidate = min(active, key=lambda one: len(one.fingerprint.differs(wanted)))
@@ -153,7 +154,7 @@ def choose(
     mismatch = [] if candidate is None else [_mismatch(candidate, differs or [])]
     if applied is None:
         return None, mismatch or [NO_CALIBRATION]
-    return replace(applied, origin="default"), [*mismatch, BY_DEFAULT, *_about_evidence(applied)]
+    return replace(applied, origin="default"), [*mismatch, BY_DEFAULT]
 
 
 def _applied_to(calibration: Calibration, num_samples: int, evidence: Evidence | None) -> Applied | None:
@@ -165,10 +166,6 @@ def _applied_to(calibration: Calibration, num_samples: int, evidence: Evidence |
         return Applied(calibration, calibration.map_for(num_samples))
     served = calibration.map_for(num_samples, given.missing_mass)
     return Applied(calibration, served, calibration.evidence[num_samples])
-
-
-def _about_evidence(applied: Applied) -> list[ScoreWarning]:
-    return [NO_EVIDENCE] if applied.calibration.evidence and applied.evidence is None else []
 
 
 def one_may_do(

@@ -65,7 +65,7 @@ async def test_says_what_is_wrong(client: Client, name: str) -> None:
 async def test_one_answer_is_too_few_where_no_calibration_serves_it(
     client: Client, llm: FakeLLM, sent: dict[str, Any]
 ) -> None:
-    async with client() as http:
+    async with client(default_calibration=False) as http:
         response = await http.post("/score", json=sent)
     assert (response.status_code, response.json()["code"]) == (422, "too_few_samples")
     assert "two answers" in response.json()["detail"]

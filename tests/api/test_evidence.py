@@ -71,7 +71,7 @@ async def test_one_answer_is_served_by_evidence(client: Client, llm: TellingLLM)
 
 async def test_one_sample_of_a_caller_is_served_by_its_log_probability(client: Client) -> None:
     made = by_evidence(fingerprint=caller_fingerprint("mine", FakeEmbedder(DIMENSION).identity))
-    async with client(calibrations=Active(made)) as http:
+    async with client(calibrations=Active(made), default_calibration=False) as http:
         sent = {"samples": ["a"], "logprobs": [-0.1], "source_label": "mine"}
         told = await http.post("/score", json=sent)
         other = await http.post("/score", json={**sent, "source_label": "other"})

@@ -283,7 +283,7 @@ async def test_without_a_calibration_the_chat_goes_on(tmp_path: Path, closed: bo
         await asked(http, **sent)
         found = await judged(http, **sent)
     assert found.json()["action"] == ("BLOCKED" if closed else "NONE")
-    assert "no calibration is applied" in found.headers[REASON]
+    assert "the default calibration" in found.headers[REASON]
     assert found.headers["x-score-id"]
 
 

@@ -56,7 +56,7 @@ async def test_metrics_count_scores(client: Client) -> None:
         await http.post("/score", json={"samples": ["a", "b"]})
         text = (await http.get("/metrics")).text
     assert 'eigencal_scores_total{calibrated="false"} 1.0' in text
-    assert 'eigencal_score_warnings_total{calibration="",code="calibration_missing"} 1.0' in text
+    assert 'eigencal_score_warnings_total{calibration="default-1",code="default_calibration"} 1.0' in text
 
 
 async def test_wrong_method_and_path(client: Client) -> None:

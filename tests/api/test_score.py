@@ -3,6 +3,7 @@
 import asyncio
 import math
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -27,6 +28,12 @@ ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}
 @pytest.fixture
 def embedder() -> FakeEmbedder:
     return FakeEmbedder(8, vectors={**ORTHOGONAL, "": ORTHOGONAL["a"]})
+
+
+@pytest.fixture
+def client(client: Client) -> Client:
+    """Raw values where no calibration fits: those by default have a file of their own."""
+    return partial(client, default_calibration=False)
 
 
 class Active(NoCalibrations):

@@ -52,7 +52,11 @@ def opened(tmp_path: Path) -> Opened:
         store = SqliteStore()
         store.calibrations = values.pop("calibrations", store.calibrations)
         settings = Settings(
-            data_dir=tmp_path, llm_backend="vllm", llm_url=server.url, **({"llm_model": MODEL} | values)
+            data_dir=tmp_path,
+            llm_backend="vllm",
+            llm_url=server.url,
+            default_calibration=False,
+            **({"llm_model": MODEL} | values),
         )
         llm = build_llm(settings)
         app = create_app(settings, llm=llm, embedder=EMBEDDER, store=store)

@@ -98,13 +98,13 @@ async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
     assert [(one.prompt, one.messages) for one in prompts] == [("Which?", None)] * 2
 
 
-async def test_a_raw_value_is_no_probability(client: Client) -> None:
+async def test_a_score_by_default_is_no_probability(client: Client) -> None:
     async with client() as http:
         refused = await http.post("/verify", json=ASKED)
         metrics = (await http.get("/metrics")).text
     assert (refused.status_code, refused.json()["code"]) == (503, "no_probability")
     assert refused.headers["content-type"] == "application/problem+json"
-    assert "no calibration is applied" in refused.json()["detail"]
+    assert "the default calibration, which serves here, holds no model" in refused.json()["detail"]
     assert 'eigencal_score_errors_total{code="no_probability"} 1.0' in metrics
 
 

@@ -61,5 +61,5 @@ def test_every_part_of_the_fingerprint_is_told() -> None:
 
 
 def test_the_numbers_of_rows_are_those_in_force() -> None:
-    assert f"below {FEW_ROWS} the report warns" in GUIDE
-    assert f"Fewer than {MIN_USABLE_ROWS} are refused" in GUIDE
+    assert f"Below {FEW_ROWS} the report warns" in GUIDE
+    assert f"fewer than {MIN_USABLE_ROWS} are refused" in GUIDE

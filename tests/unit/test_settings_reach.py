@@ -21,6 +21,7 @@ from service.cli import cli
 from service.embedding import http as http_embedder
 from service.embedding import local
 from service.gateways.guardrail import Guardrail
+from service.jobs.calibrator import Calibrator
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
 from service.jobs.store import SqlJobs
@@ -70,6 +71,8 @@ OTHER = {
     "chat_deadline_s": "3",
     "chat_effort": "low",
     "ood_abstain": "false",
+    "default_calibration": "false",
+    "prior_weight": "7",
     "abstain": "true",
     "abstain_text": "No idea.",
     "abstain_fail_open": "true",
@@ -113,6 +116,7 @@ BUILT = [
     http_embedder.HttpEmbedder,
     local.SentenceTransformerEmbedder,
     Database,
+    Calibrator,
     SqlJobs,
     SqlKept,
     ScoreCache,

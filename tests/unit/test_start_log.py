@@ -67,7 +67,7 @@ async def test_the_set_up_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         "answers: 20, of at most 256 tokens to a prompt, 256 to a conversation",
         "embedder: fake-embedder, revision 1, 64 dimensions, float32",
         "the LLM answers: model fake-llm",
-        "calibrations in force: none for this set-up, raw values are served",
+        "calibrations in force: none for this set-up",
     ]
 
 

@@ -105,10 +105,8 @@ class TestStore:
 
     async def test_too_few_usable_rows_are_refused(self, url: str) -> None:
         async with opened(url) as store:
-            with pytest.raises(InvalidDevData, match="29 of 40"):
-                await store.jobs.submit(
-                    [*rows(29), *([DevRow(99 + i, None, ()) for i in range(11)])], OPTIONS
-                )
+            with pytest.raises(InvalidDevData, match="9 of 20"):
+                await store.jobs.submit([*rows(9), *([DevRow(99 + i, None, ()) for i in range(11)])], OPTIONS)
             with pytest.raises(InvalidDevData, match="0 of 40"):
                 await store.jobs.submit(rows(samples=("a", "b")), CalibrateOptions(num_samples=3))
             assert await count(store, jobs) == 0

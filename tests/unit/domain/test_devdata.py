@@ -230,9 +230,9 @@ class TestErrors:
         assert "secret" not in json.dumps(error.extra) + error.detail
 
     def test_too_few_rows(self):
-        error = refused(jsonl(good(29)), UploadLimits())
-        assert "only 29 usable rows; at least 30" in error.detail
-        assert len(rows_of(jsonl(good(30)), UploadLimits())) == 30
+        error = refused(jsonl(good(9)), UploadLimits())
+        assert "only 9 usable rows; at least 10" in error.detail
+        assert len(rows_of(jsonl(good(10)), UploadLimits())) == 10
 
     def test_examples_of_a_body_are_named_by_their_place(self):
         with pytest.raises(InvalidDevData) as caught:

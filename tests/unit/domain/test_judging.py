@@ -20,7 +20,6 @@ from service.calibration.calibration import (
 from service.calibration.fingerprint import caller_fingerprint
 from service.llm.port import GenerationRequest, Sampling
 from service.scoring.command import ScoreCommand, Target
-from service.scoring.judging import lowest_named, promise
 from service.scoring.score import Score
 from service.scoring.scorer import Scorer
 from service.spectral.correctness_model import FEATURES
@@ -28,7 +27,7 @@ from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap
 from service.spectral.selective import SelectiveCounts, selective_counts
 from tests.support.calibrations import Active, calibration
-from tests.support.decisions import COUNTS, selector
+from tests.support.decisions import selector
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
@@ -225,8 +224,8 @@ UNANIMOUS, SPLIT = ("a", "a", "a"), TWO_TO_ONE  # P(correct) of 0.5625 and 0.396
     [
         (UNANIMOUS, None, EASY, "answer", 0.5, 0.6),
         (SPLIT, None, EASY, "abstain", 0.5, 0.6),
-        (UNANIMOUS, None, Target(0.1, 0.9), "abstain", 0.8, 0.3),
-        (SPLIT, None, Target(0.34, 0.9), "answer", 0.0, 1.0),
+        (UNANIMOUS, None, Target(0.11, 0.9), "abstain", 0.8, 0.3),
+        (SPLIT, None, Target(0.37, 0.9), "answer", 0.0, 1.0),
         (UNANIMOUS, "new", EASY, "abstain", 0.5, 0.6),  # about the candidate, not about the answer
         (UNANIMOUS, "a", EASY, "answer", 0.5, 0.6),
     ],
@@ -248,12 +247,12 @@ async def test_a_text_is_let_through_from_the_threshold_on(
     assert codes(score) == ["unsupported_candidate"] * (candidate == "new")
 
 
-@pytest.mark.parametrize("error", [0.05, 0.2, 0.34])
+@pytest.mark.parametrize("error", [0.05, 0.2, 0.37])
 @pytest.mark.parametrize("candidate", ["new", ""])
 async def test_a_text_that_no_answer_supports_is_let_through_by_no_target_and_has_no_p_correct(
     candidate: str, error: float
 ) -> None:
-    """The threshold of 0.34 is 0.0, which every probability reaches."""
+    """The threshold of 0.37 is 0.0, which every probability reaches."""
     asked = {"candidate": candidate, "target": Target(error, 0.9)}
     score = await scored(UNANIMOUS, supplied(selectors={3: selector()}), **asked)
     found, made = score.candidate, score.decision
@@ -289,16 +288,6 @@ async def test_the_selector_is_that_of_the_answers_that_came() -> None:
     assert score.decision.action == "answer"
 
 
-async def test_a_decision_among_very_many_thresholds_is_the_same() -> None:
-    steps = tuple(1 - i / 5000 for i in range(5000))
-    many = SelectiveCounts(steps, tuple(range(1, 5001)), tuple(max(0, i - 3000) for i in range(5000)))
-    active = supplied(selectors={3: replace(selector(), counts=many)})
-    made = (await scored(UNANIMOUS, active, target=EASY)).decision
-    assert made is not None
-    assert made.threshold == promise(many, EASY).threshold
-    assert (made.action, 0.2 < made.threshold < 0.5) == ("answer", True)
-
-
 async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can() -> None:
     active = supplied(selectors={3: selector()})
     score = await scored(UNANIMOUS, active, target=Target(0.05, 0.9))
@@ -306,8 +295,8 @@ async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can(
     assert made is not None
     assert (made.action, made.threshold, made.coverage) == ("abstain", None, 0.0)
     assert codes(score) == ["target_unreachable"]
-    assert "the lowest that can is 7.4 %." in score.warnings[0].message
-    for error, threshold in ((0.073, None), (0.074, 0.8)):
+    assert "the lowest that can is 10.8 %." in score.warnings[0].message
+    for error, threshold in ((0.107, None), (0.108, 0.8)):
         again = (await scored(UNANIMOUS, active, target=Target(error, 0.9))).decision
         assert again is not None
         assert again.threshold == threshold
@@ -395,9 +384,8 @@ counts = st.builds(
 
 
 @settings(deadline=None, max_examples=100)
-@given(counts, st.floats(0.11, 0.95), st.floats(0.0, 1.0))
+@given(counts, st.floats(0.01, 0.95), st.floats(0.0, 1.0))
 def test_a_laxer_target_lets_no_less_through(made: SelectiveCounts, error: float, more: float) -> None:
-    """From 0.109 on, at 90 %, all sequences of tests begin at the same threshold."""
     laxer = error + (0.95 - error) * more
     active = supplied(selectors={3: replace(selector(), counts=made)})
     strict, lax = (
@@ -407,28 +395,6 @@ def test_a_laxer_target_lets_no_less_through(made: SelectiveCounts, error: float
     assert lax is not None
     assert strict.action == "abstain" or lax.action == "answer"
     assert lax.coverage >= strict.coverage
-
-
-@settings(deadline=None, max_examples=200)
-@given(counts, st.floats(0.001, 0.9), st.floats(0.01, 0.99))
-def test_the_lowest_error_named_is_kept_when_asked_for(
-    made: SelectiveCounts, error: float, confidence: float
-) -> None:
-    found = promise(made, Target(error, confidence))
-    named = lowest_named(made, found)
-    if named is not None:
-        assert named >= error
-        assert promise(made, Target(named, confidence)).threshold is not None
-    else:
-        assert found.threshold is None
-
-
-def test_the_lowest_error_is_named_in_three_digits_unless_that_target_is_not_kept() -> None:
-    assert lowest_named(COUNTS, promise(COUNTS, Target(0.05, 0.9))) == 0.074
-    # Tests of 0.088 begin at 25 answered, of which one is wrong; those of 0.0877 at 59.
-    gap = SelectiveCounts((0.9, 0.5), (25, 59), (1, 2))
-    assert promise(gap, Target(0.088, 0.9)).threshold is None
-    assert lowest_named(gap, promise(gap, Target(0.05, 0.9))) == 0.0877
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def test_the_copy_with_most_answers_counts_and_takes_the_references_of_those_wit
 
 
 def test_ten_copies_of_few_questions_are_too_few_rows() -> None:
-    with pytest.raises(InvalidDevData, match="29 of 290 rows"):
-        usable_rows([stored(line % 29, "abcd", "r") for line in range(290)], None, rng())
+    with pytest.raises(InvalidDevData, match="9 of 90 rows"):
+        usable_rows([stored(line % 9, "abcd", "r") for line in range(90)], None, rng())
 
 
 def test_a_question_whose_accents_are_encoded_otherwise_is_the_same() -> None:

@@ -122,9 +122,9 @@ async def test_blank_space_counts_the_same_in_the_job_and_in_the_command(bench):
 
 
 async def test_too_few_usable_rows_in_either_file(bench):
-    short = [{**row, "samples": row["samples"][:2], "logprob": row["logprob"][:2]} for row in TEST[:8]]
+    short = [{**row, "samples": row["samples"][:2], "logprob": row["logprob"][:2]} for row in TEST[:25]]
     with pytest.raises(InvalidDevData, match="of 34 rows"):
-        await bench.run(both(test=[*short, *TEST[8:]]), replace(OPTIONS, num_samples=3, drawn_by="service"))
+        await bench.run(both(test=[*short, *TEST[25:]]), replace(OPTIONS, num_samples=3, drawn_by="service"))
 
 
 async def test_the_results_of_a_second_run_are_not_kept(bench):

@@ -1,0 +1,149 @@
+"""What labels are worth: own fits, fits drawn to the default, and the default alone, by number of labels.
+
+    python -m benchmarks.learning_curves [--figure docs/figures/learning-curves.svg]
+
+Evidence maps by the first m answers of n random rows of one recorded set, judged on its other rows; the
+default is refitted on the other set alone, so it has seen none of them. Means over the subsets; `half right`
+are rows resampled so that half of the answers are right, which stand in for a better LLM. Needs
+../shared/data. Takes a few minutes in one thread.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.recorded_evidence import DATA, DEV, TEST, Recorded
+from service.spectral.dev_set import risks, served_lambda_max
+from service.spectral.evidence import EvidenceMap, EvidenceRisk, EvidenceSet, fit_evidence
+from service.spectral.fit import terms
+from service.spectral.prior import Prior
+from service.spectral.reliability import projection_reliability
+
+LABELS = (5, 10, 20, 30, 70)
+ANSWERS = (1, 3, 20)
+SUBSETS = 50
+WEIGHT = 30.0
+KINDS = ("own", "shrunk", "default")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Risk (nats) and projection ECE of each kind of fit, (kinds, labels, subsets) each; `raw`: its ECE."""
+
+    name: str
+    risk: np.ndarray
+    ece: np.ndarray
+    raw: float
+
+
+def default_of(rows: EvidenceSet) -> tuple[EvidenceMap, Prior]:
+    map_ = fit_evidence(rows).map
+    theta = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
+    return map_, Prior(theta, EvidenceRisk(terms(rows.dev), rows.missing_mass)(theta)[2], WEIGHT)
+
+
+def judged(map_: EvidenceMap, rows: EvidenceSet) -> tuple[float, float]:
+    over = map_.over(rows.missing_mass)
+    served = np.clip(served_lambda_max(over, rows.dev), 0, 1)
+    c1 = np.clip(rows.dev.alignment[:, 0], 0, 1)
+    return float(risks(over, rows.dev).mean()), projection_reliability(served, c1).ece
+
+
+def half_right(rows: np.ndarray, right: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Return `size` of the rows, drawn with replacement so that half of them are right."""
+    kinds = [rows[right[rows]], rows[~right[rows]]]
+    return np.concatenate([rng.choice(kind, size // 2 + (size % 2) * k) for k, kind in enumerate(kinds)])
+
+
+def curve(name: str, rows: EvidenceSet, right: np.ndarray, default: tuple[EvidenceMap, Prior]) -> Curve:
+    """Return the figures over random subsets of the rows; right: verdicts to halve by, or none."""
+    raw_c1 = np.clip(rows.dev.alignment[:, 0], 0, 1)
+    raw = projection_reliability(np.clip(rows.dev.eigenvalues[:, 0], 0, 1), raw_c1).ece
+    found = np.empty((2, len(KINDS), len(LABELS), SUBSETS))
+    for at, labels in enumerate(LABELS):
+        for subset in range(SUBSETS):
+            rng = np.random.default_rng([labels, subset])
+            order = rng.permutation(len(rows))
+            # Parted before they are resampled: no row is on both sides.
+            fit, test = order[: len(rows) // 3], order[len(rows) // 3 :]
+            if right.size:
+                chosen, test = half_right(fit, right, labels, rng), half_right(test, right, test.size, rng)
+            else:
+                chosen = fit[:labels]
+            held = rows.take(test)
+            maps = [fit_evidence(rows.take(chosen)).map, fit_evidence(rows.take(chosen), default[1]).map]
+            for kind, map_ in enumerate([*maps, default[0]]):
+                found[:, kind, at, subset] = judged(map_, held)
+    return Curve(name, found[0], found[1], raw)
+
+
+def curves() -> Iterator[Curve]:
+    sets = {"TriviaQA dev": Recorded(DEV, embed=False), "TriviaQA test": Recorded(TEST, embed=False)}
+    for m in ANSWERS:
+        evidence = {name: one.evidence(m) for name, one in sets.items()}
+        for name, rows in evidence.items():
+            [other] = (one for key, one in evidence.items() if key != name)
+            default = default_of(other)
+            yield curve(f"{name}, m = {m}", rows, np.empty(0, dtype=bool), default)
+            yield curve(f"{name}, half right, m = {m}", rows, sets[name].right, default)
+
+
+def table(found: list[Curve]) -> None:
+    print("| rows | " + " | ".join(f"{n} labels" for n in LABELS) + " |")
+    print("|---|" + "---|" * len(LABELS))
+    for one in found:
+        base = one.risk[KINDS.index("default")]
+        for kind in ("own", "shrunk"):
+            more = (one.risk[KINDS.index(kind)] - base).mean(axis=1)
+            print(f"| {one.name}: risk, {kind} - default | " + " | ".join(f"{x:+.3f}" for x in more) + " |")
+        for kind, eces in zip(KINDS, one.ece.mean(axis=2), strict=True):
+            cells = " | ".join(f"{x:.3f}" for x in eces)
+            print(f"| {one.name}: projection ECE, {kind} (raw {one.raw:.3f}) | {cells} |")
+
+
+def draw(found: list[Curve], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "eigencal"}
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, len(ANSWERS), figsize=(9, 3), sharey=True)
+    for panel, m in zip(panels, ANSWERS, strict=True):
+        some = [one for one in found if one.name.endswith(f"m = {m}") and "half" not in one.name]
+        for kind, colour in zip(KINDS, ("#b3541e", "#1f6f8b", "#777777"), strict=True):
+            at = KINDS.index(kind)
+            panel.plot(
+                LABELS, np.mean([one.ece[at].mean(axis=1) for one in some], axis=0), "o-", color=colour
+            )
+        panel.set_title(f"{m} answer{'s' if m > 1 else ''}", fontsize=10)
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(LABELS, [str(n) for n in LABELS])
+        panel.set_xlabel("labelled questions")
+    panels[0].set_ylabel("projection ECE on others")
+    panels[0].set_ylim(bottom=0)
+    panels[-1].legend(["own fit", "drawn to the default", "default alone"], fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--figure", type=Path)
+    asked = parser.parse_args()
+    if not DATA.is_dir():
+        sys.exit("The recorded answers are not beside this checkout: ../shared/data")
+    found = list(curves())
+    table(found)
+    if asked.figure:
+        draw(found, asked.figure)
+
+
+if __name__ == "__main__":
+    with threadpool_limits(limits=1):
+        main()

@@ -1,0 +1,107 @@
+"""Scores where no calibration of the set-up fits: the packaged default serves, and says so."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.calibration.default import DEFAULT_ID, packaged
+from service.spectral.maps import DepolarizedMap
+from tests.api.conftest import Client
+from tests.api.test_score import Active, calibration
+from tests.support.fakes import FakeEmbedder
+
+pytestmark = pytest.mark.anyio
+D = 8
+ANSWERS = {name: np.eye(D)[i] for i, name in enumerate("abcd")}
+SENT = {"samples": ["a", "a", "b"], "logprobs": [math.log(0.4), math.log(0.4), math.log(0.2)]}
+
+
+@pytest.fixture
+def embedder() -> FakeEmbedder:
+    return FakeEmbedder(D, vectors=ANSWERS)
+
+
+async def scored(client: Client, sent: dict[str, Any], **settings: Any) -> Any:
+    async with client(**settings) as http:
+        response = await http.post("/score", json=sent)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def codes(score: Any) -> list[str]:
+    return [one["code"] for one in score["warnings"]]
+
+
+async def test_log_probabilities_are_served_by_its_evidence_map(client: Client) -> None:
+    score = await scored(client, SENT)
+    used, default = score["calibration"], packaged().under(FakeEmbedder(D).identity)
+    map_ = default.evidence[3].at(0.4)
+    assert (used["id"], used["origin"], used["method"]) == (DEFAULT_ID, "default", "evidence")
+    assert (score["calibrated"], codes(score)) == (False, ["default_calibration"])
+    assert score["lambda_max"] == map_.serve(np.array([2 / 3, 1 / 3]), D).lambda_max
+    assert used["depolarization"] == map_.depolarization
+    assert score["uncalibrated"]["lambda_max"] == pytest.approx(2 / 3)
+    assert score["probability_correct"] is None
+
+
+async def test_answers_without_log_probabilities_are_served_by_its_plain_twin(client: Client) -> None:
+    score = await scored(client, {"samples": SENT["samples"]})
+    plain = packaged().under(FakeEmbedder(D).identity).parameters[3]
+    map_ = DepolarizedMap(plain.temperature, plain.depolarization)
+    assert score["calibration"]["method"] == "depolarized"
+    assert score["lambda_max"] == map_.serve(np.array([2 / 3, 1 / 3]), D).lambda_max
+    assert codes(score) == ["default_calibration"]
+
+
+async def test_one_answer_is_a_score_by_its_log_probability_alone(client: Client) -> None:
+    few, many = ([math.log(p)] for p in (0.2, 0.9))
+    found = [await scored(client, {"samples": ["a"], "logprobs": one}) for one in (few, many)]
+    assert 0.1 < found[0]["lambda_max"] < found[1]["lambda_max"] < 0.9
+    async with client() as http:
+        refused = await http.post("/score", json={"samples": ["a"]})
+    assert refused.json()["code"] == "too_few_samples"
+
+
+@pytest.mark.parametrize(("count", "origin"), [(40, "default"), (41, None)])
+async def test_more_answers_than_it_knows_are_served_raw(
+    client: Client, count: int, origin: str | None
+) -> None:
+    score = await scored(client, {"samples": ["a", *"b" * (count - 1)]})
+    assert (score["calibration"] or {"origin": None})["origin"] == origin
+    assert codes(score) == (["default_calibration"] if origin else ["calibration_missing"])
+
+
+async def test_a_calibration_that_does_not_fit_is_named_beside_it(client: Client) -> None:
+    """Neither the active one nor one asked for by its id is applied where it does not fit."""
+    other = calibration(FakeEmbedder(D).identity and packaged().under(FakeEmbedder(D).identity).fingerprint)
+    for asked in ("active", other.id):
+        score = await scored(client, SENT | {"calibration": asked}, calibrations=Active(other))
+        assert score["calibration"]["origin"] == "default"
+        assert codes(score) == ["calibration_mismatch", "default_calibration"]
+        assert score["warnings"][0]["differs"]
+
+
+async def test_raw_values_can_be_had(client: Client) -> None:
+    by_request = await scored(client, SENT | {"calibration": "none"})
+    by_setting = await scored(client, SENT, default_calibration=False)
+    for score in (by_request, by_setting):
+        assert score["calibration"] is None
+        assert score["lambda_max"] == pytest.approx(2 / 3)
+
+
+async def test_a_decision_asked_for_abstains(client: Client) -> None:
+    score = await scored(client, SENT | {"target_error": 0.2})
+    assert score["decision"]["action"] == "abstain"
+    assert "the default calibration" in score["decision"]["reason"]
+    assert codes(score) == ["default_calibration", "no_correctness_model"]
+    assert (await scored(client, SENT))["decision"] is None
+
+
+async def test_its_own_rows_say_how_usual_a_prompt_is(client: Client) -> None:
+    """Of its rows' questions it holds vectors of the packaged embedders: of others, lengths alone tell."""
+    usual = await scored(client, {"samples": ["a", "b"]})
+    strange = await scored(client, {"samples": ["a " * 300, "b " * 300]})
+    assert usual["ood_p_value"] > 0.1
+    assert strange["ood_p_value"] < 0.02 and "out_of_distribution" in codes(strange)
