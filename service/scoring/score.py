@@ -168,6 +168,10 @@ class Score(Part):
         "questions. Null where no calibration is applied, where it has no model of being right for so many "
         "answers, or where the model takes log-probabilities that these lack."
     )
+    rank_score: float | None = Field(
+        description="A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where "
+        "the default calibration serves. Higher = more likely right, but no probability. Null elsewhere."
+    )
     candidate: Candidate | None = Field(description="The `candidate` judged; null without one.")
     decision: Decision | None = Field(
         description="What to do with the `candidate` or, without one, `answer`, to keep a target error; null "

@@ -186,7 +186,7 @@ async def test_being_right_is_told_by_the_selectors_own_map() -> None:
 
 @pytest.mark.parametrize(("missing", "count"), [(0.25, 1), (0.25, 3), (0.9, 3)])
 async def test_evidence_goes_into_the_map_and_the_features(missing: float, count: int) -> None:
-    """At g = u a unanimous answer has p = 1 - u + u/d; the other three features have weight 0.1."""
+    """At g = u a unanimous answer has p = 1 - u + u/d; the other features have weight 0.1."""
     llm = TellingLLM(told={"question 0": math.log(1 - missing)})
     command = ScoreCommand(GenerationRequest(count, Sampling(), prompt="question 0"))
     names = {m: selector(EvidenceMap(1.0, 0.0, 1.0), FEATURES) for m in (1, 3)}
@@ -196,7 +196,7 @@ async def test_evidence_goes_into_the_map_and_the_features(missing: float, count
     rest = missing / DIMENSION
     entropy = -p * math.log(p) - (DIMENSION - 1) * rest * math.log(rest)
     logit = math.log(p / (1 - p)) + 0.1 * (
-        math.log(missing / (1 - missing)) + entropy + math.log(1 - missing)
+        math.log(missing / (1 - missing)) + entropy + math.log(1 - missing) * (1 + 1 / 2)  # of two words
     )
     assert score.probability_correct == pytest.approx(1 / (1 + math.exp(-logit)))
 
