@@ -137,8 +137,8 @@ def fit_logistic(
     low <= 0 <= high: bounds of the weights, (p,) or one for all; the intercept has none. Features should be
     of like scale: the penalty is the same for all. prior: of (w, b), beside that penalty: without it,
     losses on recorded rows fell by .003 at most and rose by up to .027. Raises ValueError for features that
-    are not finite or of another length, or labels of one kind only, which no finite intercept fits without a
-    prior.
+    are not finite or of another length, or labels of one kind only, which without a prior no finite intercept
+    fits.
     """
     rows, right = np.asarray(features, dtype=np.float64), verdicts(labels)
     if rows.ndim != 2 or rows.shape[0] != right.size or not np.isfinite(rows).all():

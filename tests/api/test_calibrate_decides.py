@@ -81,7 +81,7 @@ async def test_verdicts_become_thresholds(http: httpx.AsyncClient, embedder: Rem
     report = (await http.get(found["links"]["report"])).json()
     part = report["correctness"]
     assert [row["num_samples"] for row in part["by_num_samples"]] == found["correctness_sample_counts"]
-    assert sum(one["count"] for one in part["diagram"]) == ROWS / 2
+    assert sum(one["count"] for one in part["diagram"]) == ROWS
     kept = [one for one in part["promises"] if one["threshold"] is not None]
     assert kept
     page = (await http.get(found["links"]["report"], headers={"Accept": "text/html"})).text

@@ -19,7 +19,7 @@ def test_the_page_says_what_the_report_promises(report: Report) -> None:
     part = report["correctness"]
     page = render(report)
     text = words(page)
-    assert "150 rows to fit a map and the model, and 150 that neither has seen" in text
+    assert "fitted on all 300 rows with all answers" in text
     for promise in part["promises"]:
         if promise["threshold"] is not None:
             assert f"{promise['threshold']:.3f} {promise['answered']}" in text
