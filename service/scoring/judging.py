@@ -10,7 +10,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, Calibration, Method, Selector, features
+from service.calibration.calibration import (
+    PROMISE_MEANING,
+    Calibration,
+    Method,
+    Selector,
+    answer_features,
+    features,
+)
 from service.calibration.default import DefaultCalibration
 from service.embedding.outcomes import log_probabilities, outcome_vectors
 from service.llm.port import Draw, Generation
@@ -341,17 +348,65 @@ def judge(
     warnings = _mistaken(outcomes)
     if target is None or (target.by_default and isinstance(model, str)):
         return Judgement(candidate, share, correct, None, no_model, unlike), warnings
-    if isinstance(model, str):
-        why = f"Nothing tells how likely an answer is right: {model}."
-        decision, about_decision = held_back(target, why), [warning("no_correctness_model", why)]
-    else:
-        decisive = correct if candidate is None else candidate.probability_correct
-        decision, about_decision = decide(model.selector.counts, decisive, target)
-    if unlike:
-        decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
+    decisive = correct if candidate is None else candidate.probability_correct
+    rests_on = model if isinstance(model, str) else model.selector
+    decision, about_decision = _decided(rests_on, decisive, target, unlike=unlike)
     warnings += _unsupported(model, candidate) + _elsewhere(model, basis.answer, outcomes.candidate)
     judgement = Judgement(candidate, share, correct, decision, no_model, unlike)
     return judgement, [*warnings, *about_decision]
+
+
+def judge_alone(
+    calibration: Calibration | None,
+    text: str,
+    log_probability: float,
+    target: Target | None,
+    *,
+    unlike: bool = False,
+) -> tuple[Judgement, list[ScoreWarning]]:
+    """Return what a candidate's own log-probability, in nats, says of it: no answer was drawn.
+
+    unlike: as for `judge`. Where the calibration cannot tell, a warning says so, whether a decision was asked
+    for or not: there is nothing else in such a score.
+    """
+    model = _model_alone(calibration)
+    no_model, correct = (
+        (model, None) if isinstance(model, str) else (None, _correct(model, text, log_probability))
+    )
+    candidate = Candidate.model_construct(probability=None, mode=None, probability_correct=correct)
+    decision, warnings = None, [_no_model(no_model)] if no_model and calibration else []
+    if target is not None and not (target.by_default and no_model):
+        decision, warnings = _decided(model, correct, target, unlike=unlike)
+    return Judgement(candidate, 0.0, correct, decision, no_model, unlike), warnings
+
+
+def _model_alone(calibration: Calibration | None) -> Selector | str:
+    if calibration is None:
+        return "no calibration is applied"
+    lacks = f"calibration {calibration.id} holds no model of being right for 0 answers"
+    return calibration.selectors.get(0) or f"{lacks}; {_why(calibration.id)}"
+
+
+def _correct(selector: Selector, text: str, log_probability: float) -> float:
+    return float(selector.model.predict(answer_features([log_probability], [text])).item())
+
+
+def _decided(
+    model: Selector | str, correct: float | None, target: Target, *, unlike: bool
+) -> tuple[Decision, list[ScoreWarning]]:
+    """Return the decision on a text of this P(correct); model: what tells it, or why nothing does."""
+    if isinstance(model, str):
+        about = _no_model(model)
+        decision, warnings = held_back(target, about.message), [about]
+    else:
+        decision, warnings = decide(model.counts, correct, target)
+    if unlike:
+        decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
+    return decision, warnings
+
+
+def _no_model(why: str) -> ScoreWarning:
+    return warning("no_correctness_model", f"Nothing tells how likely an answer is right: {why}.")
 
 
 def _candidate(basis: Basis, outcomes: Outcomes, model: _Model | str) -> tuple[Candidate | None, float]:

@@ -35,6 +35,7 @@ from service.scoring.judging import (
     evidence_of,
     indistinct_warning,
     judge,
+    judge_alone,
     num_indistinct,
     partial_warning,
     rank_score,
@@ -182,6 +183,26 @@ def one_may_do(
     return any(not one.differs(wanted if answered else wanted.drawn_as(one)) for one in prints)
 
 
+def fitting(
+    wanted: Fingerprint, named: Calibration | None, source: CalibrationSource, *, answered: bool, model: str
+) -> tuple[Calibration | None, list[ScoreWarning]]:
+    """Return the calibration that fits a request to which no answer was drawn, or None and why.
+
+    answered: as for `one_may_do`; model: the one that answered the caller, "" where it is not known.
+    """
+    every = [named] if named else source.any_active()
+    for one in every:
+        told = replace(wanted.drawn_as(one.fingerprint), model=model or one.fingerprint.model)
+        if not one.fingerprint.differs(wanted if answered else told):
+            return one, []
+    if not every:
+        return None, [
+            warning("calibration_missing", "No calibration is active: the candidate is not judged.")
+        ]
+    nearest = min(every, key=lambda one: len(one.fingerprint.differs(wanted)))
+    return None, [_mismatch(nearest, nearest.fingerprint.differs(wanted))]
+
+
 def ood_p_value(
     applied: Applied | None, question: NDArray[np.float32] | None, generation: Generation
 ) -> float | None:
@@ -263,12 +284,14 @@ class Drawn:
     """Answers that wait to be scored, and the command that asked for them.
 
     `chosen`: the calibration that it names, None for the active one or none. `marks`: the time until now.
+    `question`: where no answer is drawn, the vector of what is asked, None where nothing compares it.
     """
 
     command: ScoreCommand
     chosen: Calibration | None
     generation: Generation
     marks: Stopwatch
+    question: Embedded | None = None
 
 
 class LiveLoad:
@@ -349,13 +372,31 @@ class Scorer:
         """Tell whether an active calibration by evidence may serve a request; raises EmbedderUnavailable."""
         return self._one_may_do(command, None)
 
+    def recommended(self, command: ScoreCommand, chosen: Calibration | None = None) -> int | None:
+        """Return how many answers the calibration recommends that would be applied; None where none does.
+
+        chosen: the calibration that the command names, where it is none of the active ones. Raises
+        EmbedderUnavailable.
+        """
+        named = {one.id: one for one in self._calibrations.any_active()}
+        chosen = chosen or named.get(command.calibration)
+        if command.generation is None or (chosen is None and command.calibration != "active"):
+            return None
+        calibration, _ = self._fitting(command, chosen, self._undrawn(command.generation))
+        return None if calibration is None else calibration.recommended
+
     @asynccontextmanager
     async def _drawing(self, command: ScoreCommand) -> AsyncIterator[Drawn]:
         """Yield the answers. The question is embedded meanwhile: the LLM takes longer."""
         self._refuse_blank(command.candidate)
         marks = Stopwatch(command.arrived)
         chosen = await self._named_calibration(command.calibration)
+        if command.as_recommended:
+            command = self._as_recommended(command, chosen)
         marks.lap("queue")
+        if command.draws_none:
+            yield await self._undrawn_of(command, chosen, marks)
+            return
         question, embedding = self._question(command, chosen), None
         if question is not None and command.generation is not None:
             embedding = asyncio.ensure_future(self._embedder.embed([question]))
@@ -370,7 +411,72 @@ class Scorer:
                 embedding.cancel()
                 await asyncio.gather(embedding, return_exceptions=True)
 
+    def _as_recommended(self, command: ScoreCommand, chosen: Calibration | None) -> ScoreCommand:
+        number = self.recommended(command, chosen)
+        if (
+            number is None
+            or command.generation is None
+            or (number == 0 and command.candidate_logprob is None)
+        ):
+            return command
+        return replace(command, generation=replace(command.generation, num_samples=number))
+
+    def _undrawn(self, request: GenerationRequest) -> Generation:
+        """Return no answers, as those that would have been drawn."""
+        return Generation((), 0, "", omitted=self._llm.identity(request).omitted)
+
+    async def _undrawn_of(self, command: ScoreCommand, chosen: Calibration | None, marks: Stopwatch) -> Drawn:
+        assert command.generation is not None
+        undrawn, about = self._undrawn(command.generation), None
+        calibration, _ = self._fitting(command, chosen, undrawn)
+        reference = None if calibration is None else calibration.reference
+        if command.question is not None and reference is not None and len(reference.questions):
+            about = await self._embed([command.question], command, marks)
+        marks.lap("embed")
+        return Drawn(command, chosen, undrawn, marks, about)
+
+    def _fitting(
+        self,
+        command: ScoreCommand,
+        chosen: Calibration | None,
+        generation: Generation,
+        made_by: EmbedderIdentity | None = None,
+    ) -> tuple[Calibration | None, list[ScoreWarning]]:
+        """Return the calibration that fits where no answer was drawn."""
+        if command.calibration == "none" or command.generation is None:
+            return None, []
+        wanted = self.fingerprint(command, generation, made_by)
+        answered = self._llm.identity(command.generation).answered
+        return fitting(wanted, chosen, self._calibrations, answered=answered, model=generation.model)
+
+    async def _judged_alone(self, drawn: Drawn) -> Score:
+        """Return the score of a candidate by its own log-probability: no answer was drawn."""
+        command, marks = drawn.command, drawn.marks
+        candidate, log_probability = command.candidate, command.candidate_logprob
+        assert candidate is not None and log_probability is not None
+        made_by = self._embedder.identity if drawn.question is None else drawn.question.made_by
+        calibration, warnings = self._fitting(command, drawn.chosen, drawn.generation, made_by)
+        p_value = None
+        if calibration is not None and calibration.reference is not None:
+            question = None if drawn.question is None else drawn.question.vectors[0]
+            p_value = calibration.reference.p_value(question, np.empty(0, dtype=np.int_))
+        ood_warnings = out_of_distribution(p_value)
+        judgement, about = await _maybe_in_thread(
+            calibration is not None and command.target is not None,
+            judge_alone,
+            calibration,
+            candidate.strip(),
+            log_probability,
+            command.target,
+            unlike=bool(ood_warnings) and self._ood_abstain,
+        )
+        marks.lap("spectrum")
+        every = [*warnings, *ood_warnings, *about]
+        return compose_alone(drawn, calibration, judgement, every, made_by, p_value)
+
     async def _judged(self, drawn: Drawn) -> Score:
+        if drawn.command.draws_none:
+            return await self._judged_alone(drawn)
         command, chosen, generation, marks = drawn.command, drawn.chosen, drawn.generation, drawn.marks
         texts, index = distinct([draw.text for draw in generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
@@ -569,6 +675,58 @@ def compose(
         timings_ms=Timings.model_construct(
             None, **{stage: round(seconds * 1000, 3) for stage, seconds in laps.items()}
         ),
+    )
+    score._judgement = judgement
+    return score
+
+
+def compose_alone(
+    drawn: Drawn,
+    calibration: Calibration | None,
+    judgement: Judgement,
+    warnings: list[ScoreWarning],
+    made_by: EmbedderIdentity,
+    ood_p_value: float | None,
+) -> Score:
+    """Return the score of a candidate to which no answer was drawn: there is no spectrum."""
+    used = None
+    if calibration is not None:
+        used = CalibrationUsed.model_construct(
+            None,
+            id=calibration.id,
+            method=calibration.method,
+            temperature=None,
+            depolarization=None,
+            created_at=calibration.created_at,
+            origin="own",
+        )
+    laps = {stage: round(seconds * 1000, 3) for stage, seconds in drawn.marks.total().items()}
+    score = Score.model_construct(
+        id=new_id("scr"),
+        answer=(drawn.command.candidate or "").strip(),
+        probability_correct=judgement.probability_correct,
+        candidate=judgement.candidate,
+        decision=judgement.decision,
+        lambda_max=None,
+        entropy=None,
+        entropy_normalized=None,
+        calibrated=judgement.no_model is None,
+        uncalibrated=None,
+        calibration=used,
+        ood_p_value=ood_p_value,
+        evidence=None,
+        warnings=warnings,
+        model=drawn.generation.model or None,
+        embedder=made_by.name,
+        num_samples=0,
+        num_distinct=0,
+        num_truncated=0,
+        num_empty=0,
+        modes=[],
+        samples=[],
+        spectrum=None,
+        usage=None,
+        timings_ms=Timings.model_construct(None, **laps),
     )
     score._judgement = judgement
     return score
