@@ -1,6 +1,6 @@
 """What labels are worth: own fits, fits drawn to the default, and the default alone, by number of labels.
 
-    python -m benchmarks.learning_curves [--figure docs/figures/learning-curves.svg]
+    python -m benchmarks.learning_curves [--figure docs/images/learning-curves.svg]
 
 Evidence maps by the first m answers of n random rows of one recorded set, judged on its other rows; the
 default is refitted on the other set alone, so it has seen none of them. Means over the subsets; `half right`

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from service.calibration.calibration import (
     PROMISE_MEANING,
@@ -18,6 +18,7 @@ from service.calibration.calibration import (
     answer_features,
     features,
 )
+from service.calibration.default import DefaultCalibration
 from service.embedding.outcomes import log_probabilities, outcome_vectors
 from service.llm.port import Draw, Generation
 from service.scoring.command import ScoreCommand, Target
@@ -28,6 +29,7 @@ from service.spectral.maps import DepolarizedMap, Identity, ServedSpectrum, Temp
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promise
 from service.spectral.spectrum import Spectrum
+from service.spectral.text_scores import per_word
 
 MAX_MODES = 5
 
@@ -37,13 +39,13 @@ class Applied:
     """The calibration that a score used: the map for its number of answers, and for its evidence.
 
     `evidence`: the one that `map` was made by; None where the answers have no log-probabilities, or the
-    calibration needs none. `origin`: whether it was fitted for this very set-up, or stands in as the default.
+    calibration needs none. `default`: where it stands in for one of this very set-up, whose it is.
     """
 
     calibration: Calibration
     map: DepolarizedMap | TemperatureMap
     evidence: EvidenceMap | None = None
-    origin: Literal["own", "default"] = "own"
+    default: DefaultCalibration | None = None
 
     @property
     def method(self) -> Method:
@@ -95,10 +97,12 @@ def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | No
     index: (m,) which distinct text each answer is.
     """
     totals = log_probabilities(draws)
-    return (
-        None
-        if totals is None
-        else Evidence(missing_mass=missing_mass(totals, index), mean_logprob=mean_log_probability(totals))
+    if totals is None:
+        return None
+    return Evidence(
+        missing_mass=missing_mass(totals, index),
+        mean_logprob=mean_log_probability(totals),
+        mean_logprob_per_word=mean_log_probability(per_word(totals, [draw.text for draw in draws])),
     )
 
 
@@ -309,13 +313,24 @@ class _Model:
         """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
         # By the selector's own map: what is served was fitted on rows that its counts must not have seen.
         served = self.map.serve(outcomes.spectrum.eigenvalues, outcomes.spectrum.dimension)
-        columns = features(
-            outcomes.born(text, served).probability,
-            served.entropy,
-            None if self.evidence is None else self.evidence.missing_mass,
-            None if self.evidence is None else self.evidence.mean_logprob,
-        )
-        return float(self.selector.model.predict(columns).item())
+        return float(self.selector.model.predict(_columns(text, outcomes, served, self.evidence)).item())
+
+
+def _columns(
+    text: str, outcomes: Outcomes, served: ServedSpectrum, evidence: Evidence | None
+) -> dict[str, ArrayLike]:
+    """Return the features of an answer, or of the candidate, under a served spectrum."""
+    known = evidence and (evidence.missing_mass, evidence.mean_logprob, evidence.mean_logprob_per_word)
+    return features(outcomes.born(text, served).probability, served.entropy, *(known or ()))
+
+
+def rank_score(basis: Basis, outcomes: Outcomes) -> float | None:
+    """Return what to sort the candidate or, without one, the answer by; None unless served by default."""
+    applied = basis.applied
+    if applied is None or applied.default is None:
+        return None
+    columns = _columns(outcomes.candidate or basis.answer, outcomes, basis.served, basis.evidence)
+    return float(applied.default.rank(applied.method, len(basis.generation.draws), columns).item())
 
 
 def judge(
@@ -463,7 +478,7 @@ def _model_of(basis: Basis) -> _Model | str:
     if basis.applied is None:
         return "no calibration is applied"
     calibration, count = basis.applied.calibration, len(basis.generation.draws)
-    if basis.applied.origin == "default":
+    if basis.applied.default is not None:
         return "the default calibration, which serves here, holds no model of being right: it ranks only"
     if not calibration.selectors:
         return f"calibration {calibration.id} holds no model of being right; {_why(calibration.id)}"

@@ -55,6 +55,9 @@ class Evidence(Part):
     mean_logprob: float = Field(
         description="Mean log-probability of the whole answers, nats. Higher = more certain."
     )
+    mean_logprob_per_word: float = Field(
+        description="The same, each answer's over its number of words (at least 1). Higher = more certain."
+    )
 
 
 class ScoreWarning(Part):
@@ -170,6 +173,10 @@ class Score(Part):
         description="Probability that `answer` is right, 0..1, by the verdicts on the calibration's "
         "questions. Null where no calibration is applied, where it has no model of being right for so many "
         "answers, or where the model takes log-probabilities that these lack."
+    )
+    rank_score: float | None = Field(
+        description="A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where "
+        "the default calibration serves. Higher = more likely right, but no probability. Null elsewhere."
     )
     candidate: Candidate | None = Field(description="The `candidate` judged; null without one.")
     decision: Decision | None = Field(

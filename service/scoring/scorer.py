@@ -38,6 +38,7 @@ from service.scoring.judging import (
     judge_alone,
     num_indistinct,
     partial_warning,
+    rank_score,
     truncated_warning,
     with_candidate,
 )
@@ -132,7 +133,7 @@ def choose(
     named: Calibration | None,
     source: CalibrationSource,
     evidence: Evidence | None = None,
-    default: Calibration | None = None,
+    default: tuple[DefaultCalibration, Calibration] | None = None,
 ) -> tuple[Applied | None, list[ScoreWarning]]:
     """Return the calibration that serves, and what to know about it.
 
@@ -151,11 +152,11 @@ def choose(
     if candidate is None and (active := source.any_active()):
         candidate = min(active, key=lambda one: len(one.fingerprint.differs(wanted)))
         differs = candidate.fingerprint.differs(wanted)
-    applied = None if default is None else _applied_to(default, num_samples, evidence)
+    applied = None if default is None else _applied_to(default[1], num_samples, evidence)
     mismatch = [] if candidate is None else [_mismatch(candidate, differs or [])]
-    if applied is None:
+    if default is None or applied is None:
         return None, mismatch or [NO_CALIBRATION]
-    return replace(applied, origin="default"), [*mismatch, BY_DEFAULT]
+    return replace(applied, default=default[0]), [*mismatch, BY_DEFAULT]
 
 
 def _applied_to(calibration: Calibration, num_samples: int, evidence: Evidence | None) -> Applied | None:
@@ -512,7 +513,8 @@ class Scorer:
         if command.generation is None:
             del laps["generate"]
         every = [*about_answers, *warnings, *ood_warnings, *about_texts]
-        return compose(basis, judgement, every, embedded.made_by, p_value, laps)
+        rank = rank_score(basis, outcomes)
+        return compose(basis, judgement, rank, every, embedded.made_by, p_value, laps)
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
@@ -605,7 +607,7 @@ class Scorer:
         # Only now: which model answered is known only once it has.
         wanted = self.fingerprint(command, generation, made_by)
         count = len(generation.draws)
-        default = None if self._default is None else self._default.under(made_by)
+        default = None if self._default is None else (self._default, self._default.under(made_by))
         applied, warnings = choose(wanted, count, chosen, self._calibrations, evidence, default)
         if count < MIN_SAMPLES and applied is None:
             # Another model answered than expected, or it told no log-probability.
@@ -626,24 +628,26 @@ async def _maybe_in_thread(slow: object, work: Callable[P, T], *args: P.args, **
 def compose(
     basis: Basis,
     judgement: Judgement,
+    rank: float | None,
     warnings: list[ScoreWarning],
     made_by: EmbedderIdentity,
     ood_p_value: float | None,
     laps: dict[str, float],
 ) -> Score:
-    """Return the score. laps: seconds by stage."""
+    """Return the score. rank: its `rank_score`; laps: seconds by stage."""
     generation, served, raw, usage = basis.generation, basis.served, basis.raw, basis.generation.usage
     texts = [draw.text for draw in generation.draws]
     score = Score.model_construct(
         id=new_id("scr"),
         answer=basis.answer,
         probability_correct=judgement.probability_correct,
+        rank_score=rank,
         candidate=judgement.candidate,
         decision=judgement.decision,
         lambda_max=served.lambda_max,
         entropy=served.entropy,
         entropy_normalized=served.entropy_normalized(len(texts)),
-        calibrated=basis.applied is not None and basis.applied.origin == "own",
+        calibrated=basis.applied is not None and basis.applied.default is None,
         uncalibrated=SpectrumValues.model_construct(lambda_max=raw.lambda_max, entropy=raw.entropy),
         calibration=None if basis.applied is None else _calibration_used(basis.applied),
         ood_p_value=ood_p_value,
@@ -742,6 +746,6 @@ def _calibration_used(applied: Applied) -> CalibrationUsed:
         temperature=applied.map.temperature,
         depolarization=applied.map.depolarization if isinstance(applied.map, DepolarizedMap) else 0.0,
         created_at=applied.calibration.created_at,
-        origin=applied.origin,
+        origin="own" if applied.default is None else "default",
         **by_evidence,
     )

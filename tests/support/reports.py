@@ -66,7 +66,7 @@ def one_class_report(right: bool) -> Report:
         row |= {"rejection_area": None, "auroc_lambda_max": {**nothing}, "auroc_entropy": {**nothing}}  # type: ignore[typeddict-item]
     for at in report["correctness"]["by_num_samples"]:
         counts = (60, 0) if right else (0, 60)
-        at |= {"why_none": "one_kind", "fitted_right": counts[0], "fitted_wrong": counts[1], "log_loss": None}
+        at |= {"why_none": "one_kind", "right": counts[0], "wrong": counts[1], "log_loss": None}
     return report
 
 

@@ -26,6 +26,7 @@ from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap
 from service.spectral.selective import SelectiveCounts, selective_counts
+from service.spectral.text_scores import num_words
 from tests.support.calibrations import Active, calibration
 from tests.support.decisions import selector
 from tests.support.evidence import TellingLLM, by_evidence
@@ -186,17 +187,17 @@ async def test_being_right_is_told_by_the_selectors_own_map() -> None:
 
 @pytest.mark.parametrize(("missing", "count"), [(0.25, 1), (0.25, 3), (0.9, 3)])
 async def test_evidence_goes_into_the_map_and_the_features(missing: float, count: int) -> None:
-    """At g = u a unanimous answer has p = 1 - u + u/d; the other three features have weight 0.1."""
+    """At g = u a unanimous answer has p = 1 - u + u/d; the other four features have weight 0.1."""
     llm = TellingLLM(told={"question 0": math.log(1 - missing)})
     command = ScoreCommand(GenerationRequest(count, Sampling(), prompt="question 0"))
     names = {m: selector(EvidenceMap(1.0, 0.0, 1.0), FEATURES) for m in (1, 3)}
     fits = by_evidence(fingerprint=Scorer(llm, embedder()).fingerprint(command), selectors=names)
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     p = 1 - missing + missing / DIMENSION
-    rest = missing / DIMENSION
+    rest, words = missing / DIMENSION, num_words([score.answer]).item()
     entropy = -p * math.log(p) - (DIMENSION - 1) * rest * math.log(rest)
     logit = math.log(p / (1 - p)) + 0.1 * (
-        math.log(missing / (1 - missing)) + entropy + math.log(1 - missing)
+        math.log(missing / (1 - missing)) + entropy + math.log(1 - missing) * (1 + 1 / words)
     )
     assert score.probability_correct == pytest.approx(1 / (1 + math.exp(-logit)))
 

@@ -36,7 +36,7 @@ def test_a_plain_map_serves_answers_without_log_probabilities_unless_the_model_t
     assert with_mass.map_for(0.5) == plain
 
 
-@pytest.mark.parametrize(("evidence", "number"), [((), 2), ((0.5, -1.0), 4)])
+@pytest.mark.parametrize(("evidence", "number"), [((), 2), ((0.5, -1.0, -0.5), 5)])
 def test_the_features_are_those_that_models_know(evidence: tuple[float, ...], number: int) -> None:
     columns = features(0.5, 1.0, *evidence)
     assert len(columns) == number
