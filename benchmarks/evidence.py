@@ -7,7 +7,8 @@ the TriviaQA test file (method, section 6). Then P(correct) of each row's `answe
 answers, on both TriviaQA files; maps and models are cross-validated, the intervals are paired bootstraps over
 questions. Answers without a recorded vector (one in twelve) are embedded by the all-mpnet-base-v2 in
 data/weights; where that is missing, those rows are left out. Tokens are those of the answers, with the one
-that ended each, counted with the model's tokenizer. Takes about a minute in one thread.
+that ended each, counted with the model's tokenizer. Last P(correct) of the first answer drawn, taken for a
+caller's own: by its own log-probability, and by further answers. Takes about a minute in one thread.
 """
 
 import sys
@@ -18,6 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, D, Recorded
+from service.calibration.calibration import answer_features
 from service.spectral.correctness import auroc
 from service.spectral.correctness_model import (
     brier,
@@ -35,6 +37,7 @@ from service.spectral.maps import CalibrationMap, Identity, TemperatureMap
 from service.spectral.reliability import projection_brier
 from service.spectral.resampling import Difference, figure_difference, mean_difference
 from service.spectral.subsets import fit_by_num_samples, fit_evidence_by_num_samples
+from service.spectral.text_scores import correct
 
 FIT, HELD = np.arange(150), np.arange(150, 400)
 DRAWN = ((1, True), (2, True), (3, True), (3, False), (5, True), (10, True), (20, True), (20, False))
@@ -156,6 +159,43 @@ def by_verdicts(name: str, data: Recorded) -> None:
         )
 
 
+def own_first(name: str) -> tuple[Recorded, np.ndarray]:
+    """The recorded rows with the first answer drawn as the text to judge, by the others; log p of it."""
+    data = Recorded(name, embed=False)
+    assert data.answer_vectors, "of every answer, before the first is taken from them"
+    totals = np.array([row["logprob"].pop(0) for row in data.rows])
+    for row in data.rows:
+        row["answer"] = row["samples"].pop(0)
+    data.drawn = data.drawn[:, 1:]
+    data.right = np.array(
+        [correct(row["answer"], [row["reference"]], containment=False) for row in data.rows]
+    )
+    return data, totals
+
+
+def by_itself() -> None:
+    """P(correct) of an answer drawn as a caller's own is, by its own log-probability and by further draws."""
+    files = [own_first(name) for name in (DEV, TEST)]
+    right = np.concatenate([data.right for data, _ in files])
+    texts = [row["answer"] for data, _ in files for row in data.rows]
+    sets = {0: answer_features(np.concatenate([totals for _, totals in files]), texts)}
+    for m in (3, 19):
+        parts = [data.material(m).held_out_columns(evidence=True) for data, _ in files]
+        sets[m] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    found = {}
+    for m, columns in sets.items():
+        fit = fit_correctness(columns, right, rng=np.random.default_rng(1))
+        assert fit.held_out is not None
+        found[m] = fit.held_out
+    print(f"\nThe first answer of TriviaQA dev and test: {right.size} rows, {right.sum()} right.")
+    print("| further answers | AUROC | none minus that | log loss | none minus that |")
+    print("|---|---:|---:|---:|---:|")
+    for m, p in found.items():
+        gaps = auroc_difference(found[0], p, right), loss_difference(found[0], p, right)
+        ranked, lost = gaps if m else ("", "")
+        print(f"| {m} | {auroc(p, right):.3f} | {ranked} | {log_loss(p, right):.3f} | {lost} |")
+
+
 def main() -> None:
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
@@ -164,6 +204,7 @@ def main() -> None:
     speed(test)
     for name, data in (("TriviaQA test", test), ("TriviaQA dev", Recorded(DEV, embed=True))):
         by_verdicts(name, data)
+    by_itself()
 
 
 if __name__ == "__main__":

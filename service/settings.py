@@ -130,7 +130,7 @@ class Settings(BaseSettings):
     chat_deadline_s: float = Field(
         10.0, ge=0, le=600, description="How long a complete answer of /v1 waits for its score, in seconds."
     )
-    chat_effort: Literal["", "low", "medium", "high"] = Field(
+    chat_effort: Literal["", "none", "low", "medium", "high", "auto"] = Field(
         "", description="Answers drawn beside one of /v1, as an `effort`; empty: `EIGENCAL_NUM_SAMPLES`."
     )
     abstain: bool = Field(

@@ -94,7 +94,8 @@ class Metrics(Collector):
     def scored(self, score: Score) -> None:
         """Count a score."""
         self._calibrated[score.calibrated].inc()
-        self._lambda.observe(score.lambda_max)
+        if score.lambda_max is not None:
+            self._lambda.observe(score.lambda_max)
         calibration = _calibration_of(score)
         for warning in score.warnings:
             self._warnings.labels(warning.code, calibration).inc()

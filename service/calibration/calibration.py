@@ -1,10 +1,11 @@
 """A calibration: maps, correctness models and thresholds by number of answers; its fingerprint."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from service.calibration.fingerprint import Fingerprint
@@ -13,9 +14,11 @@ from service.spectral.correctness_model import CorrectnessModel, logit_probabili
 from service.spectral.evidence import EvidenceMap, logit_missing_mass
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import SelectiveCounts
+from service.spectral.text_scores import per_word
 
-# Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, or either by row.
-JudgedTexts = Literal["given", "dominant", "mixed"]
+# Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, the first one drawn (where a
+# score draws none), or by row.
+JudgedTexts = Literal["given", "dominant", "first", "mixed"]
 # What a promise is about (method, section 9); it stands wherever one is shown.
 PROMISE_MEANING = (
     "Of calibrations made like this one, at least the share named as confidence keeps at once all errors "
@@ -32,10 +35,11 @@ class Selector:
     `map` was fitted on all rows, and on what it says of them `model`. `counts` are of all rows, too, each
     predicted by a map and a model fitted without its fold: so what they promise holds for new questions like
     them, and texts like those judged. Of those, texts that no answer drawn supports (`born.supported`) are
-    never let through, here as in a score.
+    never let through, here as in a score. `map` is None where no answer is drawn, and the model takes the
+    judged text's own log-probability.
     """
 
-    map: DepolarizedMap | TemperatureMap | EvidenceMap
+    map: DepolarizedMap | TemperatureMap | EvidenceMap | None
     model: CorrectnessModel
     counts: SelectiveCounts
     judged: JudgedTexts
@@ -43,7 +47,8 @@ class Selector:
     def map_for(self, missing_mass: float | None) -> DepolarizedMap | TemperatureMap | None:
         """Return the map that makes the features of one prompt.
 
-        missing_mass: u of its answers; None: no log-probabilities. None where map or model takes them.
+        missing_mass: u of its answers; None: no log-probabilities. None where map or model takes them, and
+        where no answer is drawn.
         """
         if isinstance(self.map, EvidenceMap):
             return None if missing_mass is None else self.map.at(missing_mass)
@@ -72,6 +77,14 @@ def features(
     return columns
 
 
+def answer_features(log_probability: ArrayLike, texts: Sequence[str]) -> dict[str, ArrayLike]:
+    """Return the column of a model that takes no answers drawn: of texts (n,) judged by themselves.
+
+    log_probability: of each whole text, (n,) in nats, above 0 by rounding alone.
+    """
+    return {"answer_log_probability_per_word": per_word(np.minimum(log_probability, 0.0), texts)}
+
+
 Method = Literal["depolarized", "temperature", "evidence"]
 # What a caller may ask for: a map or the best of several, and when to serve it.
 MethodOption = Literal["depolarized", "temperature", "evidence", "both", "auto"]
@@ -97,7 +110,8 @@ class Calibration:
     `evidence`, for the method "evidence" alone, holds a map for every number of answers from 1 to
     `num_samples`; `parameters` are then those of `depolarized`, for answers without log-probabilities.
 
-    `selectors`: by number of answers, where the rows' verdicts allow a model of being right.
+    `selectors`: by number of answers, 0 included, where the rows' verdicts allow a model of being right.
+    `recommended`: how many answers its report recommends to draw, None for none.
 
     `reference`: what the rows' prompts are like; None in lists, which leave it in the store.
     """
@@ -112,6 +126,7 @@ class Calibration:
     name: str = ""
     evidence: Mapping[int, EvidenceMap] = field(default_factory=dict)
     selectors: Mapping[int, Selector] = field(default_factory=dict)
+    recommended: int | None = None
     reference: ConformalReference | None = field(default=None, compare=False, repr=False)
 
     def headline(self) -> Parameters:

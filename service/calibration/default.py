@@ -98,6 +98,14 @@ class DefaultCalibration:
         """
         if weight == 0:
             return None
+        model, hessian = self._model(method, num_samples, columns)
+        return ModelPrior(model, hessian, MODEL_SHARE * weight)
+
+    def rank(self, method: str, num_samples: int, columns: Columns) -> Floats:
+        """Return what to sort texts by (n,), in (0, 1): higher = more likely right. It is no probability."""
+        return self._model(method, num_samples, columns)[0].predict(columns)
+
+    def _model(self, method: str, num_samples: int, columns: Columns) -> tuple[CorrectnessModel, Floats]:
         table = [one for one in self._models[method] if columns.keys() >= set(one["features"])][-1]
         figures = ("means", "scales", "parameters", "hessians")
         means, scales, weights, hessian = (between(table["sizes"], table[x], num_samples) for x in figures)
@@ -108,7 +116,7 @@ class DefaultCalibration:
             tuple(weights[:-1].tolist()),
             float(weights[-1]),
         )
-        return ModelPrior(model, hessian, MODEL_SHARE * weight)
+        return model, hessian
 
     def _at(self, method: str, name: str, num_samples: int) -> Floats:
         table = self._maps[method]

@@ -334,7 +334,7 @@ def _csv_row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
 
 
 def _cell(name: str, cell: str) -> object:
-    if name in ("samples", "messages", *LOGPROB_FIELDS):
+    if name in ("samples", "messages", "answer_logprob", *LOGPROB_FIELDS):
         return parse_json(cell)
     if name == "correct":
         if (word := cell.strip().lower()) not in _BOOLEANS:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Calibration, JudgedTexts, Method, Parameters, Selector
-from service.calibration.labels import FullRows, Judged
+from service.calibration.labels import FullRows, Judged, JudgedAlone
 from service.calibration.material import Material
 from service.calibration.rows import MIN_USABLE_ROWS
 from service.embedding.outcomes import log_probabilities
@@ -391,7 +391,8 @@ def fit_selectors(
 
     The rows are folded once, by their verdicts with all answers. method: the kind of map, which all rows have
     chosen (by risk, not by verdicts: decision 0023). From 1 answer for "evidence", else from 2; of more than
-    64, those that maps are fitted for. Blocking: seconds.
+    64, those that maps are fitted for. And for 0, where the judged texts have log-probabilities of their own.
+    Blocking: seconds.
     """
     rows = FullRows(material)
     full = rows.at(material.num_samples)
@@ -404,6 +405,8 @@ def fit_selectors(
         decided[size] = _decided(seen, fold, rows.judged, fit_map, partial(model_priors, method, size))
         if progress is not None:
             progress(done, len(sizes))
+    if (alone := rows.alone()) is not None:
+        decided = {0: _decided_alone(alone, fold), **decided}
     return Decided(decided)
 
 
@@ -424,6 +427,15 @@ def _decided(
         # What a score never lets through must not count as let through, or the promise is about other texts.
         counts = selective_counts(fit.held_out, rows.right, rows.supported)
         selector = Selector(map_, fit.model, counts, judged)
+    return DecidedAt(fit, rows.right, selector)
+
+
+def _decided_alone(rows: JudgedAlone, fold: NDArray[np.int_]) -> DecidedAt:
+    """Return what verdicts allow without any answer drawn; fold: (N,) of the full rows."""
+    fit = fit_correctness(rows.columns, rows.right, fold[rows.known])
+    selector = None
+    if fit.model is not None and fit.held_out is not None:
+        selector = Selector(None, fit.model, selective_counts(fit.held_out, rows.right), rows.judged)
     return DecidedAt(fit, rows.right, selector)
 
 

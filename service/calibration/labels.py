@@ -4,15 +4,15 @@ That text is the row's own `answer`, or else its dominant answer, which may be a
 verdict without an `answer` is about the dominant one of all answers: another text is right by ROUGE-L.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.calibration.calibration import JudgedTexts, features
-from service.calibration.material import Material
+from service.calibration.calibration import JudgedTexts, answer_features, features
+from service.calibration.material import FULL_SHARE, Material
 from service.calibration.rows import StoredRow, Verdict
 from service.embedding.outcomes import log_probabilities
 from service.spectral.born import born_probabilities, supported
@@ -91,6 +91,20 @@ class Judged:
         return features(p, entropy, *self._evidence)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedAlone:
+    """The n prompts whose judged text has a log-probability of its own, and what it says.
+
+    known: (N,) which of the full rows they are. columns: features (n,); right: (n,) verdicts; judged: whose
+    texts they are on.
+    """
+
+    known: NDArray[np.bool_]
+    columns: Mapping[str, ArrayLike]
+    right: NDArray[np.bool_]
+    judged: JudgedTexts
+
+
 class FullRows:
     """The full rows of a material, ready for any number of their first answers; vectors are forgotten.
 
@@ -114,10 +128,7 @@ class FullRows:
     @property
     def judged(self) -> JudgedTexts:
         """Return whose texts the verdicts are on."""
-        given = sum(own is not None for own in self._own)
-        if 0 < given < len(self._own):
-            return "mixed"
-        return "given" if given else "dominant"
+        return _kind_of([one is not None for one in self._own], "dominant")
 
     def at(self, num_samples: int) -> Judged:
         """Return what the first `num_samples` answers of each row say."""
@@ -133,6 +144,37 @@ class FullRows:
             np.array([self._right(row, answer) for row, answer in enumerate(answers)]),
             *self._evidence(num_samples),
         )
+
+    def alone(self) -> JudgedAlone | None:
+        """Return what the judged texts say by their own log-probabilities, without any answer drawn.
+
+        A row's text is its `answer`, else the first answer drawn: one that was drawn, as a caller's own is.
+        None where fewer than nine texts in ten have a log-probability: those that draws happen to hold are
+        right more often than the others.
+        """
+        found = [self._alone(row) for row in range(len(self._rows))]
+        known = np.array([total is not None for _, total, _ in found])
+        if known.mean() < FULL_SHARE:
+            return None
+        pairs = [(text, total) for text, total, _ in found if total is not None]
+        return JudgedAlone(
+            known,
+            answer_features([total for _, total in pairs], [text for text, _ in pairs]),
+            np.array([right for *_, right in found])[known],
+            _kind_of([own is not None for own, has in zip(self._own, known, strict=True) if has], "first"),
+        )
+
+    def _alone(self, row: int) -> tuple[str, float | None, bool]:
+        """Return the judged text of a row, its log-probability where it is known, and its verdict."""
+        one, draws = self._rows[row].row, self._rows[row].draws
+        if one.answer is None:
+            first = int(self._overlaps[row].index[0])
+            return draws[0].text, draws[0].total_logprob, self._right(row, first)
+        text, total = one.answer.strip(), one.answer_logprob
+        if total is None:
+            same = [draw.total_logprob for draw in draws if draw.text == text]
+            total = max((known for known in same if known is not None), default=None)
+        return text, total, self._right(row, -1)
 
     def _dominant(self, problems: Sequence[Weighted]) -> list[int]:
         """Return which distinct answer of each row is dominant; -1 where the row gives a text of its own."""
@@ -163,6 +205,13 @@ class FullRows:
             mass, spoken = missing_mass(first, one.index[:num_samples]), first / lengths[:num_samples]
             rows.append((mass, first.mean(), spoken.mean()))
         return tuple(np.array(rows).T)
+
+
+def _kind_of(given: Sequence[bool], other: JudgedTexts) -> JudgedTexts:
+    """Return whose texts verdicts are on, by row: given ones, or others."""
+    if 0 < sum(given) < len(given):
+        return "mixed"
+    return "given" if any(given) else other
 
 
 def _own(material: Material, position: int) -> Floats | None:

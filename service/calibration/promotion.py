@@ -91,7 +91,8 @@ def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: 
     """Return what speaks against it whatever the figures say."""
     if active is None:
         return []
-    takes_evidence = active.evidence or any(one.map_for(None) is None for one in active.selectors.values())
+    drawn = [one for num_samples, one in active.selectors.items() if num_samples]
+    takes_evidence = active.evidence or any(one.map_for(None) is None for one in drawn)
     every = [
         (calibration.num_samples < active.num_samples, _FEWER),
         # A risk that is lower by chance on a few rows is not worth what they have too few verdicts for.

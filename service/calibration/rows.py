@@ -46,7 +46,8 @@ class DevRow:
 
     `samples`: the answers already drawn, in order, empty ones included; None: the service draws them.
     `logprobs`: of each whole sample, in nats; None: not known.
-    `answer`: the one answer that `correct` (right or wrong, as the data says) is about.
+    `answer`: the one answer that `correct` (right or wrong, as the data says) is about; `answer_logprob`: of
+    the whole of it, in nats.
     `verdict`: of a calibration on it; None before, and for a row with fewer answers than the calibration.
     """
 
@@ -58,6 +59,7 @@ class DevRow:
     samples: tuple[str, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     answer: str | None = None
+    answer_logprob: float | None = None
     correct: bool | None = None
     verdict: Verdict | None = None
 
@@ -186,7 +188,11 @@ def _row_schema(schema: dict[str, Any]) -> None:
     schema["oneOf"] = [_with("prompt", "string"), _with("messages", "array")]
     own, samples = [_with(name, "array") for name in LOGPROB_FIELDS], _with("samples", "array")
     one_name = {"type": "object", "not": {"type": "object", "allOf": own}}
-    schema["allOf"] = [one_name, *({"type": "object", "if": each, "then": samples} for each in own)]
+    pairs = [
+        *((each, samples) for each in own),
+        (_with("answer_logprob", "number"), _with("answer", "string")),
+    ]
+    schema["allOf"] = [one_name, *({"type": "object", "if": a, "then": b} for a, b in pairs)]
     for field in schema["properties"].values():
         field.pop("default", None)
 
@@ -211,6 +217,11 @@ class ExampleIn(_Strict):
         None, description="The natural-log probability of each whole sample, its last token included."
     )
     answer: Text | None = Field(None, description="The one answer that `correct` is about.")
+    answer_logprob: LogProbability | None = Field(
+        None,
+        description="The natural-log probability of the whole `answer`, its last token included: for "
+        "P(correct) without any answer drawn.",
+    )
     correct: bool | None = Field(
         None, description="Whether `answer`, or else the dominant answer, is right; left out: by its words."
     )
@@ -247,6 +258,8 @@ class ExampleIn(_Strict):
         if numbers is not None and self.samples is not None and len(numbers) != len(self.samples):
             need = f"must hold one number for each of the {len(self.samples)} samples, not {len(numbers)}"
             raise _misfit(name, need)
+        if self.answer_logprob is not None and self.answer is None:
+            raise _misfit("answer_logprob", "goes with answer, which the row lacks")
         return self
 
 
@@ -282,6 +295,7 @@ _EXPECTED = {
     "id": "a string or a whole number",
     "samples": "a list of strings",
     "answer": "a string",
+    "answer_logprob": "a number",
     "correct": "true or false",
 } | dict.fromkeys(LOGPROB_FIELDS, "a list of numbers")
 _ITEMS = {
@@ -331,6 +345,7 @@ def check_row(line: int, raw: object) -> DevRow:
         samples=None if row.samples is None else tuple(row.samples),
         logprobs=tuple(row.logprobs or row.logprob or ()) or None,
         answer=row.answer,
+        answer_logprob=row.answer_logprob,
         correct=row.correct,
     )
 
@@ -346,7 +361,18 @@ def write_row(row: DevRow) -> bytes:
     return json.dumps(exported, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-_EXPORTED = ("id", "prompt", "messages", "reference", "samples", "logprobs", "answer", "correct", "verdict")
+_EXPORTED = (
+    "id",
+    "prompt",
+    "messages",
+    "reference",
+    "samples",
+    "logprobs",
+    "answer",
+    "answer_logprob",
+    "correct",
+    "verdict",
+)
 
 
 def meant(name: str) -> str:

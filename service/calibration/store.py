@@ -50,6 +50,7 @@ class _Body(BaseModel):
     name: str
     evidence: dict[int, EvidenceMap]
     selectors: dict[int, Selector]
+    recommended: int | None = None
 
 
 _ROW = TypeAdapter(DevRow)

@@ -23,7 +23,7 @@ from service.api.openapi import json_body, responses
 from service.errors import EigencalError, Overloaded, Unscorable
 from service.gateways.shared import GatewayModel, conversation, keep_and_head, why_no_probability
 from service.llm.port import Generation, GenerationRequest
-from service.scoring.command import EFFORTS, Effort, ScoreCommand, Serving, Target
+from service.scoring.command import EFFORTS, DrawnEffort, ScoreCommand, Serving, Target
 from service.scoring.judging import HELD_BACK
 from service.scoring.score import Score
 from service.scoring.scorer import Drawn, Scorer, Stopwatch
@@ -197,7 +197,7 @@ class GuardrailParams(GatewayModel):
     confidence: float | None = Field(
         None, gt=0, lt=1, description="Confidence with which the target is kept."
     )
-    effort: Effort | None = Field(None, description="How many answers are drawn.")
+    effort: DrawnEffort | None = Field(None, description="How many answers are drawn.")
     fail_closed: bool = Field(
         False,
         description="Whether to block an answer that cannot be scored; so where it cannot be read.",

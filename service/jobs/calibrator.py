@@ -173,6 +173,7 @@ class Calibrator:
         if self._calibrations.active(key) != active:
             return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.id
+        calibration = replace(calibration, recommended=report["opening"]["num_samples"])
         full = [material.rows[i].row.line for i in material.full]
         decision = report["decision"]
         try:

@@ -26,6 +26,10 @@ NOT_REPEATED = ("id", "answer")
 MAX_DETACHED = 256  # scores that nobody waits for: as many requests' answers are held in memory
 BUSY = Unscorable("overloaded", "Too many scores are made that nobody waits for: this one is left out.")
 STOPPED = Unscorable("overloaded", "The service was stopped before the score was made.")
+NO_LOGPROB = Unscorable(
+    "no_log_probability",
+    "The LLM server tells no log-probability of the whole answer, and `effort` none judges by that alone.",
+)
 NO_TEXT = Unscorable("no_text", "The answer holds no text, or only reasoning: there is nothing to judge.")
 
 
@@ -81,11 +85,12 @@ class Uncertainty:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a caller asks of the score beside its answer."""
+    """What a caller asks of the score beside its answer; `as_recommended`: see `ScoreCommand`."""
 
     num_samples: int
     target: Target
     calibration: str = "active"
+    as_recommended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,12 @@ class Plan:
     needs_logprobs: bool = False
 
     def with_own(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
-        """Return the answers that the score rests on: the caller's own goes first where it is one of them."""
+        """Return the answers that the score rests on: the caller's own goes first where it is one of them.
+
+        Where none is drawn, it is judged by its own log-probability. Raises Unscorable where it has none.
+        """
+        if self.command.draws_none:
+            return self._alone(drawn, own, model)
         drawn = self._as_limited(drawn)
         others = drawn.generation
         same_model = model == others.model and not others.omitted
@@ -112,6 +122,15 @@ class Plan:
             return drawn
         every = replace(others, draws=(own, *others.draws), requested=others.requested + 1)
         return replace(drawn, generation=every)
+
+    def _alone(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
+        if own.total_logprob is None:
+            raise NO_LOGPROB
+        undrawn = replace(drawn.generation, model=model)
+        # For its limit, as if it were drawn.
+        command = self._as_limited(replace(drawn, generation=replace(undrawn, draws=(own,)))).command
+        command = replace(command, candidate_logprob=own.total_logprob)
+        return replace(drawn, generation=undrawn, command=command)
 
     def _as_limited(self, drawn: Drawn) -> Drawn:
         """Return answers drawn under a larger limit as drawn under the settings', where none is longer."""
@@ -133,26 +152,35 @@ def plan_for(
     serving: Serving,
     options: Options,
     takes_evidence: Callable[[ScoreCommand], bool],
+    recommended: Callable[[ScoreCommand], int | None],
 ) -> Plan:
     """Return what to draw beside a call of this body. Raises Unscorable.
 
-    `takes_evidence`: whether a calibration may serve it that uses log-probabilities.
+    `takes_evidence`: whether a calibration may serve it that uses log-probabilities; `recommended`: how many
+    answers the one recommends that would.
     """
     sampling = serving.messages_sampling if api == "chat" else serving.sampling
-    # Two are drawn in any case: they alone may be a score, should the caller's own turn out to be another's.
-    own_counts = options.num_samples > MIN_SAMPLES and drawn_alike(body, sampling)
     model = body.get("model")
     request = GenerationRequest(
-        num_samples=options.num_samples - own_counts,
-        sampling=replace(sampling, max_tokens=token_limit(body, sampling)),
+        num_samples=options.num_samples,
+        sampling=sampling,
         wire=wire_prompt(body, api),
         model=model if isinstance(model, str) and model else None,
     )
     command = ScoreCommand(
         request, calibration=options.calibration, target=options.target, arrived=time.perf_counter()
     )
+    number = recommended(command) if options.as_recommended else None
+    number = options.num_samples if number is None else number
+    # Two are drawn in any case: they alone may be a score, should the caller's own turn out to be another's.
+    own_counts = number > MIN_SAMPLES and drawn_alike(body, sampling)
+    limited = replace(sampling, max_tokens=token_limit(body, sampling))
+    request = replace(request, num_samples=number - own_counts, sampling=limited)
+    command = replace(command, generation=request)
     evidence = own_counts and takes_evidence(command)
-    return Plan(command, own_counts, sampling.max_tokens, evidence, evidence and "logprobs" not in body)
+    unasked = body.get("logprobs") is None or body["logprobs"] is False
+    needs_logprobs = unasked if number == 0 else evidence and "logprobs" not in body
+    return Plan(command, own_counts, sampling.max_tokens, evidence, needs_logprobs)
 
 
 def first_choice(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,7 +73,11 @@ LOGPROBS: dict[Api, bool | int] = {"chat": True, "completions": 1}
 class ScoreOptions(RequestModel):
     """How to score the answer: the field `eigencal` of a call."""
 
-    effort: Effort | None = Field(None, description="How many answers are drawn, as for POST /score.")
+    effort: Effort | None = Field(
+        None,
+        description="How many answers are drawn, as for POST /score; `none`: the answer is judged by its own "
+        "log-probability.",
+    )
     num_samples: int | None = Field(None, ge=2, le=256, description="Instead of `effort`: how many.")
     target_error: float | None = Field(
         None, gt=0, lt=1, description="Share of wrong ones allowed among answers let through: for a decision."
@@ -203,7 +207,12 @@ class Chat:
             return MANY_CHOICES
         try:
             return plan_for(
-                call.payload, api, self.serving, self._options(call.options), self._takes_evidence
+                call.payload,
+                api,
+                self.serving,
+                self._options(call.options),
+                self._takes_evidence,
+                self._recommended,
             )
         except Unscorable as reason:
             return reason
@@ -213,23 +222,29 @@ class Chat:
             target = self.serving.target()
             error, confidence = own.target_error or target.error, own.confidence or target.confidence
             strict = Target(min(error, target.error), max(confidence, target.confidence))
-            return Options(self._num_samples(ScoreOptions()), strict)
+            return self._counted(ScoreOptions(), strict)
         target = self.serving.target(own.target_error, own.confidence)
         # Who asks for abstaining wants a decision, also where no calibration can make one.
         target = replace(target, by_default=target.by_default and not own.abstain)
-        return Options(self._num_samples(own), target, own.calibration)
+        return self._counted(own, target)
 
-    def _num_samples(self, own: ScoreOptions) -> int:
+    def _counted(self, own: ScoreOptions, target: Target) -> Options:
         effort = own.effort or self.effort
         if own.num_samples is not None or effort is None:
-            return own.num_samples or self.serving.num_samples
-        return EFFORTS[effort]
+            return Options(own.num_samples or self.serving.num_samples, target, own.calibration)
+        return Options(EFFORTS[effort], target, own.calibration, as_recommended=effort == "auto")
 
     def _takes_evidence(self, command: ScoreCommand) -> bool:
         try:
             return self.scorer.scorer.takes_evidence(command)
         except EmbedderUnavailable:  # which the score will say
             return False
+
+    def _recommended(self, command: ScoreCommand) -> int | None:
+        try:
+            return self.scorer.scorer.recommended(command)
+        except EmbedderUnavailable:
+            return None
 
 
 async def chat_of(request: Request) -> Chat:
@@ -439,7 +454,7 @@ async def _judged(
     """Return a complete answer with its score, or what goes out in its stead."""
     payload = parse_object(content) or {}
     choice = partial(first_choice, payload)
-    running.judge(choice, str(payload.get("model")))
+    running.judge(choice, str(payload.get("model") or ""))
     uncertainty = await running.wait(chat.deadline_s) if call.mode == "on" else running.detach()
     headers = {**reply.headers, **uncertainty.headers()}
     if hides_logprobs and payload:

@@ -289,7 +289,9 @@ class CrossValidated(EvaluationContext):
         """
         size = min(self.test.material.num_samples, calibration.num_samples)
         selector, rows = calibration.selectors.get(size), self._full.at(size)
-        if selector is None or (isinstance(selector.map, EvidenceMap) and rows.missing_mass is None):
+        if selector is None or selector.map is None:
+            return None
+        if isinstance(selector.map, EvidenceMap) and rows.missing_mass is None:
             return None
         columns = rows.columns(selector.map)
         return selector.model.predict(columns) if columns.keys() >= set(selector.model.features) else None

@@ -290,6 +290,7 @@ FEATURES = {
     "entropy": "entropy",
     "mean_log_probability": "mean log-probability",
     "log_probability_per_word": "log-probability per word",
+    "answer_log_probability_per_word": "the answer's own log-probability per word",
 }
 
 
@@ -298,7 +299,7 @@ def _decided(report: Report) -> Mapping[str, Any]:
     part, recommended = report["correctness"], report["opening"]["num_samples"]
     full = next(row for row in part["by_num_samples"] if row["num_samples"] == part["num_samples"])
     # The numbers of answers that the page compares; the JSON has every one.
-    compared = {*sizes(part["num_samples"]), recommended}
+    compared = {0, *sizes(part["num_samples"]), recommended}
     rows = [row for row in part["by_num_samples"] if row["num_samples"] in compared]
     promised = [row for row in rows if row["promises"]]
     drawn = {}

@@ -58,14 +58,14 @@ def opening(
     if kept:
         num_samples, one = kept[0]  # rows are by number of answers, fewest first
         promise = f"{one['text']} It lets {one['coverage']:.0%} of such questions through."
-        enough = f"{count(num_samples, 'answer')}: the fewest that reach this promise."
+        enough = f"{_drawn(num_samples)}: the fewest that reach this promise."
     elif lowest:
         error, num_samples = min(lowest)
         promise = (
             f"Nothing at {percent(target_error)}: such an error among the answers let through cannot be "
             f"promised; the lowest that can be is {percent(error)}."
         )
-        enough = f"{count(num_samples, 'answer')}: the fewest that reach {percent(error)}."
+        enough = f"{_drawn(num_samples)}: the fewest that reach {percent(error)}."
     else:
         num_samples, enough = answers["recommended"], answers["recommendation"]
         promise = "Nothing: no number of answers allows a promise, so no answer is let through by a decision."
@@ -73,6 +73,10 @@ def opening(
     if not any(row["promises"] for row in rows):
         safe += " It measures how far answers agree, not whether one is right."
     return {"safe": safe, "promise": promise, "answers": enough, "num_samples": num_samples}
+
+
+def _drawn(num_samples: int) -> str:
+    return count(num_samples, "answer") if num_samples else "0 answers (effort none)"
 
 
 def _safe(calibration: CalibrationPart, data: DataPart, served: list[ServedRow]) -> str:

@@ -8,8 +8,10 @@ from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
 MAX_ITEMS = 256  # of a batch, and answers to a prompt
-Effort = Literal["low", "medium", "high"]
-EFFORTS: dict[Effort, int] = {"low": 3, "medium": 8, "high": 20}  # answers drawn
+DrawnEffort = Literal["low", "medium", "high"]
+Effort = Literal["none", DrawnEffort, "auto"]
+# Answers drawn. "auto": as many as the calibration's report recommends, else as here.
+EFFORTS: dict[Effort, int] = {"none": 0, "low": 3, "medium": 8, "high": 20, "auto": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,9 @@ class ScoreCommand:
 
     `logprobs`: of each whole sample, in nats; None: not known.
     `calibration`: "active", "none", or the id of a stored one.
-    `candidate`: a text to judge by the answers; it is none of them. `target`: what a decision is to keep.
+    `candidate`: a text to judge by the answers; it is none of them. `candidate_logprob`: of the whole of it,
+    in nats; where no answer is drawn, it is judged by that alone. `target`: what a decision is to keep.
+    `as_recommended`: draw as many answers as the calibration's report recommends, if it does.
     `asked`: the text that supplied samples answer, None where it is not known.
     """
 
@@ -42,9 +46,16 @@ class ScoreCommand:
     source_label: str = ""
     calibration: str = "active"
     candidate: str | None = None
+    candidate_logprob: float | None = None
+    as_recommended: bool = False
     target: Target | None = None
     asked: str | None = None
     arrived: float | None = None  # time.perf_counter() when the request came in
+
+    @property
+    def draws_none(self) -> bool:
+        """Tell whether no answer is to be drawn: the candidate is judged by its own log-probability."""
+        return self.generation is not None and self.generation.num_samples == 0
 
     @property
     def question(self) -> str | None:

@@ -8,9 +8,17 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, Calibration, Method, Selector, features
+from service.calibration.calibration import (
+    PROMISE_MEANING,
+    Calibration,
+    Method,
+    Selector,
+    answer_features,
+    features,
+)
+from service.calibration.default import DefaultCalibration
 from service.embedding.outcomes import log_probabilities, outcome_vectors
 from service.llm.port import Draw, Generation
 from service.scoring.command import ScoreCommand, Target
@@ -31,13 +39,13 @@ class Applied:
     """The calibration that a score used: the map for its number of answers, and for its evidence.
 
     `evidence`: the one that `map` was made by; None where the answers have no log-probabilities, or the
-    calibration needs none. `origin`: whether it was fitted for this very set-up, or stands in as the default.
+    calibration needs none. `default`: where it stands in for one of this very set-up, whose it is.
     """
 
     calibration: Calibration
     map: DepolarizedMap | TemperatureMap
     evidence: EvidenceMap | None = None
-    origin: Literal["own", "default"] = "own"
+    default: DefaultCalibration | None = None
 
     @property
     def method(self) -> Method:
@@ -305,14 +313,24 @@ class _Model:
         """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
         # By the selector's own map: what is served was fitted on rows that its counts must not have seen.
         served = self.map.serve(outcomes.spectrum.eigenvalues, outcomes.spectrum.dimension)
-        columns = features(
-            outcomes.born(text, served).probability,
-            served.entropy,
-            None if self.evidence is None else self.evidence.missing_mass,
-            None if self.evidence is None else self.evidence.mean_logprob,
-            None if self.evidence is None else self.evidence.mean_logprob_per_word,
-        )
-        return float(self.selector.model.predict(columns).item())
+        return float(self.selector.model.predict(_columns(text, outcomes, served, self.evidence)).item())
+
+
+def _columns(
+    text: str, outcomes: Outcomes, served: ServedSpectrum, evidence: Evidence | None
+) -> dict[str, ArrayLike]:
+    """Return the features of an answer, or of the candidate, under a served spectrum."""
+    known = evidence and (evidence.missing_mass, evidence.mean_logprob, evidence.mean_logprob_per_word)
+    return features(outcomes.born(text, served).probability, served.entropy, *(known or ()))
+
+
+def rank_score(basis: Basis, outcomes: Outcomes) -> float | None:
+    """Return what to sort the candidate or, without one, the answer by; None unless served by default."""
+    applied = basis.applied
+    if applied is None or applied.default is None:
+        return None
+    columns = _columns(outcomes.candidate or basis.answer, outcomes, basis.served, basis.evidence)
+    return float(applied.default.rank(applied.method, len(basis.generation.draws), columns).item())
 
 
 def judge(
@@ -330,17 +348,65 @@ def judge(
     warnings = _mistaken(outcomes)
     if target is None or (target.by_default and isinstance(model, str)):
         return Judgement(candidate, share, correct, None, no_model, unlike), warnings
-    if isinstance(model, str):
-        why = f"Nothing tells how likely an answer is right: {model}."
-        decision, about_decision = held_back(target, why), [warning("no_correctness_model", why)]
-    else:
-        decisive = correct if candidate is None else candidate.probability_correct
-        decision, about_decision = decide(model.selector.counts, decisive, target)
-    if unlike:
-        decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
+    decisive = correct if candidate is None else candidate.probability_correct
+    rests_on = model if isinstance(model, str) else model.selector
+    decision, about_decision = _decided(rests_on, decisive, target, unlike=unlike)
     warnings += _unsupported(model, candidate) + _elsewhere(model, basis.answer, outcomes.candidate)
     judgement = Judgement(candidate, share, correct, decision, no_model, unlike)
     return judgement, [*warnings, *about_decision]
+
+
+def judge_alone(
+    calibration: Calibration | None,
+    text: str,
+    log_probability: float,
+    target: Target | None,
+    *,
+    unlike: bool = False,
+) -> tuple[Judgement, list[ScoreWarning]]:
+    """Return what a candidate's own log-probability, in nats, says of it: no answer was drawn.
+
+    unlike: as for `judge`. Where the calibration cannot tell, a warning says so, whether a decision was asked
+    for or not: there is nothing else in such a score.
+    """
+    model = _model_alone(calibration)
+    no_model, correct = (
+        (model, None) if isinstance(model, str) else (None, _correct(model, text, log_probability))
+    )
+    candidate = Candidate.model_construct(probability=None, mode=None, probability_correct=correct)
+    decision, warnings = None, [_no_model(no_model)] if no_model and calibration else []
+    if target is not None and not (target.by_default and no_model):
+        decision, warnings = _decided(model, correct, target, unlike=unlike)
+    return Judgement(candidate, 0.0, correct, decision, no_model, unlike), warnings
+
+
+def _model_alone(calibration: Calibration | None) -> Selector | str:
+    if calibration is None:
+        return "no calibration is applied"
+    lacks = f"calibration {calibration.id} holds no model of being right for 0 answers"
+    return calibration.selectors.get(0) or f"{lacks}; {_why(calibration.id)}"
+
+
+def _correct(selector: Selector, text: str, log_probability: float) -> float:
+    return float(selector.model.predict(answer_features([log_probability], [text])).item())
+
+
+def _decided(
+    model: Selector | str, correct: float | None, target: Target, *, unlike: bool
+) -> tuple[Decision, list[ScoreWarning]]:
+    """Return the decision on a text of this P(correct); model: what tells it, or why nothing does."""
+    if isinstance(model, str):
+        about = _no_model(model)
+        decision, warnings = held_back(target, about.message), [about]
+    else:
+        decision, warnings = decide(model.counts, correct, target)
+    if unlike:
+        decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
+    return decision, warnings
+
+
+def _no_model(why: str) -> ScoreWarning:
+    return warning("no_correctness_model", f"Nothing tells how likely an answer is right: {why}.")
 
 
 def _candidate(basis: Basis, outcomes: Outcomes, model: _Model | str) -> tuple[Candidate | None, float]:
@@ -412,7 +478,7 @@ def _model_of(basis: Basis) -> _Model | str:
     if basis.applied is None:
         return "no calibration is applied"
     calibration, count = basis.applied.calibration, len(basis.generation.draws)
-    if basis.applied.origin == "default":
+    if basis.applied.default is not None:
         return "the default calibration, which serves here, holds no model of being right: it ranks only"
     if not calibration.selectors:
         return f"calibration {calibration.id} holds no model of being right; {_why(calibration.id)}"

@@ -73,7 +73,10 @@ _EITHER: dict[str, Any] = {
         "logprobs": _with("samples"),
         "source_label": _with("samples"),
         "effort": {"type": "object", "not": _with("num_samples")},
+        "candidate_logprob": _with("candidate"),
     },
+    "if": {**_with("effort"), "properties": {"effort": {"type": "string", "const": "none"}}},
+    "then": _with("candidate", "candidate_logprob"),
 }
 
 
@@ -120,12 +123,19 @@ class ScoreRequest(RequestModel):
     effort: Effort | None = Field(
         None,
         description="How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand "
-        "for 3, 8 and 20 of them. More cost more tokens.",
+        "for 3, 8 and 20 of them. More cost more tokens. `none` draws none and costs no token: the "
+        "`candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto`: as many as the "
+        "calibration's report recommends (none only with a `candidate_logprob`), else as `low`.",
     )
     candidate: Answer | None = Field(
         None,
         description="A text to judge by the answers, such as the one about to be sent. It never counts as "
         "one of them. A blank one is refused, unless the settings say what empty answers mean.",
+    )
+    candidate_logprob: LogProbability | None = Field(
+        None,
+        description="The natural-log probability of the whole `candidate`, the token that ended it included, "
+        "by the LLM that wrote it. It counts where no answer is drawn.",
     )
     target_error: float | None = Field(
         None,
@@ -177,6 +187,10 @@ class ScoreRequest(RequestModel):
             raise ValueError("send `num_samples` or `effort`, not both")
         if self.prompt is None and self.messages is None and self.samples is None:
             raise ValueError("send `prompt`, `messages` or `samples`")
+        if self.candidate_logprob is not None and self.candidate is None:
+            raise ValueError("`candidate_logprob` goes with `candidate`")
+        if self.effort == "none":
+            self._refuse_unjudged()
         if self.samples is not None:
             self._refuse_drawing()
         elif self.source_label is not None:
@@ -196,6 +210,11 @@ class ScoreRequest(RequestModel):
                 f"not {len(self.logprobs)}"
             )
         return self
+
+    def _refuse_unjudged(self) -> None:
+        for name in ("candidate", "candidate_logprob"):
+            if getattr(self, name) is None:
+                raise ValueError(f"`effort` none draws no answer: it takes a `{name}` to judge by")
 
     def _refuse_drawing(self) -> None:
         for name in _DRAWING:
@@ -227,6 +246,8 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
     asked: dict[str, Any] = {
         "calibration": body.calibration,
         "candidate": body.candidate,
+        "candidate_logprob": body.candidate_logprob,
+        "as_recommended": body.effort == "auto",
         "target": serving.target(body.target_error, body.confidence),
         "arrived": arrived,
     }
@@ -312,7 +333,8 @@ async def post_score(request: Request, app: ServicesDep) -> Response:
 
     The values are calibrated when a calibration fits this very set-up; otherwise they are raw,
     `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a `target_error`
-    asks whether to let it, or without one the `answer`, through.
+    asks whether to let it, or without one the `answer`, through. With `effort` `none` nothing is drawn: the
+    `candidate` is judged by its log-probability alone, and there is no spectrum.
     """
     body = await read_json(request, ScoreRequest)
     score = await while_connected(request, score_one(app, body, request.scope.get("eigencal.arrived")))

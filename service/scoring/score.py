@@ -29,9 +29,12 @@ class CalibrationUsed(Part):
 
     id: str = Field(description="Id of the calibration.")
     method: Literal["depolarized", "temperature", "evidence"] = Field(description="The map applied.")
-    temperature: float = Field(description="Matrix temperature T applied.")
-    depolarization: float = Field(
-        description="Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very score."
+    temperature: float | None = Field(
+        description="Matrix temperature T applied; null where no answer was drawn."
+    )
+    depolarization: float | None = Field(
+        description="Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very "
+        "score. Null where no answer was drawn."
     )
     evidence_intercept: float | None = Field(
         None, description="With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."
@@ -72,14 +75,14 @@ class ScoreWarning(Part):
 class Candidate(Part):
     """What the answers say of the text given as `candidate`."""
 
-    probability: float = Field(
+    probability: float | None = Field(
         description="Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer "
-        "to what the LLM means. Raw where `calibration` is null."
+        "to what the LLM means. Raw where `calibration` is null; null where no answer was drawn."
     )
     mode: int | None = Field(
         description="The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into "
         "`modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: "
-        "it says what none of them said."
+        "it says what none of them said; and where no answer was drawn."
     )
     probability_correct: float | None = Field(
         description="Probability, 0..1, that the candidate is right. Null in the cases in which the "
@@ -152,8 +155,8 @@ class Timings(Part):
     """Milliseconds by stage."""
 
     queue: float = Field(description="Waiting: for parsing and for a slot at the LLM.")
-    generate: float | None = Field(None, description="Drawing the answers; null for supplied samples.")
-    embed: float = Field(description="Embedding the distinct answers.")
+    generate: float | None = Field(None, description="Drawing the answers; null where none was drawn.")
+    embed: float = Field(description="Embedding the distinct answers, and the question.")
     spectrum: float = Field(description="Spectrum, calibration and modes.")
     total: float = Field(description="All of it.")
 
@@ -162,11 +165,18 @@ class Score(Part):
     """A scored prompt."""
 
     id: str = Field(description="Id of this score.")
-    answer: str = Field(description="The sample most aligned with the dominant eigenvector.")
+    answer: str = Field(
+        description="The sample most aligned with the dominant eigenvector; the `candidate` where no answer "
+        "was drawn."
+    )
     probability_correct: float | None = Field(
         description="Probability that `answer` is right, 0..1, by the verdicts on the calibration's "
         "questions. Null where no calibration is applied, where it has no model of being right for so many "
         "answers, or where the model takes log-probabilities that these lack."
+    )
+    rank_score: float | None = Field(
+        description="A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where "
+        "the default calibration serves. Higher = more likely right, but no probability. Null elsewhere."
     )
     candidate: Candidate | None = Field(description="The `candidate` judged; null without one.")
     decision: Decision | None = Field(
@@ -174,23 +184,27 @@ class Score(Part):
         "where no calibration can decide and the request names no `target_error`. Without a "
         "`probability_correct`, as for a candidate whose `mode` is null: abstain."
     )
-    lambda_max: float = Field(
+    lambda_max: float | None = Field(
         description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
-        "of their meaning the answers share, not the probability that the answer is right."
+        "of their meaning the answers share, not the probability that the answer is right. Null where no "
+        "answer was drawn (effort `none`), as are the other values of a spectrum."
     )
-    entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
-    entropy_normalized: float = Field(description="Entropy over the largest that the spectrum allows, 0..1.")
+    entropy: float | None = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
+    entropy_normalized: float | None = Field(
+        description="Entropy over the largest that the spectrum allows, 0..1."
+    )
     calibrated: bool = Field(
         description="Whether a calibration of this very set-up was applied. False where the default stood in "
         "for one (`calibration.origin`), or nothing did."
     )
-    uncalibrated: SpectrumValues = Field(description="The same two numbers without calibration.")
+    uncalibrated: SpectrumValues | None = Field(description="The same two numbers without calibration.")
     calibration: CalibrationUsed | None = Field(
         description="The calibration used, be it the default; null: none, and the values are raw."
     )
     ood_p_value: float | None = Field(
         description="How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this "
-        "share look as unlike, by their question and by the length of their answers. Higher = more like. "
+        "share look as unlike, by their question and by the length of their answers, if any was drawn. "
+        "Higher = more like. "
         "Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its "
         "rows' prompts."
     )
@@ -198,7 +212,10 @@ class Score(Part):
         description="What the log-probabilities say; null unless every answer has one."
     )
     warnings: list[ScoreWarning] = Field(description="What to know about this score.")
-    model: str | None = Field(description="Model that answered; null for supplied samples.")
+    model: str | None = Field(
+        description="Model that answered; null for supplied samples, and for a supplied candidate where no "
+        "answer was drawn."
+    )
     embedder: str = Field(description="Embedder of the answers.")
     num_samples: int = Field(description="Answers scored.")
     num_distinct: int = Field(description="Distinct ones among them.")
@@ -209,7 +226,7 @@ class Score(Part):
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers, in the order drawn.")
     spectrum: FullSpectrum | None = Field(None, description="The whole spectrum.")
-    usage: TokenUsage | None = Field(description="Tokens used; null for supplied samples.")
+    usage: TokenUsage | None = Field(description="Tokens used; null where the LLM was not called.")
     timings_ms: Timings = Field(description="Where the time went.")
 
     # For gateways, which tell parts of it in words of their own.
@@ -217,8 +234,8 @@ class Score(Part):
 
     @property
     def supported(self) -> bool:
-        """Whether an answer drawn supports the text that a decision is about: its own `answer` always."""
-        return self.candidate is None or self.candidate.mode is not None
+        """Whether an answer drawn, if any was, supports the text decided about: its own `answer` always."""
+        return self.num_samples == 0 or self.candidate is None or self.candidate.mode is not None
 
     @property
     def decisive(self) -> float | None:
@@ -250,10 +267,14 @@ class Score(Part):
 
     def headers(self) -> dict[str, str]:
         """Return its headers, for proxies that drop bodies."""
-        headers = {"X-Lambda-Max": f"{self.lambda_max:.6f}", "X-Entropy": f"{self.entropy:.6f}"}
+        headers = {}
+        if self.lambda_max is not None:
+            headers["X-Lambda-Max"] = f"{self.lambda_max:.6f}"
+        if self.entropy is not None:
+            headers["X-Entropy"] = f"{self.entropy:.6f}"
         if self.calibration is not None:
             headers["X-Calibration-ID"] = self.calibration.id
-        if self.candidate is not None:
+        if self.candidate is not None and self.candidate.probability is not None:
             headers["X-Candidate-Probability"] = f"{self.candidate.probability:.6f}"
         if self.decisive is not None:
             headers["X-Probability-Correct"] = f"{self.decisive:.6f}"
@@ -269,14 +290,20 @@ def warning(code: str, message: str, differs: Collection[str] = ()) -> ScoreWarn
 
 
 HEADERS: dict[str, Any] = {
-    "X-Lambda-Max": {"description": "`lambda_max`.", "schema": {"type": "number"}},
-    "X-Entropy": {"description": "`entropy`.", "schema": {"type": "number"}},
+    "X-Lambda-Max": {
+        "description": "`lambda_max`; absent where no answer was drawn.",
+        "schema": {"type": "number"},
+    },
+    "X-Entropy": {
+        "description": "`entropy`; absent where no answer was drawn.",
+        "schema": {"type": "number"},
+    },
     "X-Calibration-ID": {
         "description": "Id of the calibration used; absent without one.",
         "schema": {"type": "string"},
     },
     "X-Candidate-Probability": {
-        "description": "`candidate.probability`; absent without a candidate.",
+        "description": "`candidate.probability`; absent without a candidate, or where no answer was drawn.",
         "schema": {"type": "number"},
     },
     "X-Probability-Correct": {

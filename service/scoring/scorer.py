@@ -35,8 +35,10 @@ from service.scoring.judging import (
     evidence_of,
     indistinct_warning,
     judge,
+    judge_alone,
     num_indistinct,
     partial_warning,
+    rank_score,
     truncated_warning,
     with_candidate,
 )
@@ -131,7 +133,7 @@ def choose(
     named: Calibration | None,
     source: CalibrationSource,
     evidence: Evidence | None = None,
-    default: Calibration | None = None,
+    default: tuple[DefaultCalibration, Calibration] | None = None,
 ) -> tuple[Applied | None, list[ScoreWarning]]:
     """Return the calibration that serves, and what to know about it.
 
@@ -150,11 +152,11 @@ def choose(
     if candidate is None and (active := source.any_active()):
         candidate = min(active, key=lambda one: len(one.fingerprint.differs(wanted)))
         differs = candidate.fingerprint.differs(wanted)
-    applied = None if default is None else _applied_to(default, num_samples, evidence)
+    applied = None if default is None else _applied_to(default[1], num_samples, evidence)
     mismatch = [] if candidate is None else [_mismatch(candidate, differs or [])]
-    if applied is None:
+    if default is None or applied is None:
         return None, mismatch or [NO_CALIBRATION]
-    return replace(applied, origin="default"), [*mismatch, BY_DEFAULT]
+    return replace(applied, default=default[0]), [*mismatch, BY_DEFAULT]
 
 
 def _applied_to(calibration: Calibration, num_samples: int, evidence: Evidence | None) -> Applied | None:
@@ -179,6 +181,26 @@ def one_may_do(
     every = [named] if named else source.any_active()
     prints = [one.fingerprint for one in every if one.evidence]
     return any(not one.differs(wanted if answered else wanted.drawn_as(one)) for one in prints)
+
+
+def fitting(
+    wanted: Fingerprint, named: Calibration | None, source: CalibrationSource, *, answered: bool, model: str
+) -> tuple[Calibration | None, list[ScoreWarning]]:
+    """Return the calibration that fits a request to which no answer was drawn, or None and why.
+
+    answered: as for `one_may_do`; model: the one that answered the caller, "" where it is not known.
+    """
+    every = [named] if named else source.any_active()
+    for one in every:
+        told = replace(wanted.drawn_as(one.fingerprint), model=model or one.fingerprint.model)
+        if not one.fingerprint.differs(wanted if answered else told):
+            return one, []
+    if not every:
+        return None, [
+            warning("calibration_missing", "No calibration is active: the candidate is not judged.")
+        ]
+    nearest = min(every, key=lambda one: len(one.fingerprint.differs(wanted)))
+    return None, [_mismatch(nearest, nearest.fingerprint.differs(wanted))]
 
 
 def ood_p_value(
@@ -262,12 +284,14 @@ class Drawn:
     """Answers that wait to be scored, and the command that asked for them.
 
     `chosen`: the calibration that it names, None for the active one or none. `marks`: the time until now.
+    `question`: where no answer is drawn, the vector of what is asked, None where nothing compares it.
     """
 
     command: ScoreCommand
     chosen: Calibration | None
     generation: Generation
     marks: Stopwatch
+    question: Embedded | None = None
 
 
 class LiveLoad:
@@ -348,13 +372,31 @@ class Scorer:
         """Tell whether an active calibration by evidence may serve a request; raises EmbedderUnavailable."""
         return self._one_may_do(command, None)
 
+    def recommended(self, command: ScoreCommand, chosen: Calibration | None = None) -> int | None:
+        """Return how many answers the calibration recommends that would be applied; None where none does.
+
+        chosen: the calibration that the command names, where it is none of the active ones. Raises
+        EmbedderUnavailable.
+        """
+        named = {one.id: one for one in self._calibrations.any_active()}
+        chosen = chosen or named.get(command.calibration)
+        if command.generation is None or (chosen is None and command.calibration != "active"):
+            return None
+        calibration, _ = self._fitting(command, chosen, self._undrawn(command.generation))
+        return None if calibration is None else calibration.recommended
+
     @asynccontextmanager
     async def _drawing(self, command: ScoreCommand) -> AsyncIterator[Drawn]:
         """Yield the answers. The question is embedded meanwhile: the LLM takes longer."""
         self._refuse_blank(command.candidate)
         marks = Stopwatch(command.arrived)
         chosen = await self._named_calibration(command.calibration)
+        if command.as_recommended:
+            command = self._as_recommended(command, chosen)
         marks.lap("queue")
+        if command.draws_none:
+            yield await self._undrawn_of(command, chosen, marks)
+            return
         question, embedding = self._question(command, chosen), None
         if question is not None and command.generation is not None:
             embedding = asyncio.ensure_future(self._embedder.embed([question]))
@@ -369,7 +411,72 @@ class Scorer:
                 embedding.cancel()
                 await asyncio.gather(embedding, return_exceptions=True)
 
+    def _as_recommended(self, command: ScoreCommand, chosen: Calibration | None) -> ScoreCommand:
+        number = self.recommended(command, chosen)
+        if (
+            number is None
+            or command.generation is None
+            or (number == 0 and command.candidate_logprob is None)
+        ):
+            return command
+        return replace(command, generation=replace(command.generation, num_samples=number))
+
+    def _undrawn(self, request: GenerationRequest) -> Generation:
+        """Return no answers, as those that would have been drawn."""
+        return Generation((), 0, "", omitted=self._llm.identity(request).omitted)
+
+    async def _undrawn_of(self, command: ScoreCommand, chosen: Calibration | None, marks: Stopwatch) -> Drawn:
+        assert command.generation is not None
+        undrawn, about = self._undrawn(command.generation), None
+        calibration, _ = self._fitting(command, chosen, undrawn)
+        reference = None if calibration is None else calibration.reference
+        if command.question is not None and reference is not None and len(reference.questions):
+            about = await self._embed([command.question], command, marks)
+        marks.lap("embed")
+        return Drawn(command, chosen, undrawn, marks, about)
+
+    def _fitting(
+        self,
+        command: ScoreCommand,
+        chosen: Calibration | None,
+        generation: Generation,
+        made_by: EmbedderIdentity | None = None,
+    ) -> tuple[Calibration | None, list[ScoreWarning]]:
+        """Return the calibration that fits where no answer was drawn."""
+        if command.calibration == "none" or command.generation is None:
+            return None, []
+        wanted = self.fingerprint(command, generation, made_by)
+        answered = self._llm.identity(command.generation).answered
+        return fitting(wanted, chosen, self._calibrations, answered=answered, model=generation.model)
+
+    async def _judged_alone(self, drawn: Drawn) -> Score:
+        """Return the score of a candidate by its own log-probability: no answer was drawn."""
+        command, marks = drawn.command, drawn.marks
+        candidate, log_probability = command.candidate, command.candidate_logprob
+        assert candidate is not None and log_probability is not None
+        made_by = self._embedder.identity if drawn.question is None else drawn.question.made_by
+        calibration, warnings = self._fitting(command, drawn.chosen, drawn.generation, made_by)
+        p_value = None
+        if calibration is not None and calibration.reference is not None:
+            question = None if drawn.question is None else drawn.question.vectors[0]
+            p_value = calibration.reference.p_value(question, np.empty(0, dtype=np.int_))
+        ood_warnings = out_of_distribution(p_value)
+        judgement, about = await _maybe_in_thread(
+            calibration is not None and command.target is not None,
+            judge_alone,
+            calibration,
+            candidate.strip(),
+            log_probability,
+            command.target,
+            unlike=bool(ood_warnings) and self._ood_abstain,
+        )
+        marks.lap("spectrum")
+        every = [*warnings, *ood_warnings, *about]
+        return compose_alone(drawn, calibration, judgement, every, made_by, p_value)
+
     async def _judged(self, drawn: Drawn) -> Score:
+        if drawn.command.draws_none:
+            return await self._judged_alone(drawn)
         command, chosen, generation, marks = drawn.command, drawn.chosen, drawn.generation, drawn.marks
         texts, index = distinct([draw.text for draw in generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
@@ -406,7 +513,8 @@ class Scorer:
         if command.generation is None:
             del laps["generate"]
         every = [*about_answers, *warnings, *ood_warnings, *about_texts]
-        return compose(basis, judgement, every, embedded.made_by, p_value, laps)
+        rank = rank_score(basis, outcomes)
+        return compose(basis, judgement, rank, every, embedded.made_by, p_value, laps)
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
@@ -499,7 +607,7 @@ class Scorer:
         # Only now: which model answered is known only once it has.
         wanted = self.fingerprint(command, generation, made_by)
         count = len(generation.draws)
-        default = None if self._default is None else self._default.under(made_by)
+        default = None if self._default is None else (self._default, self._default.under(made_by))
         applied, warnings = choose(wanted, count, chosen, self._calibrations, evidence, default)
         if count < MIN_SAMPLES and applied is None:
             # Another model answered than expected, or it told no log-probability.
@@ -520,24 +628,26 @@ async def _maybe_in_thread(slow: object, work: Callable[P, T], *args: P.args, **
 def compose(
     basis: Basis,
     judgement: Judgement,
+    rank: float | None,
     warnings: list[ScoreWarning],
     made_by: EmbedderIdentity,
     ood_p_value: float | None,
     laps: dict[str, float],
 ) -> Score:
-    """Return the score. laps: seconds by stage."""
+    """Return the score. rank: its `rank_score`; laps: seconds by stage."""
     generation, served, raw, usage = basis.generation, basis.served, basis.raw, basis.generation.usage
     texts = [draw.text for draw in generation.draws]
     score = Score.model_construct(
         id=new_id("scr"),
         answer=basis.answer,
         probability_correct=judgement.probability_correct,
+        rank_score=rank,
         candidate=judgement.candidate,
         decision=judgement.decision,
         lambda_max=served.lambda_max,
         entropy=served.entropy,
         entropy_normalized=served.entropy_normalized(len(texts)),
-        calibrated=basis.applied is not None and basis.applied.origin == "own",
+        calibrated=basis.applied is not None and basis.applied.default is None,
         uncalibrated=SpectrumValues.model_construct(lambda_max=raw.lambda_max, entropy=raw.entropy),
         calibration=None if basis.applied is None else _calibration_used(basis.applied),
         ood_p_value=ood_p_value,
@@ -570,6 +680,58 @@ def compose(
     return score
 
 
+def compose_alone(
+    drawn: Drawn,
+    calibration: Calibration | None,
+    judgement: Judgement,
+    warnings: list[ScoreWarning],
+    made_by: EmbedderIdentity,
+    ood_p_value: float | None,
+) -> Score:
+    """Return the score of a candidate to which no answer was drawn: there is no spectrum."""
+    used = None
+    if calibration is not None:
+        used = CalibrationUsed.model_construct(
+            None,
+            id=calibration.id,
+            method=calibration.method,
+            temperature=None,
+            depolarization=None,
+            created_at=calibration.created_at,
+            origin="own",
+        )
+    laps = {stage: round(seconds * 1000, 3) for stage, seconds in drawn.marks.total().items()}
+    score = Score.model_construct(
+        id=new_id("scr"),
+        answer=(drawn.command.candidate or "").strip(),
+        probability_correct=judgement.probability_correct,
+        candidate=judgement.candidate,
+        decision=judgement.decision,
+        lambda_max=None,
+        entropy=None,
+        entropy_normalized=None,
+        calibrated=judgement.no_model is None,
+        uncalibrated=None,
+        calibration=used,
+        ood_p_value=ood_p_value,
+        evidence=None,
+        warnings=warnings,
+        model=drawn.generation.model or None,
+        embedder=made_by.name,
+        num_samples=0,
+        num_distinct=0,
+        num_truncated=0,
+        num_empty=0,
+        modes=[],
+        samples=[],
+        spectrum=None,
+        usage=None,
+        timings_ms=Timings.model_construct(None, **laps),
+    )
+    score._judgement = judgement
+    return score
+
+
 def _calibration_used(applied: Applied) -> CalibrationUsed:
     by_evidence: dict[str, float] = {}
     if applied.evidence is not None:
@@ -584,6 +746,6 @@ def _calibration_used(applied: Applied) -> CalibrationUsed:
         temperature=applied.map.temperature,
         depolarization=applied.map.depolarization if isinstance(applied.map, DepolarizedMap) else 0.0,
         created_at=applied.calibration.created_at,
-        origin=applied.origin,
+        origin="own" if applied.default is None else "default",
         **by_evidence,
     )

@@ -88,7 +88,7 @@ def attributes_of(score: Score) -> dict[str, Any]:
     # Of the text that the caller shows, where it is known.
     if score.decisive is not None:
         name, value = PROBABILITY, score.decisive
-    elif candidate is not None:
+    elif candidate is not None and candidate.probability is not None:
         name, value = CANDIDATE, candidate.probability
     attributes: dict[str, Any] = {
         "gen_ai.evaluation.name": name,

@@ -27,17 +27,18 @@ class ConformalReference:
     questions: NDArray[np.float32]
     lengths: NDArray[np.int32]
 
-    def p_value(self, question: NDArray[np.float32] | None, lengths: NDArray[np.int_]) -> float:
+    def p_value(self, question: NDArray[np.float32] | None, lengths: NDArray[np.int_]) -> float | None:
         """Return the p-value of a prompt that is like the rows, in (0, 1]. Lower = less like them.
 
-        question: unit vector (d,), None for a prompt without text; lengths: words of its m' <= m answers.
-        At least 2 / (n + 1) by the question, 4 / (k + 1) by the length.
+        question: unit vector (d,), None for a prompt without text; lengths: words of its m' <= m answers,
+        empty where none was drawn. None where there is neither. Where both are there, at least 2 / (n + 1) by
+        the question and 4 / (k + 1) by the length; half of that by one alone.
         """
-        p_values = [self._of_lengths(lengths)]
+        p_values = [self._of_lengths(lengths)] if lengths.size else []
         if question is not None and len(self.questions) >= MIN_QUESTIONS:
             p_values.append(self._of_question(question))
-        # Two tests, each at half the level; without a question there is one.
-        return min(1.0, len(p_values) * min(p_values))
+        # Two tests, each at half the level; of one there is one.
+        return min(1.0, len(p_values) * min(p_values)) if p_values else None
 
     def _of_question(self, question: NDArray[np.float32]) -> float:
         score = distances((self.questions @ question)[None])[0]

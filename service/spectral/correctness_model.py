@@ -34,10 +34,16 @@ FEATURES = (
     "mean_log_probability",
     "log_probability_per_word",
 )
+# Of a text judged by itself, where no answer is drawn.
+FEATURES_ALONE = ("answer_log_probability_per_word",)
 # Weights on the side of 0 that the quantity's meaning allows: of two texts the one that the answers bear out
 # better is never less likely right. The mean log-probability has no such side: beside the missing mass it
 # falls where answers are many, each of little mass, which speaks for neither.
-MIN_WEIGHT = {"logit_probability": 0.0, "log_probability_per_word": 0.0}
+MIN_WEIGHT = {
+    "logit_probability": 0.0,
+    "log_probability_per_word": 0.0,
+    "answer_log_probability_per_word": 0.0,
+}
 MAX_WEIGHT = {"logit_missing_mass": 0.0, "entropy": 0.0}
 # Standard errors by which a model must beat the base rate. Verdicts that are coin flips pass at 0 in a third
 # of cases, at 0.5 in a seventh; at 1 in a twelfth, but then half of the recorded sets without evidence fail.
@@ -289,7 +295,7 @@ def nested_sets(available: Sequence[str] | Columns) -> list[tuple[str, ...]]:
     >>> nested_sets(["entropy", "logit_probability"])
     [('logit_probability',), ('logit_probability', 'entropy')]
     """
-    names = tuple(name for name in FEATURES if name in available)
+    names = tuple(name for name in (*FEATURES, *FEATURES_ALONE) if name in available)
     return [names[:size] for size in range(1, len(names) + 1)]
 
 
@@ -387,7 +393,8 @@ def _rows(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
 
 def _checked(columns: Columns, size: int) -> dict[str, Floats]:
     """Return the columns that are features, or raise ValueError where there are none or they are unusable."""
-    known = {one: np.asarray(columns[one], dtype=np.float64) for one in FEATURES if one in columns}
+    every = (*FEATURES, *FEATURES_ALONE)
+    known = {one: np.asarray(columns[one], dtype=np.float64) for one in every if one in columns}
     if not known:
         raise ValueError("the columns hold none of the features")
     if not all(column.shape == (size,) and np.isfinite(column).all() for column in known.values()):

@@ -42,6 +42,7 @@ def sent(count: int, **changed: Any) -> bytes:
             "samples": [draw.text for draw in one.draws],
             "logprobs": [draw.total_logprob for draw in one.draws],
             "answer": f" {one.row.answer} ",
+            "answer_logprob": one.row.answer_logprob,
             "correct": one.row.correct,
         }
         lines.append(json.dumps(row | changed) + "\n")
@@ -73,7 +74,7 @@ async def calibrated(http: httpx.AsyncClient, data: bytes) -> dict[str, Any]:
 
 async def test_verdicts_become_thresholds(http: httpx.AsyncClient, embedder: Remembering) -> None:
     found = await calibrated(http, sent(ROWS))
-    assert (found["method"], found["correctness_sample_counts"]) == ("evidence", [1, 2, 3, 4])
+    assert (found["method"], found["correctness_sample_counts"]) == ("evidence", [0, 1, 2, 3, 4])
     [listed] = (await http.get("/calibrations")).json()
     assert listed["correctness_sample_counts"] == found["correctness_sample_counts"]
     assert {one.row.answer for one in judged_rows(ROWS)} <= set(embedder.seen)

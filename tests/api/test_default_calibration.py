@@ -91,6 +91,20 @@ async def test_raw_values_can_be_had(client: Client) -> None:
         assert score["lambda_max"] == pytest.approx(2 / 3)
 
 
+async def test_it_ranks_texts_without_telling_how_likely_they_are_right(client: Client) -> None:
+    """An answer that the others bear out goes before one that they do not, and a raw score ranks nothing."""
+    ranks = []
+    for sent in (SENT, SENT | {"candidate": "b"}, {"samples": SENT["samples"]}):
+        score = await scored(client, sent)
+        assert score["probability_correct"] is None
+        ranks.append(score["rank_score"])
+    assert 0 < ranks[1] <= ranks[0] < 1
+    assert ranks[2] != ranks[0]
+    surer = await scored(client, SENT | {"logprobs": [math.log(0.9), math.log(0.9), math.log(0.05)]})
+    assert surer["rank_score"] > ranks[0]
+    assert (await scored(client, SENT | {"calibration": "none"}))["rank_score"] is None
+
+
 async def test_a_decision_asked_for_abstains(client: Client) -> None:
     score = await scored(client, SENT | {"target_error": 0.2})
     assert score["decision"]["action"] == "abstain"

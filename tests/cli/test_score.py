@@ -43,6 +43,16 @@ def test_options_reach_the_service(here: Here) -> None:
     assert (said["decision"]["target_error"], said["decision"]["confidence"]) == (0.1, 0.8)
 
 
+def test_a_candidate_is_judged_without_a_draw(here: Here, llm: OpenAIServer) -> None:
+    options = ["--effort", "none", "--candidate", "Paris", "--candidate-logprob", "-1.5"]
+    before = len(llm.requests)
+    done = here("score", "question 5", "--calibration", "none", *options)
+    assert (done.code, len(llm.requests)) == (0, before), done.err
+    first, *rest = done.out.splitlines()
+    assert first == "Paris" and "answers                     none drawn   raw: no calibration" in rest
+    assert here("score", "question 5", "--json", *options).json["lambda_max"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "env", "code", "said"),
     [

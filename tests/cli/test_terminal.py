@@ -145,7 +145,7 @@ def test_commands_complete(command: Command, shell: str) -> None:
 def test_efforts_complete(command: Command) -> None:
     words = {"COMP_WORDS": "eigencal score --effort ", "COMP_CWORD": "3"}
     done = command(_EIGENCAL_COMPLETE="complete_bash", **words)
-    assert done.out.split() == ["low", "medium", "high"]
+    assert done.out.split() == ["none", "low", "medium", "high", "auto"]
 
 
 def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:

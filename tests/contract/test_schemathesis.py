@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app, serving_of
+from service.llm.port import is_blank
 from service.settings import Settings
 from tests.support.calibrations import add
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -86,7 +87,7 @@ def blank(body: object) -> bool:
         return False
     samples, candidate = body.get("samples"), body.get("candidate")
     texts = [*samples] if isinstance(samples, list) else []
-    return any(isinstance(text, str) and not text.strip() for text in [*texts, candidate])
+    return any(isinstance(text, str) and is_blank(text) for text in [*texts, candidate])
 
 
 def answered(body: object) -> bool:

@@ -138,6 +138,28 @@ def test_an_answer_drawn_like_ours_is_one_of_them(base: str, vllm: VllmServer) -
     assert vllm.metric("vllm:request_success_total") - before == 3
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "asked"), [("/chat/completions", CHAT), ("/completions", TEXT)])
+def test_without_a_draw_an_answer_is_the_servers_own_and_the_only_one(
+    base: str, vllm: VllmServer, path: str, asked: dict[str, Any], *, stream: bool
+) -> None:
+    body = {**GREEDY, **asked, "stream": stream}
+    body |= {"stream_options": {"include_usage": True}} if stream else {}
+    direct = post(vllm.url, path, body)
+    before = vllm.metric("vllm:request_success_total")
+    ours = post(base, path, {**body, "eigencal": {"effort": "none"}})
+    assert vllm.metric("vllm:request_success_total") - before == 1
+    told = events_of(ours.content) if stream else [ours.json()]
+    if stream:
+        assert gathered(ours.content) == gathered(direct.content)
+    else:
+        assert told[0]["choices"] == direct.json()["choices"]
+    assert not any(choice.get("logprobs") for chunk in told for choice in chunk["choices"])
+    [found] = [chunk["uncertainty"] for chunk in told if "uncertainty" in chunk]
+    # Without a log-probability of all its tokens it would be `not_scored`.
+    assert (found["status"], found["num_samples"], found["model"]) == ("scored", 0, "smollm2")
+
+
 def test_what_the_server_refuses_is_refused_in_its_words(base: str, vllm: VllmServer) -> None:
     body = {**GREEDY, **CHAT, "model": "no-such-model"}
     answers = [httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60) for url in (vllm.url, base)]

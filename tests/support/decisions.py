@@ -10,7 +10,7 @@ from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw
 from service.scoring.command import Target
-from service.spectral.correctness_model import CorrectnessModel
+from service.spectral.correctness_model import FEATURES_ALONE, CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import SelectiveCounts
@@ -23,7 +23,7 @@ TARGET = Target(0.2, 0.9, by_default=True)
 
 
 def selector(
-    map_: DepolarizedMap | TemperatureMap | EvidenceMap = PLAIN,
+    map_: DepolarizedMap | TemperatureMap | EvidenceMap | None = PLAIN,
     names: tuple[str, ...] = ("logit_probability",),
     judged: JudgedTexts = "mixed",
 ) -> Selector:
@@ -31,6 +31,12 @@ def selector(
     zeros, ones = (0.0,) * len(names), (1.0,) * len(names)
     weights = (1.0, *(0.1,) * (len(names) - 1))
     return Selector(map_, CorrectnessModel(names, zeros, ones, weights, 0.0), COUNTS, judged)
+
+
+def selector_alone(judged: JudgedTexts = "first") -> Selector:
+    """P(correct) = sigmoid(4 + log-probability of the judged text per word), for no answer drawn."""
+    model = CorrectnessModel(FEATURES_ALONE, (0.0,), (1.0,), (1.0,), 4.0)
+    return Selector(None, model, COUNTS, judged)
 
 
 def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bool = True) -> list[StoredRow]:
@@ -55,6 +61,7 @@ def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bo
             (f"{i} says {0 if right else 9}",),
             prompt=f"q{i}",
             answer=f"{i} says 0",
+            answer_logprob=float(np.log(p)) if logprobs else None,
             correct=right,
         )
         made.append(StoredRow(row, draws, complete=True))

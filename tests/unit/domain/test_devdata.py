@@ -23,7 +23,8 @@ from tests.support.devdata import ONE, good, jsonl, only_reason, refused, rows_o
 class TestRows:
     def test_every_field_is_read(self):
         row = {"id": 7, "prompt": "Q?", "reference": ["a", "b"], "samples": ["a", ""], "answer": "a"}
-        (read,) = rows_of(jsonl([row | {"correct": True, "logprob": [-1.0, -2.0]}]))
+        more = {"correct": True, "logprob": [-1.0, -2.0], "answer_logprob": -0.5}
+        (read,) = rows_of(jsonl([row | more]))
         assert read == DevRow(
             line=1,
             id="7",
@@ -32,8 +33,10 @@ class TestRows:
             samples=("a", ""),
             logprobs=(-1.0, -2.0),
             answer="a",
+            answer_logprob=-0.5,
             correct=True,
         )
+        assert list(rows_of(write_row(read))) == [read]
 
     def test_log_probabilities_have_two_names(self):
         row = {"prompt": "Q?", "reference": "a", "samples": ["a", ""]}
@@ -53,6 +56,9 @@ class TestRows:
             ({"logprobs": [-1.0, None]}, "logprobs", "must hold numbers, not null"),
             ({"logprobs": [-1.0, False]}, "logprobs", "must hold numbers, not a boolean"),
             ({"logprobs": -1.0}, "logprobs", "must be a list of numbers, not a number"),
+            ({"answer_logprob": -1.0}, "answer_logprob", "goes with answer"),
+            ({"answer": "a", "answer_logprob": 0.02}, "answer_logprob", "none is above 0"),
+            ({"answer": "a", "answer_logprob": [-1.0]}, "answer_logprob", "must be a number, not an array"),
         ],
     )
     def test_log_probabilities_that_do_not_fit_are_explained(self, changed, field, said):
@@ -257,14 +263,14 @@ class TestCsv:
 
     def test_every_column(self):
         text = (
-            "id,messages,reference,samples,answer,correct,logprob,tokens\r\n"
-            '7,"[{""role"": ""user"", ""content"": ""Q?""}]","[""a"", ""b""]","[""a"", """"]",a,Yes,'
+            "id,messages,reference,samples,answer,correct,answer_logprob,logprob,tokens\r\n"
+            '7,"[{""role"": ""user"", ""content"": ""Q?""}]","[""a"", ""b""]","[""a"", """"]",a,Yes,-0.5,'
             '"[-1, -2.5]",[]\r\n'
         )
         (row,) = rows_of(text.encode())
         assert row.messages == (Message("user", "Q?"),)
         assert (row.references, row.samples, row.logprobs) == (("a", "b"), ("a", ""), (-1.0, -2.5))
-        assert (row.id, row.answer, row.correct) == ("7", "a", True)
+        assert (row.id, row.answer, row.correct, row.answer_logprob) == ("7", "a", True, -0.5)
 
     @pytest.mark.parametrize(
         ("cell", "correct"),

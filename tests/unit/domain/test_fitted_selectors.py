@@ -20,7 +20,8 @@ from service.calibration.fitting import (
     rng,
 )
 from service.calibration.labels import FullRows
-from service.calibration.rows import StoredRow
+from service.calibration.rows import DevRow, StoredRow
+from service.llm.port import Draw
 from service.report.report import correctness_part, format_promise, targets
 from service.scoring.judging import percent
 from service.spectral.correctness_model import FEATURES, base_rate, log_loss, stratified_folds
@@ -45,14 +46,14 @@ def fitted(method: str = "evidence", count: int = 160) -> Fitted:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_number_of_answers_has_a_selector_of_the_chosen_map(method: str) -> None:
     found = fitted(method).decided.selectors()
-    assert sorted(found) == ([1, 2, 3, 4] if method == "evidence" else [2, 3, 4])
-    assert all(isinstance(one.map, METHODS[method]) for one in found.values())
+    assert sorted(found) == ([0, 1, 2, 3, 4] if method == "evidence" else [0, 2, 3, 4])
+    assert all(isinstance(one.map, METHODS[method]) for m, one in found.items() if m)
     assert {one.counts.num_rows for one in found.values()} == {160}
 
 
 def test_the_counts_are_of_every_row_as_predicted_without_its_fold() -> None:
     rows = FullRows(judged_material(judged_rows(160)))
-    for m, at in fitted().decided.at.items():
+    for m, at in list(fitted().decided.at.items())[1:]:
         assert at.selector is not None
         assert at.fit.held_out is not None
         seen, scores = rows.at(m), at.fit.held_out
@@ -171,7 +172,68 @@ def test_a_selector_knows_whose_texts_were_judged(given: int, judged: str) -> No
         for i, one in enumerate(judged_rows(160))
     ]
     found = fit(judged_material(rows), "depolarized").decided.selectors()
-    assert {one.judged for one in found.values()} == {judged}
+    assert {one.judged for m, one in found.items() if m} == {judged}
+
+
+def by_first_answers(count: int = 160) -> list[StoredRow]:
+    """The rows without an answer or verdicts of their own, their texts of one word each."""
+
+    def one_word(text: str) -> str:
+        return text.replace(" says ", "x")
+
+    return [
+        replace(
+            one,
+            row=DevRow(one.row.line, None, tuple(map(one_word, one.row.references)), prompt=one.row.prompt),
+            draws=tuple(replace(draw, text=one_word(draw.text)) for draw in one.draws),
+        )
+        for one in judged_rows(count)
+    ]
+
+
+@pytest.mark.parametrize(("rows", "judged"), [(judged_rows(160), "given"), (by_first_answers(), "first")])
+def test_texts_with_log_probabilities_of_their_own_take_no_answer_drawn(
+    rows: list[StoredRow], judged: str
+) -> None:
+    found = fit(judged_material(rows), "depolarized").decided.selectors()[0]
+    assert (found.map, found.judged, found.counts.num_rows) == (None, judged, 80)
+    [weight] = found.model.weights
+    assert weight > 0
+
+
+def test_what_is_fitted_for_no_answer_moves_nothing_else() -> None:
+    rows = [replace(one, row=replace(one.row, answer_logprob=None)) for one in judged_rows(160)]
+    rows[:30] = [replace(one, row=replace(one.row, answer="undrawn")) for one in rows[:30]]
+    without, all_told = (
+        fit(judged_material(some), "depolarized").decided
+        for some in (rows, [replace(one, row=replace(one.row, answer_logprob=-1.0)) for one in rows])
+    )
+    assert sorted(without.at) == [2, 3, 4] and sorted(all_told.at) == [0, 2, 3, 4]
+    assert without.selectors() == {m: one for m, one in all_told.selectors().items() if m}
+
+
+def test_the_first_answer_drawn_is_judged_by_the_references_or_by_a_verdict_on_it() -> None:
+    row = DevRow(1, None, ("Paris",), prompt="Where?", correct=False)
+    draws = tuple(Draw(text, total_logprob=-1.0) for text in ("Paris", "Nice", "Nice"))
+    first = StoredRow(row, draws, complete=True)
+    dominant = replace(first, draws=draws[1:] + draws[:1])  # `correct` is about "Nice"
+    none = replace(first, row=replace(row, correct=None))
+    found = FullRows(judged_material([first, dominant, none])).alone()
+    assert found.right.tolist() == [True, False, True]
+
+
+def test_answers_that_draws_happen_to_hold_stand_for_the_others_only_where_those_are_few() -> None:
+    rows = [replace(one, row=replace(one.row, answer_logprob=-1.0)) for one in judged_rows(100)]
+    for lacking, known in ((10, True), (11, False)):
+        some = [
+            replace(one, row=replace(one.row, answer=f"{i} undrawn", answer_logprob=None))
+            if i < lacking
+            else one
+            for i, one in enumerate(rows)
+        ]
+        found = FullRows(judged_material(some)).alone()
+        assert (found is not None) == known
+        assert found is None or found.known.sum() == 90
 
 
 def test_the_promises_hold_at_once_in_simulated_worlds() -> None:
@@ -195,7 +257,7 @@ def test_the_promises_hold_at_once_in_simulated_worlds() -> None:
 
 def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -> None:
     part = correctness_part(fitted(), 4, 0, TARGET)
-    assert [row["num_samples"] for row in part["by_num_samples"]] == [1, 2, 3, 4]
+    assert [row["num_samples"] for row in part["by_num_samples"]] == [0, 1, 2, 3, 4]
     for row in part["by_num_samples"]:
         assert row["why_none"] is None
         assert row["right"] + row["wrong"] == 160

@@ -120,4 +120,7 @@ def test_an_unknown_field_is_told_beside_every_field_that_is_read(tmp_path, serv
     bad = write(tmp_path / "bad.jsonl", [{**row, "log_probs": []} for row in rows(32, 5)])
     found = run(dev, bad, "--out", tmp_path / "out")
     assert found.exit_code == 1
-    assert "known are prompt, messages, reference, id, samples, logprobs, answer, correct" in found.output
+    assert (
+        "known are prompt, messages, reference, id, samples, logprobs, answer, answer_logprob, correct"
+        in found.output
+    )

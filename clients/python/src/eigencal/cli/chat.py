@@ -65,7 +65,8 @@ def chat(
     model: Annotated[str | None, typer.Option(help="Model; left out: the first that is served.")] = None,
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
     effort: Annotated[
-        Literal["low", "medium", "high"] | None, typer.Option(help="How many answers to judge by.")
+        Literal["none", "low", "medium", "high", "auto"] | None,
+        typer.Option(help="How many answers to judge by."),
     ] = None,
     target_error: Annotated[
         float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")
@@ -166,11 +167,13 @@ def format_uncertainty(score: KeptScore | None) -> str:
     parts = []
     if score.probability_correct is not None:
         parts.append(f"P(right) {format_cell(score.probability_correct)}")
-    if score.candidate is not None:
+    if score.candidate is not None and score.candidate.probability is not None:
         parts.append(f"share of the meaning {format_cell(score.candidate.probability)}")
-    parts.append(
-        f"of the draws: lambda_max {format_cell(score.lambda_max)}, entropy {format_cell(score.entropy)} nats"
-    )
+    if score.lambda_max is not None:
+        parts.append(
+            f"of the draws: lambda_max {format_cell(score.lambda_max)}, "
+            f"entropy {format_cell(score.entropy)} nats"
+        )
     parts.append("calibrated" if score.calibrated else "raw")
     line = ", ".join(parts)
     return harmless(line if score.decision is None else f"{line}. {score.decision.reason}")

@@ -33,10 +33,14 @@ def score(
         Format, typer.Option("--format", help="How the file is written; auto: as its name says.")
     ] = "auto",
     effort: Annotated[
-        Literal["low", "medium", "high"] | None, typer.Option(help="How many answers to draw.")
+        Literal["none", "low", "medium", "high", "auto"] | None,
+        typer.Option(help="How many answers to draw; none takes --candidate and --candidate-logprob."),
     ] = None,
     num_samples: Annotated[int | None, typer.Option(help="How many answers to draw, by number.")] = None,
     candidate: Annotated[str | None, typer.Option(help="A text of yours to judge by the answers.")] = None,
+    candidate_logprob: Annotated[
+        float | None, typer.Option(help="Natural-log probability of the whole candidate, by its LLM.")
+    ] = None,
     target_error: Annotated[
         float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")
     ] = None,
@@ -59,6 +63,7 @@ def score(
         "effort": effort,
         "num_samples": num_samples,
         "candidate": candidate,
+        "candidate_logprob": candidate_logprob,
         "target_error": target_error,
         "confidence": confidence,
         "calibration": calibration,
@@ -92,7 +97,7 @@ def _lines(score: Score) -> Iterator[str]:
     yield ""
     if score.probability_correct is not None:
         yield f"P(answer is right)          {score.probability_correct:.3f}"
-    if score.candidate is not None:
+    if score.candidate is not None and score.candidate.probability is not None:
         right = score.candidate.probability_correct
         right_shown = "" if right is None else f"   P(right) {right:.3f}"
         yield f"candidate: probability      {score.candidate.probability:.3f}{right_shown}"
@@ -100,9 +105,14 @@ def _lines(score: Score) -> Iterator[str]:
         yield f"decision                    {score.decision.action}"
         yield score.decision.reason
     by = f"calibration {score.calibration.id}" if score.calibration else "raw: no calibration"
-    yield f"confidence (lambda_max)     {score.lambda_max:.3f}   {by}"
-    yield f"uncertainty (entropy, nats) {score.entropy:.3f}   {score.entropy_normalized:.0%} of the largest"
-    yield f"answers                     {score.num_samples}, {score.num_distinct} distinct, by {score.model}"
+    if score.lambda_max is None or score.entropy is None or score.entropy_normalized is None:
+        yield f"answers                     none drawn   {by}"
+    else:
+        share = f"{score.entropy_normalized:.0%} of the largest"
+        yield f"confidence (lambda_max)     {score.lambda_max:.3f}   {by}"
+        yield f"uncertainty (entropy, nats) {score.entropy:.3f}   {share}"
+        distinct = f"{score.num_distinct} distinct, by {score.model}"
+        yield f"answers                     {score.num_samples}, {distinct}"
     for warning in score.warnings:
         yield f"note: {warning.message}"
 

@@ -27,8 +27,8 @@ ChatMode = Literal["on", "async", "off"]
 class ChatOptions(TypedDict, total=False):
     """How to score the answer of a chat: the field `eigencal` of the drop-in."""
 
-    effort: Literal["low", "medium", "high"]
-    """How many answers to draw beside it."""
+    effort: Literal["none", "low", "medium", "high", "auto"]
+    """How many answers to draw beside it; `none`: it is judged by its own log-probability."""
     num_samples: int
     """In place of `effort`: how many, 2..256."""
     target_error: float

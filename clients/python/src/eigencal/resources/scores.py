@@ -59,7 +59,9 @@ class Scores(SyncAPIClient):
         The service draws several answers, or takes your `samples`, and returns the largest eigenvalue
         (`lambda_max`, 0..1, higher = more certain) and the entropy (nats, higher = less certain) of their
         density matrix. The eigenvalue is how much of their meaning the answers share, not the probability
-        that the answer is right: that is `probability_correct`, where a calibration tells it.
+        that the answer is right: that is `probability_correct`, where a calibration tells it. With
+        `effort="none"` nothing is drawn: a `candidate` is judged by its `candidate_logprob`, and the values
+        of the spectrum are None.
 
         Args:
             prompt: A question; or leave it out and give `messages` or `samples`.

@@ -1,0 +1,394 @@
+"""Effort `none`: a candidate, or a chat's own answer, judged by its own log-probability; nothing is drawn."""
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from service.app import create_app, serving_of
+from service.calibration.calibration import Calibration
+from service.calibration.fingerprint import service_fingerprint
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import LLMIdentity, Message, Sampling
+from service.scoring.command import Serving
+from service.settings import Settings
+from service.spectral.conformal import ConformalReference
+from tests.support.calibrations import Active, calibration
+from tests.support.decisions import selector, selector_alone
+from tests.support.drop_in import DropIn, drop_in, events_of
+from tests.support.evidence import TellingLLM, sureness
+from tests.support.fakes import FakeEmbedder
+from tests.support.live import served
+from tests.support.openai_server import MODEL, Exchange, OpenAIServer
+from tests.support.sqlite_store import SqliteStore
+
+pytestmark = pytest.mark.anyio
+DIMENSION = 8
+SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
+ASKED = {"prompt": "question 0", "effort": "none", "candidate": "two words", "candidate_logprob": -4.0}
+LIKELY = 1 / (1 + math.exp(-2))  # 4 - 4 / 2, see `selector_alone`
+Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+def fitted(**parts: Any) -> Calibration:
+    """For what is asked of `TellingLLM` by a prompt; it decides without an answer, and with three."""
+    request = SERVING.request(prompt="question 0")
+    wanted = service_fingerprint(
+        TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
+    )
+    every = {0: selector_alone(), 3: selector()}
+    return replace(calibration(), **{"fingerprint": wanted, "selectors": every} | parts)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Served:
+    """Return a factory of clients of a service with this calibration in force, None for none."""
+
+    @asynccontextmanager
+    async def start(
+        made: Calibration | None = None,
+        llm: TellingLLM | None = None,
+        embedder: FakeEmbedder | None = None,
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        embedder = embedder or FakeEmbedder(DIMENSION)
+        store = SqliteStore()
+        if made is not None:
+            store.calibrations = Active(made)
+        app = create_app(Settings(data_dir=tmp_path), llm=llm or TellingLLM(), embedder=embedder, store=store)
+        async with (
+            served(app) as port,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http,
+        ):
+            yield http
+
+    return start
+
+
+async def answered(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
+    response = await http.post("/score", json=sent)
+    assert response.status_code == 200, response.text
+    body: dict[str, Any] = response.json()
+    return body | {"headers": response.headers}
+
+
+async def test_a_candidate_is_judged_without_a_draw_or_an_embedding(started: Served) -> None:
+    llm, embedder = TellingLLM(), FakeEmbedder(DIMENSION)
+    made = fitted()
+    async with started(made, llm, embedder) as http:
+        body = await answered(http, **ASKED, **{"return": ["modes", "samples", "spectrum"]})
+        metrics = (await http.get("/metrics")).text
+    assert llm.requests == [] and not any(embedder.calls)
+    nulls = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "evidence", "usage", "spectrum")
+    assert {name: body[name] for name in nulls} == dict.fromkeys(nulls)
+    assert (body["answer"], body["num_samples"], body["modes"], body["samples"]) == ("two words", 0, [], [])
+    assert body["probability_correct"] == pytest.approx(LIKELY)
+    assert body["candidate"] == {
+        "probability": None,
+        "mode": None,
+        "probability_correct": pytest.approx(LIKELY),
+    }
+    assert (body["decision"]["action"], body["decision"]["threshold"]) == ("answer", 0.5)
+    assert (body["calibrated"], body["calibration"]["id"], body["warnings"]) == (True, made.id, [])
+    assert body["calibration"]["temperature"] is body["calibration"]["depolarization"] is None
+    headers = body["headers"]
+    assert "x-lambda-max" not in headers and "x-entropy" not in headers
+    assert "x-candidate-probability" not in headers
+    assert headers["x-probability-correct"] == f"{LIKELY:.6f}" and headers["x-decision"] == "answer"
+    assert 'eigencal_scores_total{calibrated="true"} 1.0' in metrics
+    assert "eigencal_lambda_max_count 0.0" in metrics
+
+
+async def test_a_surer_text_is_likelier_right_and_an_unsure_one_is_held_back(started: Served) -> None:
+    async with started(fitted()) as http:
+        told = [
+            await answered(http, **ASKED | {"candidate_logprob": total}) for total in (0.009, 0, -9, -1e9)
+        ]
+    values = [one["probability_correct"] for one in told]
+    assert values == sorted(values, reverse=True)
+    assert values[0] == values[1] and 0 <= values[-1] < 1e-6
+    assert [one["decision"]["action"] for one in told] == ["answer", "answer", "abstain", "abstain"]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"candidate": None}, "must not be null"),
+    ({"candidate_logprob": 0.5}, "candidate_logprob"),
+    ({"candidate_logprob": "-1"}, "candidate_logprob"),
+    ({"num_samples": 3}, "not both"),
+    ({"samples": ["a", "b"]}, "`effort` is about drawing"),
+]
+
+
+@pytest.mark.parametrize(("sent", "told"), REFUSED)
+async def test_what_cannot_be_judged_so_is_refused(started: Served, sent: Any, told: str) -> None:
+    async with started() as http:
+        response = await http.post("/score", json=ASKED | sent)
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
+    assert told in response.text
+
+
+async def test_what_lacks_is_named(started: Served) -> None:
+    async with started() as http:
+        for missing in ("candidate", "candidate_logprob"):
+            sent = {name: value for name, value in ASKED.items() if name != missing}
+            response = await http.post("/score", json=sent)
+            assert response.status_code == 422 and f"`{missing}`" in response.text
+        without = await http.post("/score", json={"prompt": "q", "candidate_logprob": -1.0})
+    assert without.status_code == 422 and "goes with `candidate`" in without.text
+
+
+async def test_without_a_model_the_score_comes_and_says_why(started: Served) -> None:
+    unlike = fitted(fingerprint=replace(fitted().fingerprint, model="another"))
+    for made, codes in (
+        (None, ["calibration_missing"]),
+        (unlike, ["calibration_mismatch"]),
+        (fitted(selectors={3: selector()}), ["no_correctness_model"]),
+    ):
+        async with started(made) as http:
+            plain = await answered(http, **ASKED)
+            asked = await answered(http, **ASKED, target_error=0.2)
+            raw = await answered(http, **ASKED, calibration="none")
+        assert [one["code"] for one in plain["warnings"]] == codes
+        assert plain["decision"] is None and plain["probability_correct"] is None and not plain["calibrated"]
+        assert {one["code"] for one in asked["warnings"]} == {*codes, "no_correctness_model"}
+        assert asked["decision"]["action"] == "abstain"
+        assert raw["probability_correct"] is None and raw["calibration"] is None
+
+
+async def test_a_question_unlike_the_rows_is_told_by_itself(started: Served) -> None:
+    rng = np.random.default_rng(0)
+    # Near one another, and far from any other question.
+    questions = np.eye(DIMENSION)[0] + 0.01 * rng.standard_normal((200, DIMENSION))
+    unit = (questions / np.linalg.norm(questions, axis=1, keepdims=True)).astype(np.float32)
+    reference = ConformalReference(unit, np.full((200, 3), 2, dtype=np.int32))
+    embedder = FakeEmbedder(DIMENSION)
+    async with started(fitted(reference=reference), embedder=embedder) as http:
+        body = await answered(http, **ASKED)
+    assert [call for call in embedder.calls if call] == [("question 0",)]
+    assert body["ood_p_value"] == pytest.approx(1 / 201)
+    assert [one["code"] for one in body["warnings"]] == ["out_of_distribution"]
+    assert body["decision"]["action"] == "abstain"
+    assert body["probability_correct"] == pytest.approx(LIKELY)
+
+
+AUTO = {"prompt": "question 0", "effort": "auto"}
+OF_CANDIDATE = {"candidate": "two words", "candidate_logprob": -4.0}
+
+
+@pytest.mark.parametrize(
+    ("recommended", "sent", "drawn"),
+    [
+        (4, {}, 4),
+        (4, OF_CANDIDATE, 4),
+        (0, OF_CANDIDATE, 0),
+        (0, {}, 3),
+        (None, OF_CANDIDATE, 3),
+        (4, {"calibration": "none"}, 3),
+    ],
+)
+async def test_auto_draws_what_the_report_recommends(
+    started: Served, recommended: int | None, sent: Any, drawn: int
+) -> None:
+    async with started(fitted(recommended=recommended)) as http:
+        body = await answered(http, **AUTO, **sent)
+    assert body["num_samples"] == drawn
+
+
+async def test_a_calibration_is_known_before_the_llm_has_answered(started: Served) -> None:
+    """Which model answers, only answers tell: after a start none may ever be drawn."""
+
+    class Unheard(TellingLLM):
+        def identity(self, request: Any) -> LLMIdentity:
+            return replace(super().identity(request), model="", answered=False)
+
+    async with started(fitted(), Unheard()) as http:
+        body = await answered(http, **ASKED)
+    assert body["probability_correct"] == pytest.approx(LIKELY)
+
+
+class Sure(TellingLLM):
+    """Answers any question alike, as surely as its number says."""
+
+    def _texts(self, request: Any) -> list[str]:
+        return [f"{request.prompt} is so"] * request.num_samples
+
+
+async def test_every_calibration_that_the_service_draws_serves_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    right = rng.random(200) < [sureness(i) for i in range(200)]
+    rows = [
+        {"prompt": f"question {i}", "reference": "x", "correct": bool(one)} for i, one in enumerate(right)
+    ]
+    app = create_app(Settings(data_dir=tmp_path, num_samples=3), llm=Sure(), embedder=FakeEmbedder(DIMENSION))
+    async with (
+        served(app) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http,
+    ):
+        posted = await http.post("/calibrate", json={"examples": rows, "activate": "always"})
+        assert posted.status_code == 202, posted.text
+        await http.get(f"/jobs/{posted.json()['id']}/events")
+        [made] = (await http.get("/calibrations")).json()
+        assert made["correctness_sample_counts"][0] == 0
+        async with asyncio.timeout(30):  # what a job has activated is served a moment later
+            while not (await answered(http, **ASKED))["calibrated"]:
+                await asyncio.sleep(0.05)
+        unsure, sure = [
+            await answered(http, **ASKED | {"candidate": "question 7 is so", "candidate_logprob": total})
+            for total in (-3.0, -0.05)
+        ]
+    assert unsure["warnings"] == sure["warnings"] == []
+    assert unsure["probability_correct"] < 0.5 < sure["probability_correct"]
+    assert sure["calibration"]["id"] == made["id"] and sure["ood_p_value"] is not None
+
+
+# The drop-in
+
+
+def active(**parts: Any) -> Active:
+    """For conversations of the scripted server's."""
+    request = serving_of(Settings(llm_backend="vllm")).request(messages=(Message("user", "?"),))
+    llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
+    wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
+    return Active(fitted(fingerprint=wanted, **parts))
+
+
+def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2) -> Any:
+    """Answer "so it is" by chunks, with a log-probability of -1 in all where that is asked for."""
+
+    async def behave(exchange: Exchange) -> None:
+        body = exchange.body
+        wanted = body.get("logprobs")
+        if refuses and wanted is not None:
+            await exchange.send(400, {"error": {"message": "logprobs are not for you"}})
+            return
+        one = {"token": "x", "logprob": -1 / tokens}
+        told = {"content": [one] * (tokens // 2)} if wanted and tells else None
+        if not body.get("stream"):
+            whole = told and {"content": [one] * tokens}
+            message = {"role": "assistant", "content": "so it is"}
+            choice = {"index": 0, "message": message, "logprobs": whole, "finish_reason": "stop"}
+            choices = [choice | {"index": index} for index in range(body.get("n", 1))]
+            await exchange.send(200, {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}})
+            return
+        await exchange.start_stream()
+        for text, reason in (("so it", None), (" is", "stop")):
+            delta = {"index": 0, "delta": {"content": text}, "logprobs": told, "finish_reason": reason}
+            await exchange.event({"model": MODEL, "choices": [delta]})
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    return behave
+
+
+@asynccontextmanager
+async def before(behave: Any, made: Active | None = None, **settings: Any) -> AsyncIterator[DropIn]:
+    store = SqliteStore()
+    store.calibrations = made or active()
+    async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as found:
+        yield found
+
+
+NONE = {"eigencal": {"effort": "none"}}
+OF_CHAT = 1 / (1 + math.exp(-(4 - 1 / 3)))  # three words of -1 in all
+
+
+def told_by(response: httpx.Response, *, stream: bool) -> list[dict[str, Any]]:
+    return events_of(response.content) if stream else [response.json()]
+
+
+def own_logprobs(told: list[dict[str, Any]]) -> list[float]:
+    lists = [one["choices"][0]["logprobs"] for one in told if one["choices"]]
+    return [token["logprob"] for one in lists if one for token in one["content"]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("body", [{}, {"logprobs": False}, {"logprobs": None}], ids=str)
+async def test_a_chat_is_judged_by_its_own_call_alone(body: dict[str, Any], stream: bool) -> None:
+    async with before(telling()) as made:
+        response = await made.ask(stream=stream, **NONE, **body)
+        assert [sent["logprobs"] for sent in made.server.bodies] == [True]
+    told = told_by(response, stream=stream)
+    found = told[-1]["uncertainty"]
+    assert (found["status"], found["num_samples"], found["lambda_max"]) == ("scored", 0, None)
+    assert found["probability_correct"] == pytest.approx(OF_CHAT)
+    assert found["decision"]["action"] == "answer" and found["warnings"] == []
+    assert found["model"] == MODEL
+    assert own_logprobs(told) == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_log_probabilities_that_the_caller_asked_for_stay(stream: bool) -> None:
+    async with before(telling()) as made:
+        response = await made.ask(stream=stream, logprobs=True, top_logprobs=0, **NONE)
+        assert [sent["top_logprobs"] for sent in made.server.bodies] == [0]
+    told = told_by(response, stream=stream)
+    assert own_logprobs(told) == [-0.5, -0.5]
+    assert told[-1]["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
+
+
+async def test_a_completion_is_judged_so_too() -> None:
+    async def behave(exchange: Exchange) -> None:
+        told = {"tokens": ["a", "b"], "token_logprobs": [-0.5, -0.5]} if "logprobs" in exchange.body else None
+        choice = {"index": 0, "text": "so it is", "logprobs": told, "finish_reason": "stop"}
+        await exchange.send(200, {"model": MODEL, "choices": [choice]})
+
+    async with before(behave) as made:
+        asked = {"path": "/v1/completions", "messages": None, "prompt": "?"}
+        told = (await made.ask(**asked, **NONE)).json()
+        own = (await made.ask(**asked, **NONE, logprobs=0)).json()
+        assert [sent["logprobs"] for sent in made.server.bodies] == [1, 0]
+    assert told["choices"][0]["logprobs"] is None and own["choices"][0]["logprobs"]["token_logprobs"]
+    # No calibration is of completions.
+    assert [one["code"] for one in told["uncertainty"]["warnings"]] == ["calibration_mismatch"]
+    assert told["uncertainty"]["probability_correct"] is None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_server_that_tells_none_costs_no_answer_and_draws_none(refuses: bool, stream: bool) -> None:
+    async with before(telling(tells=False, refuses=refuses)) as made:
+        response = await made.ask(stream=stream, **NONE)
+        assert all("n" not in sent for sent in made.server.bodies)
+    assert response.status_code == 200
+    found = told_by(response, stream=stream)[-1]["uncertainty"]
+    assert (found["status"], found["warning"]["code"]) == ("not_scored", "no_log_probability")
+
+
+async def test_the_settings_choose_it_and_several_choices_are_no_hindrance() -> None:
+    async with before(telling(), chat_effort="none") as made:
+        found = (await made.ask(n=2)).json()
+        drawn = (await made.ask(eigencal={"effort": "low"})).json()["uncertainty"]
+    assert found["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
+    assert [one["logprobs"] for one in found["choices"]] == [None, None]
+    assert drawn["num_samples"] == 3
+
+
+async def test_auto_takes_none_where_that_is_recommended() -> None:
+    for recommended, number in ((0, 0), (4, 4), (None, 3)):
+        async with before(telling(), active(recommended=recommended), chat_effort="auto") as made:
+            assert (await made.ask()).json()["uncertainty"]["num_samples"] == number
+
+
+async def test_an_answer_longer_than_any_draw_is_of_another_set_up() -> None:
+    async with before(telling(tokens=300)) as made:
+        short = (await made.ask(max_tokens=200, **NONE)).json()["uncertainty"]
+        long = (await made.ask(max_tokens=3000, **NONE)).json()["uncertainty"]
+    assert short["calibrated"]
+    assert [one["differs"] for one in long["warnings"]] == [["sampling.max_tokens"]]
+
+
+@pytest.mark.parametrize("tells", [False, True])
+async def test_abstaining_by_the_settings_holds_for_it(tells: bool) -> None:
+    settings = {"abstain": True, "abstain_text": "Ask another.", "chat_effort": "none", "target_error": 0.2}
+    async with before(telling(tells=tells), **settings) as made:
+        response = await made.ask()
+    assert json.loads(response.content)["choices"][0]["message"]["content"] == (
+        "so it is" if tells else "Ask another."
+    )
