@@ -705,6 +705,7 @@ def compose_alone(
         id=new_id("scr"),
         answer=(drawn.command.candidate or "").strip(),
         probability_correct=judgement.probability_correct,
+        rank_score=None,
         candidate=judgement.candidate,
         decision=judgement.decision,
         lambda_max=None,

@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.few_verdicts import Elsewhere, chosen, judged_on
+from benchmarks.recorded_evidence import WEIGHTS
 from service.calibration.default import FIGURES, packaged
+from service.calibration.labels import Judged
 from service.spectral.correctness_model import FEATURES
 from service.spectral.text_scores import per_word
+from tools.default_models import JudgedRows
 
 THEIRS = ("lp", "lu", "H", "mlp", "pw")
 SIZES = (1, 2, 3, 5, 10, 20)
@@ -77,3 +81,26 @@ def test_without_log_probabilities_there_is_a_model_of_what_there_is_and_no_weig
         assert prior is not None
         assert prior.model.features == ("logit_probability", "entropy")
         assert packaged().model_prior(method, 3, without, weight=0.0) is None
+
+
+@pytest.fixture(scope="module")
+def sets(shared_data: Path) -> tuple[Judged, Judged]:
+    dev, test = (JudgedRows([name], shared_data, WEIGHTS, 20).rows.at(3) for name in NAMES)
+    return dev, test
+
+
+@pytest.mark.mpnet
+@pytest.mark.parametrize(
+    ("labels", "own", "drawn"),
+    [(5, 0.445, 0.380), (10, 0.451, 0.384), (30, 0.410, 0.375), (70, 0.381, 0.368)],
+)
+def test_log_loss_of_few_verdicts_on_rows_that_the_other_file_has_not_seen(
+    sets: tuple[Judged, Judged], labels: int, own: float, drawn: float
+) -> None:
+    """Means of 100 draws, by 3 answers: alone, and drawn to map and model of the other file."""
+    there, rows = Elsewhere.of(sets[0]), sets[1]
+    rngs = (np.random.default_rng([draw, labels]) for draw in range(100))
+    losses = [judged_on(rows, chosen(rows.right, labels, False, one), there, False) for one in rngs]
+    found = np.mean(losses, axis=0)
+    assert found[1:3] == pytest.approx([own, drawn], abs=5e-3)
+    assert found[2] < min(found[:2])
