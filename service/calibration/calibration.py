@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from service.calibration.fingerprint import Fingerprint
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import CorrectnessModel, logit_probability
-from service.spectral.evidence import EvidenceMap, logit_missing_mass
+from service.spectral.evidence import EvidenceMap, checked_log_probabilities, logit_missing_mass
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import SelectiveCounts
 from service.spectral.text_scores import per_word
@@ -80,9 +79,9 @@ def features(
 def answer_features(log_probability: ArrayLike, texts: Sequence[str]) -> dict[str, ArrayLike]:
     """Return the column of a model that takes no answers drawn: of texts (n,) judged by themselves.
 
-    log_probability: of each whole text, (n,) in nats, above 0 by rounding alone.
+    log_probability: of each whole text, (n,) in nats; raises ValueError as `checked_log_probabilities`.
     """
-    return {"answer_log_probability_per_word": per_word(np.minimum(log_probability, 0.0), texts)}
+    return {"answer_log_probability_per_word": per_word(checked_log_probabilities(log_probability), texts)}
 
 
 Method = Literal["depolarized", "temperature", "evidence"]

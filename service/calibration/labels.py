@@ -26,7 +26,7 @@ from service.spectral.dev_set import (
     solve,
     weighted,
 )
-from service.spectral.evidence import EvidenceMap, missing_mass
+from service.spectral.evidence import POSITIVE_ROUNDING, EvidenceMap, missing_mass
 from service.spectral.maps import CalibrationMap
 from service.spectral.text_scores import correct, num_words, rouge_l, why_correct
 
@@ -168,13 +168,14 @@ class FullRows:
         """Return the judged text of a row, its log-probability where it is known, and its verdict."""
         one, draws = self._rows[row].row, self._rows[row].draws
         if one.answer is None:
-            first = int(self._overlaps[row].index[0])
-            return draws[0].text, draws[0].total_logprob, self._right(row, first)
-        text, total = one.answer.strip(), one.answer_logprob
-        if total is None:
-            same = [draw.total_logprob for draw in draws if draw.text == text]
-            total = max((known for known in same if known is not None), default=None)
-        return text, total, self._right(row, -1)
+            text, totals, right = draws[0].text, [draws[0].total_logprob], int(self._overlaps[row].index[0])
+        else:
+            text, totals, right = one.answer.strip(), [one.answer_logprob], -1
+            if one.answer_logprob is None:
+                totals = [draw.total_logprob for draw in draws if draw.text == text]
+        # NaN is none.
+        known = [total for total in totals if total is not None and total <= POSITIVE_ROUNDING]
+        return text, max(known, default=None), self._right(row, right)
 
     def _dominant(self, problems: Sequence[Weighted]) -> list[int]:
         """Return which distinct answer of each row is dominant; -1 where the row gives a text of its own."""

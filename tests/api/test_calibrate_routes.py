@@ -89,7 +89,7 @@ class TestRefusing:
             (bytes(range(256)) * 9, "binary"),
             (jsonl(examples()).decode().encode("utf-16"), "not UTF-8"),
             (b"question,answer\nQ?,a\n", "unknown columns"),
-            (jsonl(examples(29)), "at least 30"),
+            (jsonl(examples(9)), "at least 10"),
             (jsonl([*examples(), *examples(1)]), "bad"),
         ],
     )

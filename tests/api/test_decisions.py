@@ -110,7 +110,8 @@ async def test_a_candidate_is_judged_and_decided_about(started: Served) -> None:
     assert none["probability_correct"] == pytest.approx(LIKELY)
     assert plain["candidate"] is None
     # What the reader of the text wants to know comes before what is known of the draws.
-    assert list(same)[:6] == ["id", "answer", "probability_correct", "candidate", "decision", "lambda_max"]
+    about_text = ["id", "answer", "probability_correct", "rank_score", "candidate", "decision"]
+    assert list(same)[:7] == [*about_text, "lambda_max"]
     assert sure["decision"]["confidence"] == 0.95
     assert same["warnings"] == none["warnings"] == plain["warnings"] == []
     assert same["headers"]["x-decision"] == "answer"

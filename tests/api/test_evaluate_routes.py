@@ -54,7 +54,7 @@ async def test_json_makes_the_same_job(world: World) -> None:
     ("change", "code"),
     [
         ({"test": None}, "invalid_request"),
-        ({"test": examples(29)}, "invalid_dev_data"),
+        ({"test": examples(9)}, "invalid_dev_data"),
         ({"test": [*examples(30), {"prompt": "x"}]}, "invalid_dev_data"),
         ({"activate": "always"}, "invalid_request"),
         ({"dev_rows": 3}, "invalid_request"),

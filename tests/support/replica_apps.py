@@ -39,7 +39,7 @@ def deciding(serving: Serving, llm: LanguageModel, embedder: FakeEmbedder) -> li
     """Return a calibration for prompts and one for conversations, as this service draws them.
 
     P(correct) of a text is half its share of the answers plus half of 1 in d; from 0.5 on it keeps an error
-    of 0.15.
+    of 0.18.
     """
     requests = [serving.request(prompt="?"), serving.request(messages=(Message("user", "?"),))]
     every = {m: selector() for m in range(2, 6)}
