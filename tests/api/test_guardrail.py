@@ -234,14 +234,14 @@ async def test_without_a_target_of_anybodys_the_default_one_is_kept(tmp_path: Pa
 async def test_the_gateway_may_set_target_and_effort(tmp_path: Path) -> None:
     llm = FakeLLM(default=["Paris", "Lyon", "Paris"])
     async with replica(tmp_path, "one", llm, target_error=None) as http:
-        for target, action in ((0.05, "BLOCKED"), (0.35, "NONE")):
+        for target, action in ((0.05, "BLOCKED"), (0.37, "NONE")):
             params = {"target_error": target, "effort": "low", "unknown": 1}
             sent = {"additional_provider_specific_params": params, "litellm_call_id": str(target)}
             await asked(http, **sent)
             found = await judged(http, **sent)
             assert found.json()["action"] == action
             promised = "cannot be promised" not in found.json().get("blocked_reason", "")
-            assert promised == (target == 0.35)
+            assert promised == (target == 0.37)
     assert [one.num_samples for one in llm.requests] == [3, 3]
 
 

@@ -513,7 +513,8 @@ export interface paths {
          *
          *     The values are calibrated when a calibration fits this very set-up; otherwise they are raw,
          *     `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a `target_error`
-         *     asks whether to let it, or without one the `answer`, through.
+         *     asks whether to let it, or without one the `answer`, through. With `effort` `none` nothing is drawn: the
+         *     `candidate` is judged by its log-probability alone, and there is no spectrum.
          */
         post: operations["post_score_score_post"];
         delete?: never;
@@ -743,6 +744,11 @@ export interface components {
              */
             num_samples?: number;
             /**
+             * Prior Weight
+             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: that of the settings (30), 0: the rows alone.
+             */
+            prior_weight?: number;
+            /**
              * Seed
              * @description Seed of folds, subsets and bootstrap.
              * @default 0
@@ -797,6 +803,11 @@ export interface components {
              * @description Answers per prompt; left out: as many as a score draws.
              */
             num_samples?: number;
+            /**
+             * Prior Weight
+             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: that of the settings (30), 0: the rows alone.
+             */
+            prior_weight?: number;
             /**
              * Seed
              * @description Seed of folds, subsets and bootstrap.
@@ -942,9 +953,9 @@ export interface components {
             created_at: string;
             /**
              * Depolarization
-             * @description Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very score.
+             * @description Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very score. Null where no answer was drawn.
              */
-            depolarization: number;
+            depolarization: number | null;
             /**
              * Evidence Intercept
              * @description With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass.
@@ -967,10 +978,16 @@ export interface components {
              */
             method: "depolarized" | "temperature" | "evidence";
             /**
-             * Temperature
-             * @description Matrix temperature T applied.
+             * Origin
+             * @description `own`: fitted for this very set-up. `default`: packaged, for want of such a one.
+             * @enum {string}
              */
-            temperature: number;
+            origin: "own" | "default";
+            /**
+             * Temperature
+             * @description Matrix temperature T applied; null where no answer was drawn.
+             */
+            temperature: number | null;
         };
         /**
          * Candidate
@@ -979,14 +996,14 @@ export interface components {
         Candidate: {
             /**
              * Mode
-             * @description The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into `modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: it says what none of them said.
+             * @description The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into `modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: it says what none of them said; and where no answer was drawn.
              */
             mode: number | null;
             /**
              * Probability
-             * @description Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the LLM means. Raw where `calibrated` is false.
+             * @description Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the LLM means. Raw where `calibration` is null; null where no answer was drawn.
              */
-            probability: number;
+            probability: number | null;
             /**
              * Probability Correct
              * @description Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right.
@@ -1055,7 +1072,7 @@ export interface components {
             action: "answer" | "abstain";
             /**
              * Confidence
-             * @description How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep the error at or below `target_error`. It says nothing of this one text, and less of a target that was chosen since it is barely reachable.
+             * @description How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep every error that they promise for this number of answers, all at once. So `target_error` may be chosen after looking at what is reachable. It says nothing of this one text.
              */
             confidence: number;
             /**
@@ -1158,6 +1175,11 @@ export interface components {
              */
             mean_logprob: number;
             /**
+             * Mean Logprob Per Word
+             * @description The same, each answer's over its number of words (at least 1). Higher = more certain.
+             */
+            mean_logprob_per_word: number;
+            /**
              * Missing Mass
              * @description Mass that the LLM gives to none of the answers, 0..1. Higher = less certain.
              */
@@ -1199,6 +1221,11 @@ export interface components {
              * @description The one answer that `correct` is about.
              */
             answer?: string | null;
+            /**
+             * Answer Logprob
+             * @description The natural-log probability of the whole `answer`, its last token included: for P(correct) without any answer drawn.
+             */
+            answer_logprob?: number | null;
             /**
              * Correct
              * @description Whether `answer`, or else the dominant answer, is right; left out: by its words.
@@ -1901,15 +1928,15 @@ export interface components {
         Score: {
             /**
              * Answer
-             * @description The sample most aligned with the dominant eigenvector.
+             * @description The sample most aligned with the dominant eigenvector; the `candidate` where no answer was drawn.
              */
             answer: string;
             /**
              * Calibrated
-             * @description Whether a calibration that fits was applied.
+             * @description Whether a calibration of this very set-up was applied. False where the default stood in for one (`calibration.origin`), or nothing did.
              */
             calibrated: boolean;
-            /** @description The calibration used; null: none. */
+            /** @description The calibration used, be it the default; null: none, and the values are raw. */
             calibration: components["schemas"]["CalibrationUsed"] | null;
             /** @description The `candidate` judged; null without one. */
             candidate: components["schemas"]["Candidate"] | null;
@@ -1924,12 +1951,12 @@ export interface components {
              * Entropy
              * @description Von Neumann entropy served, nats. Higher = less certain.
              */
-            entropy: number;
+            entropy: number | null;
             /**
              * Entropy Normalized
              * @description Entropy over the largest that the spectrum allows, 0..1.
              */
-            entropy_normalized: number;
+            entropy_normalized: number | null;
             /** @description What the log-probabilities say; null unless every answer has one. */
             evidence: components["schemas"]["Evidence"] | null;
             /**
@@ -1939,12 +1966,12 @@ export interface components {
             id: string;
             /**
              * Lambda Max
-             * @description Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right.
+             * @description Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right. Null where no answer was drawn (effort `none`), as are the other values of a spectrum.
              */
-            lambda_max: number;
+            lambda_max: number | null;
             /**
              * Model
-             * @description Model that answered; null for supplied samples.
+             * @description Model that answered; null for supplied samples, and for a supplied candidate where no answer was drawn.
              */
             model: string | null;
             /**
@@ -1974,7 +2001,7 @@ export interface components {
             num_truncated: number;
             /**
              * Ood P Value
-             * @description How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts.
+             * @description How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers, if any was drawn. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts.
              */
             ood_p_value: number | null;
             /**
@@ -1982,6 +2009,11 @@ export interface components {
              * @description Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack.
              */
             probability_correct: number | null;
+            /**
+             * Rank Score
+             * @description A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere.
+             */
+            rank_score: number | null;
             /**
              * Samples
              * @description The answers, in the order drawn.
@@ -1992,8 +2024,8 @@ export interface components {
             /** @description Where the time went. */
             timings_ms: components["schemas"]["Timings"];
             /** @description The same two numbers without calibration. */
-            uncalibrated: components["schemas"]["SpectrumValues"];
-            /** @description Tokens used; null for supplied samples. */
+            uncalibrated: components["schemas"]["SpectrumValues"] | null;
+            /** @description Tokens used; null where the LLM was not called. */
             usage: components["schemas"]["TokenUsage"] | null;
             /**
              * Warnings
@@ -2018,6 +2050,11 @@ export interface components {
              */
             candidate?: string;
             /**
+             * Candidate Logprob
+             * @description The natural-log probability of the whole `candidate`, the token that ended it included, by the LLM that wrote it. It counts where no answer is drawn.
+             */
+            candidate_logprob?: number;
+            /**
              * Confidence
              * @description Confidence with which the target is kept; left out: that of the settings (0.9).
              */
@@ -2029,10 +2066,10 @@ export interface components {
             deadline_ms?: number;
             /**
              * Effort
-             * @description How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them. More cost more tokens.
+             * @description How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them. More cost more tokens. `none` draws none and costs no token: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto`: as many as the calibration's report recommends (none only with a `candidate_logprob`), else as `low`.
              * @enum {string}
              */
-            effort?: "low" | "medium" | "high";
+            effort?: "none" | "low" | "medium" | "high" | "auto";
             /**
              * Logprobs
              * @description The natural-log probability of each whole sample, the token that ended it included: as many as `samples`. Where a sample is only a part of what was drawn, leave this out. (Rows of `POST /calibrate` may call it `logprob`, too; here it has this one name.)
@@ -2091,7 +2128,7 @@ export interface components {
         ScoreWarning: {
             /**
              * Code
-             * @description calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch or out_of_distribution.
+             * @description calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch or out_of_distribution.
              */
             code: string;
             /**
@@ -2128,12 +2165,12 @@ export interface components {
         Timings: {
             /**
              * Embed
-             * @description Embedding the distinct answers.
+             * @description Embedding the distinct answers, and the question.
              */
             embed: number;
             /**
              * Generate
-             * @description Drawing the answers; null for supplied samples.
+             * @description Drawing the answers; null where none was drawn.
              */
             generate?: number | null;
             /**
@@ -4476,13 +4513,13 @@ export interface operations {
                 headers: {
                     /** @description Id of the calibration used; absent without one. */
                     "X-Calibration-ID"?: string;
-                    /** @description `candidate.probability`; absent without a candidate. */
+                    /** @description `candidate.probability`; absent without a candidate, or where no answer was drawn. */
                     "X-Candidate-Probability"?: number;
                     /** @description `decision.action`: `answer`, let the text through, or `abstain`, hold it back. The text is the `candidate` or, without one, `answer`. Absent where `decision` is null. */
                     "X-Decision"?: "answer" | "abstain";
-                    /** @description `entropy`. */
+                    /** @description `entropy`; absent where no answer was drawn. */
                     "X-Entropy"?: number;
-                    /** @description `lambda_max`. */
+                    /** @description `lambda_max`; absent where no answer was drawn. */
                     "X-Lambda-Max"?: number;
                     /** @description `probability_correct` of the `candidate` or, without one, of `answer`; absent where null. */
                     "X-Probability-Correct"?: number;

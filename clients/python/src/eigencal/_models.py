@@ -29,8 +29,8 @@ class CalibrationUsed(Result):
 
     created_at: datetime
     """When it was fitted."""
-    depolarization: float
-    """Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very score."""
+    depolarization: float | None
+    """Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very score. Null where no answer was drawn."""
     evidence_intercept: float | None = None
     """With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."""
     evidence_slope: float | None = None
@@ -39,17 +39,19 @@ class CalibrationUsed(Result):
     """Id of the calibration."""
     method: Literal["depolarized", "temperature", "evidence"] | str
     """The map applied."""
-    temperature: float
-    """Matrix temperature T applied."""
+    origin: Literal["own", "default"] | str
+    """`own`: fitted for this very set-up. `default`: packaged, for want of such a one."""
+    temperature: float | None
+    """Matrix temperature T applied; null where no answer was drawn."""
 
 
 class Candidate(Result):
     """What the answers say of the text given as `candidate`."""
 
     mode: int | None
-    """The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into `modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: it says what none of them said."""
-    probability: float
-    """Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the LLM means. Raw where `calibrated` is false."""
+    """The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into `modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: it says what none of them said; and where no answer was drawn."""
+    probability: float | None
+    """Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the LLM means. Raw where `calibration` is null; null where no answer was drawn."""
     probability_correct: float | None
     """Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right."""
 
@@ -60,7 +62,7 @@ class Decision(Result):
     action: Literal["answer", "abstain"] | str
     """Let it through, or do not."""
     confidence: float
-    """How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep the error at or below `target_error`. It says nothing of this one text, and less of a target that was chosen since it is barely reachable."""
+    """How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep every error that they promise for this number of answers, all at once. So `target_error` may be chosen after looking at what is reachable. It says nothing of this one text."""
     coverage: float
     """Share of the calibration's questions that is let through, 0..1; 0 where none is."""
     reason: str
@@ -76,6 +78,8 @@ class Evidence(Result):
 
     mean_logprob: float
     """Mean log-probability of the whole answers, nats. Higher = more certain."""
+    mean_logprob_per_word: float
+    """The same, each answer's over its number of words (at least 1). Higher = more certain."""
     missing_mass: float
     """Mass that the LLM gives to none of the answers, 0..1. Higher = less certain."""
 
@@ -354,7 +358,7 @@ class ScoreWarning(Result):
     """Something the caller should know."""
 
     code: str
-    """calibration_missing, calibration_mismatch, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch or out_of_distribution."""
+    """calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch or out_of_distribution."""
     differs: tuple[str, ...] | None = None
     """For a mismatch: the parts that differ."""
     message: str
@@ -387,9 +391,9 @@ class Timings(Result):
     """Milliseconds by stage."""
 
     embed: float
-    """Embedding the distinct answers."""
+    """Embedding the distinct answers, and the question."""
     generate: float | None = None
-    """Drawing the answers; null for supplied samples."""
+    """Drawing the answers; null where none was drawn."""
     queue: float
     """Waiting: for parsing and for a slot at the LLM."""
     spectrum: float
@@ -419,11 +423,11 @@ class KeptScore(Result):
     withheld: str | None = None
     """The model's own answer, where a decision to abstain has replaced it."""
     answer: str | None = None
-    """The sample most aligned with the dominant eigenvector."""
+    """The sample most aligned with the dominant eigenvector; the `candidate` where no answer was drawn."""
     calibrated: bool | None = None
-    """Whether a calibration that fits was applied."""
+    """Whether a calibration of this very set-up was applied. False where the default stood in for one (`calibration.origin`), or nothing did."""
     calibration: CalibrationUsed | None = None
-    """The calibration used; null: none."""
+    """The calibration used, be it the default; null: none, and the values are raw."""
     candidate: Candidate | None = None
     """The `candidate` judged; null without one."""
     decision: Decision | None = None
@@ -437,9 +441,9 @@ class KeptScore(Result):
     evidence: Evidence | None = None
     """What the log-probabilities say; null unless every answer has one."""
     lambda_max: float | None = None
-    """Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right."""
+    """Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right. Null where no answer was drawn (effort `none`), as are the other values of a spectrum."""
     model: str | None = None
-    """Model that answered; null for supplied samples."""
+    """Model that answered; null for supplied samples, and for a supplied candidate where no answer was drawn."""
     modes: tuple[Mode, ...] | None = None
     """The leading meanings, at most five."""
     num_distinct: int | None = None
@@ -451,9 +455,11 @@ class KeptScore(Result):
     num_truncated: int | None = None
     """Answers cut by max_tokens; they count."""
     ood_p_value: float | None = None
-    """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts."""
+    """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers, if any was drawn. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts."""
     probability_correct: float | None = None
     """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
+    rank_score: float | None = None
+    """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere."""
     samples: tuple[str, ...] | None = None
     """The answers, in the order drawn."""
     spectrum: Spectrum | None = None
@@ -463,7 +469,7 @@ class KeptScore(Result):
     uncalibrated: SpectrumValues | None = None
     """The same two numbers without calibration."""
     usage: Usage | None = None
-    """Tokens used; null for supplied samples."""
+    """Tokens used; null where the LLM was not called."""
     warnings: tuple[ScoreWarning, ...] | None = None
     """What to know about this score."""
 
@@ -472,29 +478,29 @@ class Score(Result):
     """A scored prompt."""
 
     answer: str
-    """The sample most aligned with the dominant eigenvector."""
+    """The sample most aligned with the dominant eigenvector; the `candidate` where no answer was drawn."""
     calibrated: bool
-    """Whether a calibration that fits was applied."""
+    """Whether a calibration of this very set-up was applied. False where the default stood in for one (`calibration.origin`), or nothing did."""
     calibration: CalibrationUsed | None
-    """The calibration used; null: none."""
+    """The calibration used, be it the default; null: none, and the values are raw."""
     candidate: Candidate | None
     """The `candidate` judged; null without one."""
     decision: Decision | None
     """What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain."""
     embedder: str
     """Embedder of the answers."""
-    entropy: float
+    entropy: float | None
     """Von Neumann entropy served, nats. Higher = less certain."""
-    entropy_normalized: float
+    entropy_normalized: float | None
     """Entropy over the largest that the spectrum allows, 0..1."""
     evidence: Evidence | None
     """What the log-probabilities say; null unless every answer has one."""
     id: str
     """Id of this score."""
-    lambda_max: float
-    """Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right."""
+    lambda_max: float | None
+    """Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right. Null where no answer was drawn (effort `none`), as are the other values of a spectrum."""
     model: str | None
-    """Model that answered; null for supplied samples."""
+    """Model that answered; null for supplied samples, and for a supplied candidate where no answer was drawn."""
     modes: tuple[Mode, ...] | None = None
     """The leading meanings, at most five."""
     num_distinct: int
@@ -506,19 +512,21 @@ class Score(Result):
     num_truncated: int
     """Answers cut by max_tokens; they count."""
     ood_p_value: float | None
-    """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts."""
+    """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers, if any was drawn. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts."""
     probability_correct: float | None
     """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
+    rank_score: float | None
+    """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere."""
     samples: tuple[str, ...] | None = None
     """The answers, in the order drawn."""
     spectrum: Spectrum | None = None
     """The whole spectrum."""
     timings_ms: Timings
     """Where the time went."""
-    uncalibrated: SpectrumValues
+    uncalibrated: SpectrumValues | None
     """The same two numbers without calibration."""
     usage: Usage | None
-    """Tokens used; null for supplied samples."""
+    """Tokens used; null where the LLM was not called."""
     warnings: tuple[ScoreWarning, ...]
     """What to know about this score."""
 

@@ -18,6 +18,8 @@ class CalibrateOptions(TypedDict):
     """A name for people."""
     num_samples: NotRequired[int | None]
     """Answers per prompt; left out: as many as a score draws."""
+    prior_weight: NotRequired[float | None]
+    """Labelled rows that the default calibration counts for, to which fits are drawn; left out: that of the settings (30), 0: the rows alone."""
     seed: NotRequired[int | None]
     """Seed of folds, subsets and bootstrap."""
     source_label: NotRequired[str | None]
@@ -90,12 +92,14 @@ class ScoreOptions(TypedDict):
     """`active`, `none` (raw values), or the id of a calibration."""
     candidate: NotRequired[str | None]
     """A text to judge by the answers, such as the one about to be sent. It never counts as one of them. A blank one is refused, unless the settings say what empty answers mean."""
+    candidate_logprob: NotRequired[float | None]
+    """The natural-log probability of the whole `candidate`, the token that ended it included, by the LLM that wrote it. It counts where no answer is drawn."""
     confidence: NotRequired[float | None]
     """Confidence with which the target is kept; left out: that of the settings (0.9)."""
     deadline_ms: NotRequired[int | None]
     """Time for the answers to come; what has come by then is scored (two at least, one by evidence)."""
-    effort: NotRequired[Literal["low", "medium", "high"] | None]
-    """How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them. More cost more tokens."""
+    effort: NotRequired[Literal["none", "low", "medium", "high", "auto"] | None]
+    """How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them. More cost more tokens. `none` draws none and costs no token: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto`: as many as the calibration's report recommends (none only with a `candidate_logprob`), else as `low`."""
     logprobs: NotRequired[Sequence[float] | None]
     """The natural-log probability of each whole sample, the token that ended it included: as many as `samples`. Where a sample is only a part of what was drawn, leave this out. (Rows of `POST /calibrate` may call it `logprob`, too; here it has this one name.)"""
     messages: NotRequired[Sequence[ChatMessage] | None]
