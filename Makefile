@@ -136,7 +136,7 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
 	$(PY) -m pytest tests/clients tests/docs -m clients -n $(WORKERS) --dist loadscope $(ARGS)
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
-	for b in spectral_core fit_speed algorithm1_speed rows_needed service_load overload start_up \
+	for b in spectral_core fit_speed algorithm1_speed rows_needed learning_curves service_load overload start_up \
 	  overhead out_of_distribution calibrate_while_scoring nulls evidence selective_worlds dropin client; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 DOCKER_VENV := .cache/docker-venv

@@ -18,7 +18,7 @@ from service.spectral.text_scores import per_word
 # Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, the first one drawn (where a
 # score draws none), or by row.
 JudgedTexts = Literal["given", "dominant", "first", "mixed"]
-# What a promise is about (method, section 9); it stands wherever one is shown.
+# What a promise is about (method, section 11); it stands wherever one is shown.
 PROMISE_MEANING = (
     "Of calibrations made like this one, at least the share named as confidence keeps at once all errors "
     "that it promises with one number of answers, on questions like those of its rows. So a target may be "

@@ -206,7 +206,7 @@ def fitting(
 def ood_p_value(
     applied: Applied | None, question: NDArray[np.float32] | None, generation: Generation
 ) -> float | None:
-    """Return the p-value of a prompt that is like the rows of the calibration applied (method, section 10).
+    """Return the p-value of a prompt that is like the rows of the calibration applied (method, section 12).
 
     question: its vector (d,), by the embedder of the calibration; None for a prompt without text.
     """

@@ -1,4 +1,4 @@
-"""Whether a prompt is like those of a dev set: split-conformal p-values (**ours**, method, section 10).
+"""Whether a prompt is like those of a dev set: split-conformal p-values (**ours**, method, section 12).
 
 Vovk, Gammerman, Shafer, *Algorithmic Learning in a Random World*, 2005; the score of a question is that of
 nearest-neighbour anomaly detection. Two tests, of the question and of the answers' length, joined by

@@ -33,7 +33,7 @@ def test_real_answers_are_read_whole(name: str) -> None:
 def test_a_newer_services_fields_and_values_are_kept() -> None:
     said = EXAMPLE["prompt"]["response"] | {"of_tomorrow": {"a": 1}}
     said["calibration"] = {
-        "id": "cal_1", "method": "of_tomorrow", "temperature": 1.0, "depolarization": 0.0,
+        "id": "cal_1", "origin": "own", "method": "of_tomorrow", "temperature": 1.0, "depolarization": 0.0,
         "created_at": "2026-01-01T00:00:00Z",
     }  # fmt: skip
     score = eigencal.Score.model_validate(said)

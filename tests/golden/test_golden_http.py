@@ -34,6 +34,8 @@ async def http(
         data_dir=folder,
         embedder=str(ROOT / "data" / "weights" / "all-mpnet-base-v2"),
         empty_answers="embedded",
+        default_calibration=False,
+        prior_weight=0,
     )
     app = create_app(settings, llm=FakeLLM())
     async with app.router.lifespan_context(app):
