@@ -145,7 +145,7 @@ def by_verdicts(name: str, data: Recorded) -> None:
     )
     for m, evidence in DRAWN:
         columns = data.material(m).held_out_columns(evidence=evidence)
-        fit = fit_correctness(columns, right, rng=np.random.default_rng(1))
+        fit = fit_correctness(columns, right, fold)
         ours = fit.held_out
         assert ours is not None
         name = f"{m} {'with evidence' if evidence else 'without'}{', not served' if fit.why_none else ''}"

@@ -21,7 +21,7 @@ from service.spectral.evidence import (
 )
 from service.spectral.fit import assign_folds, fit_depolarized
 from service.spectral.maps import CalibrationMap
-from service.spectral.text_scores import correct
+from service.spectral.text_scores import correct, per_word
 
 ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
@@ -100,22 +100,26 @@ class Recorded:
         none = np.eye(1, D, dtype=np.float32)[0]
         targets = np.stack([self.answer_vectors.get(row["answer"], none) for row in self.rows])
         means = np.array([mean_log_probability(one) for one in self.sums(m)])
+        spoken = [per_word(one, row["samples"][:m]) for one, row in zip(self.sums(m), self.rows, strict=True)]
+        words = np.array([mean_log_probability(one) for one in spoken])
         kept = self.judged
         return Material(
             self.evidence(m).take(kept),
             dev_set(self.answers(m, targets), D).take(kept),
             means[kept],
+            words[kept],
             self.right[kept],
         )
 
 
 @dataclass(frozen=True)
 class Material:
-    """Judged rows: spectra with u, the same with the answer to be judged as target, mean log p, verdicts."""
+    """Judged rows: spectra with u, the same with the judged text as target, means of log p, verdicts."""
 
     rows: EvidenceSet
     candidates: DevSet
     mean_log_probability: np.ndarray
+    log_probability_per_word: np.ndarray
     right: np.ndarray
 
     def columns(self, fitted: np.ndarray, held: np.ndarray, *, evidence: bool) -> dict[str, np.ndarray]:
@@ -129,6 +133,7 @@ class Material:
         if evidence:
             found["logit_missing_mass"] = logit_missing_mass(rows.missing_mass)
             found["mean_log_probability"] = self.mean_log_probability[held]
+            found["log_probability_per_word"] = self.log_probability_per_word[held]
         return found
 
     def held_out_columns(self, *, evidence: bool) -> dict[str, np.ndarray]:

@@ -21,6 +21,7 @@ from service.spectral.fit import DepolarizedRisk, TemperatureRisk, fit_depolariz
 from service.spectral.maps import DEFAULT_EPS
 from service.spectral.subsets import evidence_subset
 from service.spectral.text_scores import words
+from tools.default_models import JudgedRows, models
 
 ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
@@ -104,7 +105,10 @@ def rows(every: Recorded) -> dict[str, np.ndarray]:
 def main() -> None:
     """Write both files."""
     every = Recorded(SETS)
-    FIGURES.write_text(json.dumps(figures(every, Recorded(SETS[:1]))) + "\n", "utf-8")
+    found = figures(every, Recorded(SETS[:1]))
+    judged = JudgedRows(SETS, DATA, WEIGHTS, SIZES[-1]), JudgedRows(SETS[:1], DATA, WEIGHTS, LARGEST)
+    found["correctness"] = models(found["maps"], *judged)
+    FIGURES.write_text(json.dumps(found) + "\n", "utf-8")
     np.savez_compressed(ROWS, **rows(every))  # type: ignore[arg-type]  # its stub takes `allow_pickle` for one
 
 

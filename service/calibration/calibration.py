@@ -9,15 +9,13 @@ from numpy.typing import ArrayLike
 
 from service.calibration.fingerprint import Fingerprint
 from service.spectral.conformal import ConformalReference
-from service.spectral.correctness_model import MIN_OF_A_KIND, CorrectnessModel, logit_probability
+from service.spectral.correctness_model import CorrectnessModel, logit_probability
 from service.spectral.evidence import EvidenceMap, logit_missing_mass
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import SelectiveCounts
 
 # Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, or either by row.
 JudgedTexts = Literal["given", "dominant", "mixed"]
-# Right answers, and wrong ones, that a file should have: half of its rows fit the model, half are counted.
-NEEDED_OF_A_KIND = 2 * MIN_OF_A_KIND
 # What a promise is about (method, section 9); it stands wherever one is shown.
 PROMISE_MEANING = (
     "Of calibrations made like this one, at least the share named as confidence keeps at once all errors "
@@ -31,11 +29,10 @@ WITHOUT_EVIDENCE = frozenset({"logit_probability", "entropy"})
 class Selector:
     """P(correct), and what thresholds on it let through. Numbers only.
 
-    The rows of a fit were split in two. On one part `map` was fitted, and on what it says of those rows
-    `model`. `counts` are of the other part, which nothing here has seen: so what they promise holds for new
-    questions like them, and texts like those judged. Of those, texts that no answer drawn supports
-    (`born.supported`) are never let through, here as in a score. What serves a score was fitted on all rows,
-    hence a map of its own here.
+    `map` was fitted on all rows, and on what it says of them `model`. `counts` are of all rows, too, each
+    predicted by a map and a model fitted without its fold: so what they promise holds for new questions like
+    them, and texts like those judged. Of those, texts that no answer drawn supports (`born.supported`) are
+    never let through, here as in a score.
     """
 
     map: DepolarizedMap | TemperatureMap | EvidenceMap
@@ -59,16 +56,19 @@ def features(
     entropy: ArrayLike,
     missing_mass: ArrayLike | None = None,
     mean_log_probability: ArrayLike | None = None,
+    log_probability_per_word: ArrayLike | None = None,
 ) -> dict[str, ArrayLike]:
     """Return the columns that a correctness model knows, (n,) each or one number each.
 
     probability: p(y) of the judged text under `Selector.map`, in [0, 1]; entropy: of the spectrum that it
-    serves, in nats; missing_mass, mean_log_probability: of the prompt's answers, None where they have none.
+    serves, in nats; missing_mass and both means, of log-probabilities and of those per word: of the prompt's
+    answers, None where they have none.
     """
     columns: dict[str, ArrayLike] = {"logit_probability": logit_probability(probability), "entropy": entropy}
-    if missing_mass is not None and mean_log_probability is not None:
+    if missing_mass is not None and mean_log_probability is not None and log_probability_per_word is not None:
         columns["logit_missing_mass"] = logit_missing_mass(missing_mass)
         columns["mean_log_probability"] = mean_log_probability
+        columns["log_probability_per_word"] = log_probability_per_word
     return columns
 
 

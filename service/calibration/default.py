@@ -20,7 +20,7 @@ from service.calibration.calibration import Calibration, Parameters
 from service.calibration.fingerprint import Fingerprint
 from service.embedding.port import EmbedderIdentity
 from service.spectral.conformal import ConformalReference
-from service.spectral.correctness_model import sigmoid
+from service.spectral.correctness_model import Columns, CorrectnessModel, ModelPrior, sigmoid
 from service.spectral.evidence import EvidenceMap
 from service.spectral.prior import Prior
 
@@ -29,6 +29,9 @@ DEFAULT_ID = "default-1"
 FIGURES = Path(__file__).with_name(f"{DEFAULT_ID}.json")
 ROWS = Path(__file__).with_name(f"{DEFAULT_ID}.npz")
 PRIOR_WEIGHT = 30.0  # labelled rows that the default counts for (method, section 9)
+# A verdict says less than a reference: of P(correct) the default's weights count for 100 rows, where the
+# maps count for 30, and its intercept for 10.
+MODEL_SHARE = 100 / 30
 
 
 def between(sizes: list[int], values: list[Any], num_samples: int) -> Floats:
@@ -42,13 +45,16 @@ def between(sizes: list[int], values: list[Any], num_samples: int) -> Floats:
 class DefaultCalibration:
     """The figures, and the rows that they were fitted on, as far as they are needed: no text of theirs.
 
-    figures: `{id, created_at, maps: {method: {sizes, parameters, hessians}}}`, parameters of each map as it
-    is fitted: (log T, a, b), (log T, logit g) or (log T). rows: `lengths` (n, m) in words, and `questions/…`
+    figures: `{id, created_at, maps: {method: {sizes, parameters, hessians}}, correctness: {method: [..]}}`,
+    parameters of each map as it is fitted: (log T, a, b), (log T, logit g) or (log T). correctness: models
+    of P(correct) `{features, sizes, means, scales, parameters, hessians}`, more features each; its parameters
+    are weights and, last, the intercept. rows: `lengths` (n, m) in words, and `questions/…`
     (k, d), unit vectors times 127, by name of their embedder.
     """
 
     def __init__(self, figures: Mapping[str, Any], rows: Mapping[str, NDArray[Any]]) -> None:
         self._maps = figures["maps"]
+        self._models = figures["correctness"]
         self._rows = rows
         sizes = range(1, self._maps["evidence"]["sizes"][-1] + 1)
         fingerprint = Fingerprint("default", "", "", "", 0)
@@ -82,6 +88,27 @@ class DefaultCalibration:
             self._at(method, "hessians", num_samples),
         )
         return Prior(center, hessian, weight)
+
+    def model_prior(
+        self, method: str, num_samples: int, columns: Columns, *, weight: float = PRIOR_WEIGHT
+    ) -> ModelPrior | None:
+        """Return what a fit of P(correct) is drawn to, with every feature of the columns; None for no weight.
+
+        weight: labelled rows that count for the map's.
+        """
+        if weight == 0:
+            return None
+        table = [one for one in self._models[method] if columns.keys() >= set(one["features"])][-1]
+        figures = ("means", "scales", "parameters", "hessians")
+        means, scales, weights, hessian = (between(table["sizes"], table[x], num_samples) for x in figures)
+        model = CorrectnessModel(
+            tuple(table["features"]),
+            tuple(means.tolist()),
+            tuple(scales.tolist()),
+            tuple(weights[:-1].tolist()),
+            float(weights[-1]),
+        )
+        return ModelPrior(model, hessian, MODEL_SHARE * weight)
 
     def _at(self, method: str, name: str, num_samples: int) -> Floats:
         table = self._maps[method]

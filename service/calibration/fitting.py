@@ -1,6 +1,6 @@
 """Fitting a calibration on labelled rows: maps, evidence, P(correct) and thresholds (method, section 8)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
@@ -14,7 +14,15 @@ from service.calibration.material import Material
 from service.calibration.rows import MIN_USABLE_ROWS
 from service.embedding.outcomes import log_probabilities
 from service.errors import InvalidDevData
-from service.spectral.correctness_model import CorrectnessFit, fit_correctness, stratified_split, too_few
+from service.spectral.correctness_model import (
+    Columns,
+    CorrectnessFit,
+    ModelPrior,
+    ModelPriorSource,
+    fit_correctness,
+    no_model_prior,
+    stratified_folds,
+)
 from service.spectral.dev_set import DevSet, dev_set, risks
 from service.spectral.evidence import (
     EvidenceBootstrap,
@@ -45,10 +53,11 @@ from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
+FittedMap = DepolarizedMap | TemperatureMap | EvidenceMap
 PlainPriors = Mapping[PlainMethod, Prior | None]
 NO_PRIORS: PlainPriors = dict.fromkeys(METHODS)
 WHOLE = 1000  # of the progress of a fit
-SHARE = 0.5  # of the rows that fit; more would leave fewer to promise by
+FOLDS = 5  # of the rows, where each is predicted by a map and a model of the others
 
 
 class Stream(IntEnum):
@@ -93,24 +102,19 @@ class FittedEvidence:
 class DecidedAt:
     """What the verdicts allow with one number of answers.
 
-    fit: of P(correct), on the rows that fitted, whose verdicts are `fitted` (n1,); counted: (n2,) verdicts of
-    the others. selector: None where there is no model; `fit` says why.
+    fit: of P(correct); right: (n,) verdicts of the full rows. selector: None where there is no model; `fit`
+    says why.
     """
 
     fit: CorrectnessFit
-    fitted: Bools
-    counted: Bools
+    right: Bools
     selector: Selector | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decided:
-    """What the verdicts allow, by number of answers.
+    """What the verdicts allow, by number of answers."""
 
-    fitting: (n,) which of the full rows fitted map and model; the others were counted.
-    """
-
-    fitting: Bools
     at: Mapping[int, DecidedAt]
 
     def selectors(self) -> dict[int, Selector]:
@@ -126,7 +130,7 @@ class Fitted:
     "evidence" where it was fitted, "active" where there is one; and the maps of those that need no
     log-probabilities. method: the one chosen; parameters: of every m' for it, those of "depolarized" for
     "evidence", whose own are in evidence_table. evidence: None where rows lack log-probabilities. decided:
-    what the rows' verdicts allow. priors: what all of it was drawn to.
+    what the rows' verdicts allow. priors, model_priors: what all of it was drawn to.
     """
 
     dev: DevSet
@@ -139,6 +143,7 @@ class Fitted:
     evidence: FittedEvidence | None = None
     evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
     priors: PriorSource = no_prior
+    model_priors: ModelPriorSource = no_model_prior
 
     def maps_of(self, name: str) -> list[CalibrationMap]:
         """Return the map that serves each of the n prompts, fitted without its fold."""
@@ -158,6 +163,7 @@ def fit_all(
     eps: float = DEFAULT_EPS,
     resamples: Resamples = DEFAULT,
     priors: PriorSource = no_prior,
+    model_priors: ModelPriorSource = no_model_prior,
     progress: OnDone | None = None,
 ) -> Fitted:
     """Fit the maps on the full rows, and the tables of the chosen one on all.
@@ -185,12 +191,28 @@ def fit_all(
     maps = _evidence_table(material, seed, priors, _part(progress, 1, parts)) if by_evidence else {}
     last = _part(progress, parts - 1, parts)
     decided = fit_selectors(
-        material, method, rng=rng(seed, Stream.SELECTORS), eps=eps, priors=priors, progress=last
+        material,
+        method,
+        rng=rng(seed, Stream.SELECTORS),
+        eps=eps,
+        priors=priors,
+        model_priors=model_priors,
+        progress=last,
     )
     plain = plain_priors(priors, material.num_samples)
     spread = bootstraps(dev, seed, eps, again, plain)
     return Fitted(
-        dev, fits(dev, eps, plain), spread, risks, method, parameters, decided, evidence, maps, priors
+        dev,
+        fits(dev, eps, plain),
+        spread,
+        risks,
+        method,
+        parameters,
+        decided,
+        evidence,
+        maps,
+        priors,
+        model_priors,
     )
 
 
@@ -362,60 +384,50 @@ def fit_selectors(
     rng: np.random.Generator,
     eps: float,
     priors: PriorSource = no_prior,
+    model_priors: ModelPriorSource = no_model_prior,
     progress: OnDone | None = None,
 ) -> Decided:
     """Return what the verdicts on the full rows allow, for their first answers of every number.
 
-    The rows are split once, by their verdicts with all answers: one that fits for any number is counted for
-    none. method: the kind of map, which all rows have chosen (by risk, not by verdicts: decision 0023).
-    From 1 answer for "evidence", else from 2; of more than 64, those that maps are fitted for.
-    Blocking: seconds.
+    The rows are folded once, by their verdicts with all answers. method: the kind of map, which all rows have
+    chosen (by risk, not by verdicts: decision 0023). From 1 answer for "evidence", else from 2; of more than
+    64, those that maps are fitted for. Blocking: seconds.
     """
     rows = FullRows(material)
     full = rows.at(material.num_samples)
-    fitting = stratified_split(full.right, SHARE, rng)
+    fold = stratified_folds(full.right, FOLDS, rng)
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(material.num_samples)]
     decided = {}
-    # A stream for each number: what one draws does not hang on how much the others draw.
-    for done, (size, own) in enumerate(zip(sizes, rng.spawn(len(sizes)), strict=True), start=1):
+    for done, size in enumerate(sizes, start=1):
         seen = full if size == material.num_samples else rows.at(size)
-        prior = priors(method, size)
-        decided[size] = _decided(
-            seen.take(fitting), seen.take(~fitting), rows.judged, method, own, eps, prior
-        )
+        fit_map = partial(_map, method=method, eps=eps, prior=priors(method, size))
+        decided[size] = _decided(seen, fold, rows.judged, fit_map, partial(model_priors, method, size))
         if progress is not None:
             progress(done, len(sizes))
-    return Decided(fitting, decided)
+    return Decided(decided)
 
 
 def _decided(
-    fitted: Judged,
-    counted: Judged,
+    rows: Judged,
+    fold: NDArray[np.int_],
     judged: JudgedTexts,
-    method: Method,
-    rng: np.random.Generator,
-    eps: float,
-    prior: Prior | None,
+    fit_map: Callable[[Judged], FittedMap],
+    model_prior: Callable[[Columns], ModelPrior | None],
 ) -> DecidedAt:
-    num_right = int(fitted.right.sum())
-    # With few of a kind, even a map cannot be fitted.
-    if (none := too_few(num_right, len(fitted) - num_right)) is not None:
-        return DecidedAt(none, fitted.right, counted.right, None)
-    map_ = _map(fitted, method, eps, prior)
-    model = fit_correctness(fitted.columns(map_), fitted.right, rng=rng)
+    map_ = fit_map(rows)
+    columns = rows.columns(map_)
+    # What predicts a row has seen nothing of it, in map and model: the promise rests on that.
+    by_fold = [rows.columns(fit_map(rows.take(fold != number))) for number in range(FOLDS)]
+    fit = fit_correctness(columns, rows.right, fold, prior=model_prior(columns), by_fold=by_fold)
     selector = None
-    if model.model is not None:
-        # Nothing until here has seen the rows that are counted: the promise rests on that.
-        scores = model.model.predict(counted.columns(map_))
+    if fit.model is not None and fit.held_out is not None:
         # What a score never lets through must not count as let through, or the promise is about other texts.
-        counts = selective_counts(scores, counted.right, counted.supported)
-        selector = Selector(map_, model.model, counts, judged)
-    return DecidedAt(model, fitted.right, counted.right, selector)
+        counts = selective_counts(fit.held_out, rows.right, rows.supported)
+        selector = Selector(map_, fit.model, counts, judged)
+    return DecidedAt(fit, rows.right, selector)
 
 
-def _map(
-    rows: Judged, method: Method, eps: float, prior: Prior | None
-) -> DepolarizedMap | TemperatureMap | EvidenceMap:
+def _map(rows: Judged, method: Method, eps: float, prior: Prior | None) -> FittedMap:
     if method != "evidence":
         return fit(rows.rows, method, eps=eps, prior=prior).map
     assert rows.missing_mass is not None, "chosen only where all rows have log-probabilities"

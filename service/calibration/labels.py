@@ -26,9 +26,9 @@ from service.spectral.dev_set import (
     solve,
     weighted,
 )
-from service.spectral.evidence import EvidenceMap, mean_log_probability, missing_mass
+from service.spectral.evidence import EvidenceMap, missing_mass
 from service.spectral.maps import CalibrationMap
-from service.spectral.text_scores import correct, rouge_l, why_correct
+from service.spectral.text_scores import correct, num_words, rouge_l, why_correct
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.int_] | NDArray[np.bool_]
@@ -48,8 +48,8 @@ class Judged:
     """n prompts as some of their answers show them, and a text of each that was judged.
 
     rows: their spectra, with the references as targets; texts: the same with the judged text as target.
-    right: (n,) verdicts. missing_mass, mean_log_probability: (n,) each; None where an answer of any
-    prompt has no log-probability.
+    right: (n,) verdicts. missing_mass, mean_log_probability, log_probability_per_word: (n,) each; None where
+    an answer of any prompt has no log-probability.
     """
 
     rows: DevSet
@@ -57,13 +57,18 @@ class Judged:
     right: NDArray[np.bool_]
     missing_mass: Floats | None = None
     mean_log_probability: Floats | None = None
+    log_probability_per_word: Floats | None = None
+
+    @property
+    def _evidence(self) -> tuple[Floats | None, Floats | None, Floats | None]:
+        return self.missing_mass, self.mean_log_probability, self.log_probability_per_word
 
     def __len__(self) -> int:
         return self.right.size
 
     def take(self, rows: Mask) -> "Judged":
         """Return the prompts selected by an index or mask."""
-        evidence = [None if x is None else x[rows] for x in (self.missing_mass, self.mean_log_probability)]
+        evidence = [None if x is None else x[rows] for x in self._evidence]
         return Judged(self.rows.take(rows), self.texts.take(rows), self.right[rows], *evidence)
 
     def over(self, map_: CalibrationMap | EvidenceMap) -> CalibrationMap:
@@ -83,7 +88,7 @@ class Judged:
         """Return the features (n,) of the judged texts under a map, as one score has them."""
         served = self.over(map_)
         p, entropy = born_probabilities(served, self.texts), served_entropies(served, self.rows)
-        return features(p, entropy, self.missing_mass, self.mean_log_probability)
+        return features(p, entropy, *self._evidence)
 
 
 class FullRows:
@@ -101,6 +106,7 @@ class FullRows:
         self._overlaps = [overlaps(material.answers[i]) for i in material.full]
         self._own = [_own(material, int(i)) for i in material.full]
         self._totals = [log_probabilities(one.draws) for one in self._rows]
+        self._lengths = [num_words([draw.text for draw in one.draws]) for one in self._rows]
         self._of_all = self._dominant([weighted(one) for one in self._overlaps])
         # ROUGE-L takes longer than the rest; most answers stay dominant as others join them.
         self._verdicts: dict[tuple[int, int], bool] = {}
@@ -145,17 +151,18 @@ class FullRows:
             self._verdicts[row, answer] = correct(text, one.references) if given is None else given
         return self._verdicts[row, answer]
 
-    def _evidence(self, num_samples: int) -> tuple[Floats, Floats] | tuple[None, None]:
-        """Return missing mass and mean log-probability (n,) of the first answers, where all have one."""
-        masses, means = [], []
-        for row, totals, one in zip(self._rows, self._totals, self._overlaps, strict=True):
+    def _evidence(self, num_samples: int) -> tuple[Floats, ...]:
+        """Return what `Judged` holds of the first answers' log-probabilities, (n,) each, if all have one."""
+        rows = []
+        parts = zip(self._rows, self._totals, self._lengths, self._overlaps, strict=True)
+        for row, totals, lengths, one in parts:
             # The first may all have one where a later one has none.
             first = log_probabilities(row.draws[:num_samples]) if totals is None else totals[:num_samples]
             if first is None:
-                return None, None
-            masses.append(missing_mass(first, one.index[:num_samples]))
-            means.append(mean_log_probability(first))
-        return np.array(masses), np.array(means)
+                return ()
+            mass, spoken = missing_mass(first, one.index[:num_samples]), first / lengths[:num_samples]
+            rows.append((mass, first.mean(), spoken.mean()))
+        return tuple(np.array(rows).T)
 
 
 def _own(material: Material, position: int) -> Floats | None:

@@ -233,6 +233,7 @@ class Calibrator:
                 seed=job.options.seed,
                 resamples=self._resamples,
                 priors=partial(packaged().prior, weight=weight),
+                model_priors=partial(packaged().model_prior, weight=weight),
                 progress=done,
             )
 

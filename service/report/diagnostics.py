@@ -275,8 +275,9 @@ class CrossValidated(EvaluationContext):
         if num_samples not in self._first_answers:
             tokens, fold = mean_tokens(self.test.material, num_samples), self.held_out.fold
             rows, rng = self._full.at(num_samples), partial(self.rng, Stream.ANSWERS)
+            fitted = self._fitted
             self._first_answers[num_samples] = judge_held_out(
-                rows, fold, num_samples, tokens, self.eps, rng, self._fitted.priors
+                rows, fold, num_samples, tokens, self.eps, rng, fitted.priors, fitted.model_priors
             )
         return self._first_answers[num_samples]
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import NEEDED_OF_A_KIND, WITHOUT_EVIDENCE
+from service.calibration.calibration import WITHOUT_EVIDENCE
 from service.calibration.fitting import METHODS
 from service.calibration.labels import Judged
 from service.calibration.material import Material
@@ -21,6 +21,8 @@ from service.spectral.correctness import auroc, resampled_aurocs
 from service.spectral.correctness_model import (
     Columns,
     CorrectnessFit,
+    ModelPriorSource,
+    base_rate,
     fit_correctness,
     held_out_predictions,
     log_losses,
@@ -98,12 +100,14 @@ def judge(
     if test.missing_mass is None:
         maps.pop("evidence", None)
     served = [_scored(name, map_, test) for name, map_ in maps.items()]
-    base = np.full(len(test), dev.right.mean())
+    base = np.full(len(test), base_rate(dev.right))
     fits: dict[str, CorrectnessFit] = {}
     correct: dict[str, Floats] = {}
     for name in (name for name in CORRECT_BY if name in maps):
-        fits[name] = one = fit_correctness(_columns(dev, maps[name], name), dev.right, rng=rng())
-        if one.candidates:
+        fits[name] = one = fit_correctness(
+            _columns(dev, maps[name], name), dev.right, stratified_folds(dev.right, 5, rng())
+        )
+        if one.held_out is not None:
             correct[name] = one.model.predict(_columns(test, maps[name], name)) if one.model else base
     why = _why_none(fits, "answers of the dev file")
     return AtSize(num_samples, test.right, served, correct, base, why, tokens)
@@ -117,6 +121,7 @@ def judge_held_out(
     eps: float,
     rng: Fresh,
     priors: PriorSource,
+    model_priors: ModelPriorSource,
 ) -> AtSize:
     """Return the same for one set of rows, each judged by fits without its fold (n,)."""
     folds = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
@@ -130,15 +135,17 @@ def judge_held_out(
         by_fold = [_scored(name, maps[name], held) for held, maps in parts]
         columns = zip(*((one.losses, one.squares, one.values) for one in by_fold), strict=True)
         served.append(Scored("lambda_max", name, *(np.concatenate(column)[order] for column in columns)))
-    base = held_out_predictions({}, rows.right, (), stratified_folds(rows.right, 5, rng()))
+    chosen = stratified_folds(rows.right, 5, rng())
+    base = held_out_predictions({}, rows.right, (), chosen)
     fits: dict[str, CorrectnessFit] = {}
     correct: dict[str, Floats] = {}
     for name in (name for name in CORRECT_BY if name in parts[0][1]):
         features = [_columns(held, maps[name], name) for held, maps in parts]
         stacked = {key: np.concatenate([np.asarray(x[key]) for x in features])[order] for key in features[0]}
-        fits[name] = one = fit_correctness(stacked, rows.right, rng=rng())
-        if one.candidates:
-            correct[name] = base if one.model is None or one.held_out is None else one.held_out
+        prior = model_priors(name, num_samples, stacked)
+        fits[name] = one = fit_correctness(stacked, rows.right, chosen, prior=prior)
+        if one.held_out is not None:
+            correct[name] = base if one.model is None else one.held_out
     why = _why_none(fits, "answers")
     return AtSize(num_samples, rows.right, served, correct, base, why, tokens)
 
@@ -174,9 +181,6 @@ def _why_none(fits: Mapping[str, CorrectnessFit], what: str) -> str:
     for one in fits.values():
         if one.why_none == "one_kind":
             return f"all {one.num_right + one.num_wrong} {what} are {'right' if one.num_right else 'wrong'}"
-        if one.why_none == "too_few_verdicts":
-            kind, count = min(("right", one.num_right), ("wrong", one.num_wrong), key=lambda pair: pair[1])
-            return f"only {count} of {one.num_right + one.num_wrong} {what} are {kind}"
     return ""
 
 
@@ -265,10 +269,7 @@ def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
     all of them, whatever they are worth.
     """
     if why := next((one.why_none for one in sizes if one.why_none), ""):
-        return _nothing(
-            f"{why}. They are compared by P(correct), and for that a file should have at least "
-            f"{NEEDED_OF_A_KIND} right answers and {NEEDED_OF_A_KIND} wrong ones"
-        )
+        return _nothing(f"{why}. They are compared by P(correct), which takes right ones and wrong ones")
     candidates = [
         Candidate(at.num_samples, name, log_losses(p, at.right), at.tokens)
         for at in sizes

@@ -290,25 +290,22 @@ class AnswersPart(TypedDict):
     rows: list[AnswersRow]
 
 
-WhyNone = Literal["one_kind", "too_few_verdicts", "no_better_than_base_rate"]
+WhyNone = Literal["one_kind", "no_better_than_base_rate"]
 
 
 class CorrectnessAt(TypedDict):
-    """The model of P(correct) with this number of answers, judged in folds on the rows that it was fitted on.
+    """The model of P(correct) with this number of answers; each row is judged by one fitted without its fold.
 
-    fitted_right, fitted_wrong: verdicts on those rows; counted_right, counted_wrong: on the rows that
-    promises rest on. features: those that the model takes; empty where there is none: why_none says why.
-    log_loss (in nats), brier: lower is better, of the model and of the base rate, which says the same of
-    every row; null where too few verdicts were given to try. auroc: right against wrong answers. promises:
+    right, wrong: verdicts. features: those that the model takes; empty where there is none: why_none says
+    why. log_loss (in nats), brier: lower is better, of the model and of the base rate, which says the same of
+    every row; null where all verdicts are of one kind. auroc: right against wrong answers. promises:
     for each target error; lowest: for the lowest that can be promised, null where none can. Both empty where
     there is no model.
     """
 
     num_samples: int
-    fitted_right: int
-    fitted_wrong: int
-    counted_right: int
-    counted_wrong: int
+    right: int
+    wrong: int
     features: list[str]
     log_loss: float | None
     base_log_loss: float | None

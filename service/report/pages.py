@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from service.calibration.calibration import NEEDED_OF_A_KIND
 from service.report import plots, words
 from service.report.first_answers import sizes
 from service.report.model import (
@@ -24,7 +23,6 @@ from service.report.model import (
 from service.report.summary import in_short
 from service.report.words import MISSING, between, number
 from service.scoring.judging import percent
-from service.spectral.correctness_model import MIN_OF_A_KIND
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -291,6 +289,7 @@ FEATURES = {
     "logit_missing_mass": "missing mass",
     "entropy": "entropy",
     "mean_log_probability": "mean log-probability",
+    "log_probability_per_word": "log-probability per word",
 }
 
 
@@ -311,8 +310,6 @@ def _decided(report: Report) -> Mapping[str, Any]:
     return {
         **part,
         "features": FEATURES,
-        "fitted": full["fitted_right"] + full["fitted_wrong"],
-        "counted": full["counted_right"] + full["counted_wrong"],
         "full": full,
         # Where nothing was tried for any number, one sentence says it all.
         "rows": rows if any(row["log_loss"] is not None for row in part["by_num_samples"]) else [],
@@ -331,14 +328,9 @@ def _decided(report: Report) -> Mapping[str, Any]:
 
 def why_none(row: CorrectnessAt) -> str:
     """Return why there is no model, as a sentence; "" where there is one."""
-    right, wrong = row["fitted_right"], row["fitted_wrong"]
     return {
         None: "",
-        "one_kind": f"all answers of the rows that would fit it are {'right' if right else 'wrong'}.",
-        "too_few_verdicts": (
-            f"the half of the rows that would fit it has {right} right answers and {wrong} wrong ones; it "
-            f"takes {MIN_OF_A_KIND} of each, so at least {NEEDED_OF_A_KIND} of each in the file."
-        ),
+        "one_kind": f"all answers are {'right' if row['right'] else 'wrong'}.",
         "no_better_than_base_rate": (
             "on held-out rows nothing tells right from wrong better than their share of right answers does."
         ),

@@ -283,7 +283,7 @@ def correctness_part(
     at = fitted.decided.at
     full = at[num_samples]
     # The same for every number, so that a table can hold them.
-    errors = sorted({*targets(1 - float(full.fitted.mean())), target.error})
+    errors = sorted({*targets(1 - float(full.right.mean())), target.error})
     confidence = target.confidence
     return {
         "num_samples": num_samples,
@@ -299,7 +299,7 @@ def correctness_part(
 def targets(base_error: float) -> list[float]:
     """Return the target errors of a table; the base rate's error is one where it is above the others.
 
-    base_error: of rows that are not counted: a target must not depend on those.
+    base_error: the share of wrong ones among all rows.
     """
     rounded = round(base_error, 2)
     return [*TARGETS, *([rounded] if TARGETS[-1] < rounded < 1 else [])]
@@ -313,24 +313,20 @@ def _at(
     seed: int,
     resamples: Resamples,
 ) -> CorrectnessAt:
-    # Of the features that were chosen, or would have been; None where none were tried.
-    best = min(one.fit.candidates, key=lambda scores: scores.log_loss, default=None)
-    base, auroc = one.fit.base_rate, estimate(math.nan)
+    ours, base, auroc = one.fit.scores, one.fit.base_rate, estimate(math.nan)
     if one.fit.held_out is not None:
         random = rng(seed, Stream.AUROC)
-        ranking = bootstrap_auroc(one.fit.held_out, one.fitted, random, num_resamples=resamples.auroc)
+        ranking = bootstrap_auroc(one.fit.held_out, one.right, random, num_resamples=resamples.auroc)
         auroc = estimate(ranking.value, ranking.low, ranking.high)
     counts = None if one.selector is None else one.selector.counts
     return {
         "num_samples": num_samples,
-        "fitted_right": one.fit.num_right,
-        "fitted_wrong": one.fit.num_wrong,
-        "counted_right": int(one.counted.sum()),
-        "counted_wrong": int((~one.counted).sum()),
+        "right": one.fit.num_right,
+        "wrong": one.fit.num_wrong,
         "features": list(one.fit.model.features) if one.fit.model else [],
-        "log_loss": best.log_loss if best else None,
+        "log_loss": ours.log_loss if ours else None,
         "base_log_loss": base.log_loss if base else None,
-        "brier": best.brier if best else None,
+        "brier": ours.brier if ours else None,
         "base_brier": base.brier if base else None,
         "auroc": auroc,
         "why_none": one.fit.why_none,
@@ -345,7 +341,7 @@ def _diagram(one: DecidedAt, seed: int, resamples: Resamples) -> list[Bin]:
     if one.selector is None or predicted is None:
         return []
     band = label_band(predicted, rng(seed, Stream.CORRECTNESS), num_draws=resamples.band)
-    return bins(reliability_diagram(predicted, one.fitted), one.fitted.size, band)
+    return bins(reliability_diagram(predicted, one.right), one.right.size, band)
 
 
 def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[RiskAt]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import NEEDED_OF_A_KIND
 from service.calibration.promotion import Gains
 from service.calibration.rows import FEW_ROWS, Verdict
 from service.report.model import (
@@ -28,7 +27,7 @@ from service.spectral.text_scores import too_long
 
 MAX_USELESS = 0.05  # share of truncated or empty answers without a warning
 CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
-ENOUGH = f"A file should have at least {NEEDED_OF_A_KIND} right answers and {NEEDED_OF_A_KIND} wrong ones."
+FEW_OF_A_KIND = 20  # right or wrong answers: with as many, an AUROC has a standard error of about 0.07
 SHORT_REFERENCES = (
     "answers judged by their words are so much longer than their references that a right one is known only "
     "by a reference that stands in it, word for word. Look at the verdicts, or give your own (`correct`)."
@@ -118,15 +117,15 @@ def caution(code: str, text: str) -> PlainWarning:
 
 
 def few_of_a_kind(right: Bools, of_file: str = "", rests: str = RESTS) -> Iterator[PlainWarning]:
-    """Yield a warning for fewer right answers than P(correct) needs, and for fewer wrong ones, of (n,).
+    """Yield a warning for few right answers, and for few wrong ones, of (n,).
 
     None for a kind that is not there at all: then there is no AUROC to warn of. of_file: such as " of the dev
     file", where there are several; rests: what rests on these answers, with its verb.
     """
     counts = {"right": int(right.sum()), "wrong": int(right.size - right.sum())}
     for kind, known in counts.items():
-        if 0 < known < NEEDED_OF_A_KIND and known < right.size:
-            text = f"Only {known} of {right.size} answers{of_file} are {kind}: {rests} on these few. {ENOUGH}"
+        if 0 < known < FEW_OF_A_KIND and known < right.size:
+            text = f"Only {known} of {right.size} answers{of_file} are {kind}: {rests} on these few."
             yield caution(f"few_{kind}", text)
 
 

@@ -21,6 +21,7 @@ from service.spectral.maps import DepolarizedMap, Identity, ServedSpectrum, Temp
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promise
 from service.spectral.spectrum import Spectrum
+from service.spectral.text_scores import per_word
 
 MAX_MODES = 5
 
@@ -88,10 +89,12 @@ def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | No
     index: (m,) which distinct text each answer is.
     """
     totals = log_probabilities(draws)
-    return (
-        None
-        if totals is None
-        else Evidence(missing_mass=missing_mass(totals, index), mean_logprob=mean_log_probability(totals))
+    if totals is None:
+        return None
+    return Evidence(
+        missing_mass=missing_mass(totals, index),
+        mean_logprob=mean_log_probability(totals),
+        mean_logprob_per_word=mean_log_probability(per_word(totals, [draw.text for draw in draws])),
     )
 
 
@@ -307,6 +310,7 @@ class _Model:
             served.entropy,
             None if self.evidence is None else self.evidence.missing_mass,
             None if self.evidence is None else self.evidence.mean_logprob,
+            None if self.evidence is None else self.evidence.mean_logprob_per_word,
         )
         return float(self.selector.model.predict(columns).item())
 

@@ -52,6 +52,9 @@ class Evidence(Part):
     mean_logprob: float = Field(
         description="Mean log-probability of the whole answers, nats. Higher = more certain."
     )
+    mean_logprob_per_word: float = Field(
+        description="The same, each answer's over its number of words (at least 1). Higher = more certain."
+    )
 
 
 class ScoreWarning(Part):

@@ -60,7 +60,7 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
         figures = [served[each][field] for each in ("raw", told["calibration"]["method"])]
         assert line.split()[-2:] == [f"{figure:.3f}" for figure in figures]
     whole = told["correctness"]["by_num_samples"][-1]
-    verdicts = f"({whole['fitted_right']} right, {whole['fitted_wrong']} wrong in the half that fits)"
+    verdicts = f"({whole['right']} right, {whole['wrong']} wrong)"
     assert f"P(correct): none, {WHY_NONE[whole['why_none']]} {verdicts}\n" in said
     page = tmp_path / "report.html"
     assert here("report", calibration, "--out", page).out == f"{page}\n"

@@ -17,7 +17,7 @@ from service.calibration.rows import DevRow, StoredRow
 from service.embedding.outcomes import supplied_draws
 from service.spectral.born import born_probabilities
 from service.spectral.correctness import auroc
-from service.spectral.correctness_model import FEATURES, fit_correctness, fit_model
+from service.spectral.correctness_model import FEATURES, fit_correctness, fit_model, stratified_folds
 from service.spectral.dev_set import served_lambda_max
 from service.spectral.maps import Identity
 from service.spectral.selective import promise
@@ -42,13 +42,14 @@ def test_the_rows_judged(data: Recorded) -> None:
 
 def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Recorded) -> None:
     columns = data.material(3).held_out_columns(evidence=True)
-    fit = fit_correctness(columns, data.right[data.judged], rng=np.random.default_rng(1))
+    right = data.right[data.judged]
+    fit = fit_correctness(columns, right, stratified_folds(right, 5, np.random.default_rng(1)))
     assert fit.model is not None
     assert fit.held_out is not None
     assert fit.base_rate is not None
-    best = min(fit.candidates, key=lambda one: one.log_loss)
-    assert best.log_loss < fit.base_rate.log_loss - 0.02
-    assert best.brier < fit.base_rate.brier
+    assert fit.scores is not None
+    assert fit.scores.log_loss < fit.base_rate.log_loss - 0.02
+    assert fit.scores.brier < fit.base_rate.brier
     assert auroc(fit.held_out, data.right[data.judged]) > 0.64
     both = fit_model(columns, data.right[data.judged], FEATURES[:2])
     assert both.weights[0] > 0 > both.weights[1]  # the answer's own probability, and the mass that is missing

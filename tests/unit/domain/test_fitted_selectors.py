@@ -7,11 +7,23 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
-from service.calibration.fitting import WHOLE, Decided, Fitted, fit_all, fit_selectors
+from service.calibration.calibration import Method
+from service.calibration.default import packaged
+from service.calibration.fitting import (
+    FOLDS,
+    WHOLE,
+    Decided,
+    Fitted,
+    Stream,
+    fit_all,
+    fit_selectors,
+    rng,
+)
 from service.calibration.labels import FullRows
 from service.calibration.rows import StoredRow
 from service.report.report import correctness_part, format_promise, targets
 from service.scoring.judging import percent
+from service.spectral.correctness_model import FEATURES, base_rate, log_loss, stratified_folds
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import Promise, promise, simultaneous_bounds
@@ -35,19 +47,19 @@ def test_every_number_of_answers_has_a_selector_of_the_chosen_map(method: str) -
     found = fitted(method).decided.selectors()
     assert sorted(found) == ([1, 2, 3, 4] if method == "evidence" else [2, 3, 4])
     assert all(isinstance(one.map, METHODS[method]) for one in found.values())
-    assert {one.counts.num_rows for one in found.values()} == {80}
+    assert {one.counts.num_rows for one in found.values()} == {160}
 
 
-def test_the_counts_are_of_the_model_that_is_served_on_rows_that_it_has_not_seen() -> None:
-    rows = judged_rows(160)
-    decided = fitted().decided
-    for m, one in decided.selectors().items():
-        counted = FullRows(judged_material(rows)).at(m).take(~decided.fitting)
-        scores = one.model.predict(counted.columns(one.map))
-        assert one.counts.never_answered == (~counted.supported).sum()
-        for threshold, answered, wrong in zip(*vars_of(one), strict=True):
-            through = (scores >= threshold - 1e-12) & counted.supported
-            assert (through.sum(), (~counted.right[through]).sum()) == (answered, wrong)
+def test_the_counts_are_of_every_row_as_predicted_without_its_fold() -> None:
+    rows = FullRows(judged_material(judged_rows(160)))
+    for m, at in fitted().decided.at.items():
+        assert at.selector is not None
+        assert at.fit.held_out is not None
+        seen, scores = rows.at(m), at.fit.held_out
+        assert at.selector.counts.never_answered == (~seen.supported).sum()
+        for threshold, answered, wrong in zip(*vars_of(at.selector), strict=True):
+            through = (scores >= threshold - 1e-12) & seen.supported
+            assert (through.sum(), (~seen.right[through]).sum()) == (answered, wrong)
 
 
 def vars_of(one: object) -> tuple[Sequence[float], Sequence[int], Sequence[int]]:
@@ -55,29 +67,31 @@ def vars_of(one: object) -> tuple[Sequence[float], Sequence[int], Sequence[int]]
     return counts.thresholds, counts.answered, counts.wrong
 
 
-def test_rows_that_are_counted_move_neither_map_nor_model() -> None:
+def test_a_row_has_no_part_in_the_map_that_predicts_it() -> None:
+    """References of one fold alone are others: what is served moves, what predicts that fold does not."""
     rows = judged_rows(160)
     before = fitted()
+    right = FullRows(judged_material(rows)).at(4).right
+    held = stratified_folds(right, FOLDS, rng(0, Stream.SELECTORS)) == 1
     others = [
-        one if fits else replace(one, row=replace(one.row, references=("else",)), draws=one.draws[::-1])
-        for one, fits in zip(rows, before.decided.fitting, strict=True)
+        replace(one, row=replace(one.row, references=("else",))) if changed else one
+        for one, changed in zip(rows, held, strict=True)
     ]
     after = fit(judged_material(others), "evidence")
-    assert np.array_equal(before.decided.fitting, after.decided.fitting)
     assert before.parameters != after.parameters
-    counts = []
-    for m, one in before.decided.selectors().items():
-        other = after.decided.selectors()[m]
-        assert (one.map, one.model) == (other.map, other.model)
-        counts.append(one.counts == other.counts)
-    assert not all(counts)
+    for m, one in before.decided.at.items():
+        other = after.decided.at[m]
+        assert one.fit.held_out is not None
+        assert other.fit.held_out is not None
+        assert np.array_equal(one.fit.held_out[held], other.fit.held_out[held])
+        assert not np.array_equal(one.fit.held_out[~held], other.fit.held_out[~held])
 
 
-def test_equal_seeds_give_equal_selectors_and_another_seed_splits_otherwise() -> None:
+def test_equal_seeds_give_equal_selectors_and_another_seed_folds_otherwise() -> None:
     material = judged_material(judged_rows(160))
     one, same, other = (fit(material, "evidence", seed=seed).decided for seed in (0, 0, 1))
     assert one.selectors() == same.selectors()
-    assert not np.array_equal(one.fitting, other.fitting)
+    assert one.selectors() != other.selectors()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -91,12 +105,6 @@ def test_progress_goes_up_to_the_whole_whichever_map_is_fitted(method: str) -> N
     assert done[-1] == WHOLE
 
 
-def test_both_parts_have_their_share_of_either_kind() -> None:
-    for one in fitted().decided.at.values():
-        assert abs(int(one.fitted.sum()) - int(one.counted.sum())) <= 1
-        assert one.fitted.size == one.counted.size == 80
-
-
 def test_without_log_probabilities_the_model_takes_what_there_is() -> None:
     found = fit(judged_material(judged_rows(200, logprobs=False)), "auto")
     assert found.method != "evidence"
@@ -107,14 +115,37 @@ def test_without_log_probabilities_the_model_takes_what_there_is() -> None:
 
 def test_why_there_is_no_model() -> None:
     rows = judged_rows(80)
-    few = fit(judged_material(rows), "depolarized").decided
-    assert {one.fit.why_none for one in few.at.values()} == {"too_few_verdicts"}
-    assert few.selectors() == {}
     right = [replace(one, row=replace(one.row, correct=True)) for one in rows]
     one_kind = fit(judged_material(right), "depolarized").decided
     assert {one.fit.why_none for one in one_kind.at.values()} == {"one_kind"}
+    assert one_kind.selectors() == {}
     chance = fit(judged_material(by_chance(300)), "depolarized").decided
     assert "no_better_than_base_rate" in {one.fit.why_none for one in chance.at.values()}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ten_rows_are_enough_where_fits_are_drawn_to_the_default(method: Method) -> None:
+    """On rows that no fit has seen."""
+    new, default = FullRows(judged_material(judged_rows(400, seed=77))).at(4), packaged()
+    gains = []
+    for seed in range(12):
+        found = fit_selectors(
+            judged_material(judged_rows(10, seed=seed)),
+            method,
+            rng=np.random.default_rng(0),
+            eps=1e-10,
+            priors=default.prior,
+            model_priors=default.model_prior,
+        )
+        for one in found.selectors().values():
+            assert one.counts.num_rows == 10
+            assert one.model.features == FEATURES
+        if (selector := found.selectors().get(4)) is not None:
+            base = np.full(len(new), base_rate(found.at[4].right))
+            ours = selector.model.predict(new.columns(selector.map))
+            gains.append(log_loss(base, new.right) - log_loss(ours, new.right))
+    assert len(gains) > 3
+    assert np.mean(gains) > 0
 
 
 def by_chance(count: int) -> list[StoredRow]:
@@ -129,7 +160,7 @@ def test_rows_with_fewer_answers_take_no_part() -> None:
     rows = judged_rows(160)
     short = [replace(one, draws=one.draws[:2]) for one in judged_rows(20, seed=9)]
     found = fit(judged_material([*rows, *short]), "evidence").decided
-    assert found.fitting.size == 160
+    assert {one.right.size for one in found.at.values()} == {160}
     assert found.selectors() == fitted().decided.selectors()
 
 
@@ -167,16 +198,16 @@ def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -
     assert [row["num_samples"] for row in part["by_num_samples"]] == [1, 2, 3, 4]
     for row in part["by_num_samples"]:
         assert row["why_none"] is None
-        assert row["fitted_right"] + row["fitted_wrong"] == row["counted_right"] + row["counted_wrong"] == 80
+        assert row["right"] + row["wrong"] == 160
         assert row["log_loss"] is not None
         assert row["base_log_loss"] is not None
         assert row["log_loss"] < row["base_log_loss"]
         assert row["auroc"]["low"] is not None
-    assert sum(one["count"] for one in part["diagram"]) == 80
+    assert sum(one["count"] for one in part["diagram"]) == 160
     assert [one["target_error"] for one in part["promises"]] == [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
     last = part["risk_coverage"][-1]
     counts = fitted().decided.selectors()[4].counts
-    assert last["coverage"] == 1 - counts.never_answered / 80 < 1
+    assert last["coverage"] == 1 - counts.never_answered / 160 < 1
     assert last["error"] < last["bound"]
     for made in part["promises"]:
         if made["threshold"] is not None:
@@ -186,8 +217,9 @@ def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -
 
 
 def test_without_a_model_the_report_says_why_and_promises_nothing() -> None:
-    part = correctness_part(fit(judged_material(judged_rows(80)), "depolarized"), 4, 0, TARGET)
-    assert {row["why_none"] for row in part["by_num_samples"]} == {"too_few_verdicts"}
+    rows = [replace(one, row=replace(one.row, correct=False)) for one in judged_rows(40)]
+    part = correctness_part(fit(judged_material(rows), "depolarized"), 4, 0, TARGET)
+    assert {row["why_none"] for row in part["by_num_samples"]} == {"one_kind"}
     assert (part["diagram"], part["risk_coverage"], part["promises"]) == ([], [], [])
 
 

@@ -14,6 +14,7 @@ from service.embedding.outcomes import distinct, outcome_vectors
 from service.llm.port import Draw
 from service.scoring.judging import evidence_of, find_modes
 from service.spectral.born import born_probability_of
+from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.spectrum import spectrum
@@ -66,7 +67,7 @@ def scored(one: StoredRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperat
         answer = find_modes(found, served, texts, counts)[0].answer
     text = every[distinct([*texts, *TEXTS, "Metz"])[0].index(answer)]
     p = born_probability_of(found, served, every[: len(texts)], text).probability
-    known = (evidence.missing_mass, evidence.mean_logprob) if evidence else ()
+    known = evidence.model_dump().values() if evidence else ()
     return {name: float(np.asarray(value)) for name, value in features(p, served.entropy, *known).items()}
 
 
@@ -79,7 +80,7 @@ def test_training_has_the_features_that_a_score_has(
 ) -> None:
     full = first_answers(material(rows()), M)
     made = FullRows(full).at(m).columns(map_)
-    assert set(made) == {"logit_probability", "entropy", "logit_missing_mass", "mean_log_probability"}
+    assert set(made) == set(FEATURES)
     for i, one in enumerate(full.rows):
         expected = scored(one, m, map_)
         assert {name: float(np.asarray(made[name])[i]) for name in made} == pytest.approx(

@@ -21,8 +21,7 @@ FIGURES = (
     ("projection Brier", "projection_brier"),
 )
 WHY_NONE = {
-    "one_kind": "all answers of the rows that would fit it are of one kind, right or wrong",
-    "too_few_verdicts": "too few right answers, or too few wrong ones",
+    "one_kind": "all answers are of one kind, right or wrong",
     "no_better_than_base_rate": "nothing tells right from wrong better than their share of right answers",
 }
 HEAD = ("id", "name", "active", "applies now", "method", "T", "g", "answers", "rows", "P(correct)", "created")
@@ -214,9 +213,7 @@ def _correctness(fields: dict[str, Any]) -> Iterator[str]:
         return
     largest = sizes[-1]
     if why := largest.get("why_none"):
-        verdicts = (
-            f"{largest.get('fitted_right')} right, {largest.get('fitted_wrong')} wrong in the half that fits"
-        )
+        verdicts = f"{largest.get('right')} right, {largest.get('wrong')} wrong"
         yield f"P(correct): none, {WHY_NONE.get(why, why)} ({verdicts})"
     else:
         loss, base = format_cell(largest.get("log_loss")), format_cell(largest.get("base_log_loss"))
