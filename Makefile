@@ -2,8 +2,8 @@
 #   make run        install, start the service on this machine, score two prompts, calibrate, score again
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
-# The others: stop, check, check-docker, bench, examples, record-devset, openapi, openapi-models, openapi-types, test-vllm, test-postgres,
-#   test-browser, test-edge, test-clients, docs, test-docs, figures, dist, test-dist, clean.
+# The others: stop, check, check-docker, bench, bench-rivals, examples, record-devset, openapi, openapi-models, openapi-types,
+#   test-vllm, test-postgres, test-browser, test-edge, test-clients, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -12,6 +12,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 VLLM_VENV := .venv-vllm
 CLIENTS_VENV := .venv-clients
+RIVALS_VENV := .venv-rivals
 NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
@@ -24,7 +25,7 @@ WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test test-all check check-docker bench examples record-devset openapi openapi-models openapi-types chromium test-vllm \
+.PHONY: run stop test test-all check check-docker bench bench-rivals examples record-devset openapi openapi-models openapi-types chromium test-vllm \
   test-postgres test-browser test-edge test-clients docs test-docs figures dist test-dist clean help
 
 help:
@@ -139,6 +140,16 @@ bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.
 	for b in spectral_core fit_speed algorithm1_speed rows_needed learning_curves service_load overload start_up \
 	  overhead out_of_distribution calibrate_while_scoring nulls evidence selective_worlds dropin client; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
+# UQLM and LM-Polygraph on the recorded answers, in an environment of their own.
+$(RIVALS_VENV)/.installed: benchmarks/rivals-requirements.txt
+	$(PYTHON) -m venv $(RIVALS_VENV)
+	$(RIVALS_VENV)/bin/pip install --disable-pip-version-check -q torch==2.13.0
+	$(RIVALS_VENV)/bin/pip install --disable-pip-version-check --no-deps -q -r $<
+	@touch $@
+
+bench-rivals: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(RIVALS_VENV)/.installed
+	$(PY) -m benchmarks.rivals
+
 DOCKER_VENV := .cache/docker-venv
 $(DOCKER_VENV)/.installed: Makefile
 	$(PYTHON) -m venv $(DOCKER_VENV)
@@ -184,5 +195,5 @@ figures: $(VENV)/.installed-dev
 	$(PY) -m tools.site.figures http://127.0.0.1:8000
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(NODE_CLIENTS)/node_modules $(TYPESCRIPT)/node_modules \
+	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(RIVALS_VENV) $(NODE_CLIENTS)/node_modules $(TYPESCRIPT)/node_modules \
 	  $(TYPESCRIPT)/dist data site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
