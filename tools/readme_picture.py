@@ -12,7 +12,6 @@ from typing import Any, TypedDict
 
 import httpx
 
-
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "calibration.svg"
 TIMEOUT_S = 60
 DIGITS = 3
