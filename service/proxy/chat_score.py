@@ -97,14 +97,13 @@ class Options:
 class Plan:
     """What to draw; `own_counts`: one answer less, since the caller's own is drawn like them.
 
-    `takes_evidence`: it counts only with its log-probabilities, or it would cost the others theirs.
-    `needs_logprobs`: its call does not ask for them. `limit`: the most tokens of an answer by the settings.
+    `needs_logprobs`: it is to have its log-probabilities, and its call does not ask for them. `limit`: the
+    most tokens of an answer by the settings.
     """
 
     command: ScoreCommand
     own_counts: bool
     limit: int
-    takes_evidence: bool = False
     needs_logprobs: bool = False
 
     def with_own(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
@@ -117,8 +116,9 @@ class Plan:
         drawn = self._as_limited(drawn)
         others = drawn.generation
         same_model = model == others.model and not others.omitted
-        has_evidence = own.total_logprob is not None or not self.takes_evidence
-        if not (self.own_counts and same_model and has_evidence):
+        # Without a log-probability it would cost the others theirs.
+        alike = own.total_logprob is not None or any(one.total_logprob is None for one in others.draws)
+        if not (self.own_counts and same_model and alike):
             return drawn
         every = replace(others, draws=(own, *others.draws), requested=others.requested + 1)
         return replace(drawn, generation=every)
@@ -151,13 +151,11 @@ def plan_for(
     api: Api,
     serving: Serving,
     options: Options,
-    takes_evidence: Callable[[ScoreCommand], bool],
     recommended: Callable[[ScoreCommand], int | None],
 ) -> Plan:
     """Return what to draw beside a call of this body. Raises Unscorable.
 
-    `takes_evidence`: whether a calibration may serve it that uses log-probabilities; `recommended`: how many
-    answers the one recommends that would.
+    `recommended`: how many answers the calibration recommends that would serve.
     """
     sampling = serving.messages_sampling if api == "chat" else serving.sampling
     model = body.get("model")
@@ -177,10 +175,8 @@ def plan_for(
     limited = replace(sampling, max_tokens=token_limit(body, sampling))
     request = replace(request, num_samples=number - own_counts, sampling=limited)
     command = replace(command, generation=request)
-    evidence = own_counts and takes_evidence(command)
     unasked = body.get("logprobs") is None or body["logprobs"] is False
-    needs_logprobs = unasked if number == 0 else evidence and "logprobs" not in body
-    return Plan(command, own_counts, sampling.max_tokens, evidence, needs_logprobs)
+    return Plan(command, own_counts, sampling.max_tokens, unasked and (own_counts or number == 0))
 
 
 def first_choice(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -211,7 +211,6 @@ class Chat:
                 api,
                 self.serving,
                 self._options(call.options),
-                self._takes_evidence,
                 self._recommended,
             )
         except Unscorable as reason:
@@ -234,16 +233,10 @@ class Chat:
             return Options(own.num_samples or self.serving.num_samples, target, own.calibration)
         return Options(EFFORTS[effort], target, own.calibration, as_recommended=effort == "auto")
 
-    def _takes_evidence(self, command: ScoreCommand) -> bool:
-        try:
-            return self.scorer.scorer.takes_evidence(command)
-        except EmbedderUnavailable:  # which the score will say
-            return False
-
     def _recommended(self, command: ScoreCommand) -> int | None:
         try:
             return self.scorer.scorer.recommended(command)
-        except EmbedderUnavailable:
+        except EmbedderUnavailable:  # which the score will say
             return None
 
 

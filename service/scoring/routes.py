@@ -331,10 +331,10 @@ async def score_one(app: Services, body: ScoreRequest, arrived: float | None) ->
 async def post_score(request: Request, app: ServicesDep) -> Response:
     """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
 
-    The values are calibrated when a calibration fits this very set-up; otherwise they are raw,
-    `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a `target_error`
-    asks whether to let it, or without one the `answer`, through. With `effort` `none` nothing is drawn: the
-    `candidate` is judged by its log-probability alone, and there is no spectrum.
+    The values are calibrated when a calibration fits this very set-up; otherwise the default calibration
+    serves them, `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a
+    `target_error` asks whether to let it, or without one the `answer`, through. With `effort` `none` nothing
+    is drawn: the `candidate` is judged by its log-probability alone, and there is no spectrum.
     """
     body = await read_json(request, ScoreRequest)
     score = await while_connected(request, score_one(app, body, request.scope.get("eigencal.arrived")))

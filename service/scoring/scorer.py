@@ -368,10 +368,6 @@ class Scorer:
         with self._live.one():
             return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
 
-    def takes_evidence(self, command: ScoreCommand) -> bool:
-        """Tell whether an active calibration by evidence may serve a request; raises EmbedderUnavailable."""
-        return self._one_may_do(command, None)
-
     def recommended(self, command: ScoreCommand, chosen: Calibration | None = None) -> int | None:
         """Return how many answers the calibration recommends that would be applied; None where none does.
 
