@@ -175,8 +175,9 @@ class Score(Part):
         "answers, or where the model takes log-probabilities that these lack."
     )
     rank_score: float | None = Field(
+        None,
         description="A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where "
-        "the default calibration serves. Higher = more likely right, but no probability. Null elsewhere."
+        "the default calibration serves. Higher = more likely right, but no probability. Null elsewhere.",
     )
     candidate: Candidate | None = Field(description="The `candidate` judged; null without one.")
     decision: Decision | None = Field(

@@ -511,10 +511,10 @@ export interface paths {
          * Score how uncertain the LLM is about a prompt
          * @description Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
          *
-         *     The values are calibrated when a calibration fits this very set-up; otherwise they are raw,
-         *     `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a `target_error`
-         *     asks whether to let it, or without one the `answer`, through. With `effort` `none` nothing is drawn: the
-         *     `candidate` is judged by its log-probability alone, and there is no spectrum.
+         *     The values are calibrated when a calibration fits this very set-up; otherwise the default calibration
+         *     serves them, `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a
+         *     `target_error` asks whether to let it, or without one the `answer`, through. With `effort` `none` nothing
+         *     is drawn: the `candidate` is judged by its log-probability alone, and there is no spectrum.
          */
         post: operations["post_score_score_post"];
         delete?: never;
@@ -2013,7 +2013,7 @@ export interface components {
              * Rank Score
              * @description A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere.
              */
-            rank_score: number | null;
+            rank_score?: number | null;
             /**
              * Samples
              * @description The answers, in the order drawn.

@@ -515,7 +515,7 @@ class Score(Result):
     """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers, if any was drawn. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts."""
     probability_correct: float | None
     """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
-    rank_score: float | None
+    rank_score: float | None = None
     """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere."""
     samples: tuple[str, ...] | None = None
     """The answers, in the order drawn."""
