@@ -234,7 +234,7 @@ def test_what_decides_can_be_read_at_any_width(tab: Page, tmp_path: Path) -> Non
         tab.open(path)
         assert tab.evaluate("document.documentElement.scrollWidth") == width
         shown = tab.evaluate("document.querySelector('[aria-labelledby=is-it-right]').innerText")
-        assert "150 rows to fit a map and the model, and 150 that neither has seen" in shown
+        assert "P(correct) of the 300 rows, each predicted without its fold" in shown
         assert shown.count("With 90 % confidence, at most") == 1
         assert shown.count("cannot be promised: ") == 1
         # The table of targets needs no scrolling, in a narrow window either.
