@@ -69,12 +69,16 @@ class DefaultCalibration:
         )
         self.under = cache(self._under)
 
+    def compares(self, embedder: EmbedderIdentity) -> bool:
+        """Tell whether questions can be compared with those of its rows: it has vectors of this embedder."""
+        vectors = self._rows.get(f"questions/{embedder.name}")
+        return vectors is not None and vectors.shape[1] == embedder.dimension
+
     def _under(self, embedder: EmbedderIdentity) -> Calibration:
-        """Return the calibration; its reference compares questions where it has vectors of this embedder."""
-        name = f"questions/{embedder.name}"
+        """Return the calibration; its reference compares questions where it `compares`."""
         questions = np.empty((0, embedder.dimension), dtype=np.float32)
-        if name in self._rows and self._rows[name].shape[1] == embedder.dimension:
-            questions = self._rows[name].astype(np.float32)
+        if self.compares(embedder):
+            questions = self._rows[f"questions/{embedder.name}"].astype(np.float32)
             questions /= np.linalg.norm(questions, axis=1, keepdims=True)
         reference = ConformalReference(questions, self._rows["lengths"].astype(np.int32))
         return replace(self._calibration, reference=reference)

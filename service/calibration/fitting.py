@@ -57,6 +57,8 @@ FittedMap = DepolarizedMap | TemperatureMap | EvidenceMap
 PlainPriors = Mapping[PlainMethod, Prior | None]
 NO_PRIORS: PlainPriors = dict.fromkeys(METHODS)
 WHOLE = 1000  # of the progress of a fit
+# Of right and of wrong answers, for a model by log-probabilities alone: no prior steadies that one.
+MIN_OF_A_KIND_ALONE = 10
 FOLDS = 5  # of the rows, where each is predicted by a map and a model of the others
 
 
@@ -405,7 +407,8 @@ def fit_selectors(
         decided[size] = _decided(seen, fold, rows.judged, fit_map, partial(model_priors, method, size))
         if progress is not None:
             progress(done, len(sizes))
-    if (alone := rows.alone()) is not None:
+    alone = rows.alone()
+    if alone is not None and min(alone.right.sum(), (~alone.right).sum()) >= MIN_OF_A_KIND_ALONE:
         decided = {0: _decided_alone(alone, fold), **decided}
     return Decided(decided)
 

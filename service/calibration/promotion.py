@@ -96,7 +96,8 @@ def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: 
     every = [
         (calibration.num_samples < active.num_samples, _FEWER),
         # A risk that is lower by chance on a few rows is not worth what they have too few verdicts for.
-        (active.selectors and not calibration.selectors, _SILENT),
+        (bool(drawn) and not any(calibration.selectors), _SILENT),
+        (0 in active.selectors and 0 not in calibration.selectors, _SILENT),
         # Judged without log-probabilities, it is not the map that is served where there are some.
         (takes_evidence and not has_evidence, _BLIND),
     ]

@@ -173,7 +173,9 @@ class Calibrator:
         if self._calibrations.active(key) != active:
             return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.id
-        calibration = replace(calibration, recommended=report["opening"]["num_samples"])
+        recommended = report["opening"]["num_samples"]
+        if recommended in calibration.selectors:  # it can serve so many, and decide by them
+            calibration = replace(calibration, recommended=recommended)
         full = [material.rows[i].row.line for i in material.full]
         decision = report["decision"]
         try:

@@ -30,6 +30,9 @@ NO_LOGPROB = Unscorable(
     "no_log_probability",
     "The LLM server tells no log-probability of the whole answer, and `effort` none judges by that alone.",
 )
+CUT = Unscorable(
+    "cut", "The answer was cut by its limit of tokens: its log-probability is not of a whole one."
+)
 NO_TEXT = Unscorable("no_text", "The answer holds no text, or only reasoning: there is nothing to judge.")
 
 
@@ -126,6 +129,8 @@ class Plan:
     def _alone(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
         if own.total_logprob is None:
             raise NO_LOGPROB
+        if own.truncated:
+            raise CUT
         undrawn = replace(drawn.generation, model=model)
         # For its limit, as if it were drawn.
         command = self._as_limited(replace(drawn, generation=replace(undrawn, draws=(own,)))).command

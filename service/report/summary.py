@@ -60,12 +60,13 @@ def opening(
         promise = f"{one['text']} It lets {one['coverage']:.0%} of such questions through."
         enough = f"{_drawn(num_samples)}: the fewest that reach this promise."
     elif lowest:
-        error, num_samples = min(lowest)
+        # How many answers to draw does not hang on an error that nobody asked for.
+        num_samples, enough = answers["recommended"], answers["recommendation"]
+        error, at = min(lowest)
         promise = (
             f"Nothing at {percent(target_error)}: such an error among the answers let through cannot be "
-            f"promised; the lowest that can be is {percent(error)}."
+            f"promised; the lowest that can be is {percent(error)}, by {_drawn(at)}."
         )
-        enough = f"{_drawn(num_samples)}: the fewest that reach {percent(error)}."
     else:
         num_samples, enough = answers["recommended"], answers["recommendation"]
         promise = "Nothing: no number of answers allows a promise, so no answer is let through by a decision."
@@ -85,6 +86,9 @@ def _safe(calibration: CalibrationPart, data: DataPart, served: list[ServedRow])
     p_value = ours["projection_null"]["p_value"]
     gap = f"{ours['projection_ece']:.2f} off on average"
     like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
+    if data["rows_full"] < FEW_ROWS and not off(p_value):
+        few = f"Its {data['rows_full']} rows are too few to tell whether it is safe to use"
+        return f"{few}: no miscalibration was detected, and less than a large one would not be."
     if not off(p_value):
         return f"Safe to use {like}: no miscalibration was detected."
     if ours["projection_ece"] < raw["projection_ece"]:

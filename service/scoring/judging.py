@@ -329,7 +329,10 @@ def rank_score(basis: Basis, outcomes: Outcomes) -> float | None:
     applied = basis.applied
     if applied is None or applied.default is None:
         return None
-    columns = _columns(outcomes.candidate or basis.answer, outcomes, basis.served, basis.evidence)
+    text = basis.answer if outcomes.candidate is None else outcomes.candidate
+    if outcomes.born(text, basis.served).mode is None:
+        return None  # the default's rows hold no text that no answer supports
+    columns = _columns(text, outcomes, basis.served, basis.evidence)
     return float(applied.default.rank(applied.method, len(basis.generation.draws), columns).item())
 
 

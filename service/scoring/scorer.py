@@ -18,6 +18,7 @@ from service.embedding.port import FAILED, Embedded, Embedder, EmbedderIdentity,
 from service.errors import (
     DeadlineExceeded,
     EigencalError,
+    EmbedderUnavailable,
     InvalidRequest,
     LLMBadResponse,
     NotFound,
@@ -555,9 +556,16 @@ class Scorer:
         if command.calibration == "none":
             return None
         every = [chosen] if chosen else self._calibrations.any_active()
-        every += [] if self._default is None else [self._default.under(self._embedder.identity)]
         compared = any(one.reference is not None and len(one.reference.questions) for one in every)
-        return command.question if compared else None
+        return command.question if compared or self._default_compares() else None
+
+    def _default_compares(self) -> bool:
+        if self._default is None:
+            return False
+        try:
+            return self._default.compares(self._embedder.identity)
+        except EmbedderUnavailable:  # not known before it has embedded something
+            return True
 
     async def _embed(self, texts: Sequence[str], command: ScoreCommand, marks: Stopwatch) -> Embedded:
         """Embed in the time that the deadline leaves: under load the embedder may take minutes."""

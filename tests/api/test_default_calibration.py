@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from service.calibration.default import DEFAULT_ID, packaged
+from service.errors import EmbedderUnavailable
 from service.spectral.maps import DepolarizedMap
 from tests.api.conftest import Client
 from tests.api.test_score import Active, calibration
@@ -119,3 +120,27 @@ async def test_its_own_rows_say_how_usual_a_prompt_is(client: Client) -> None:
     strange = await scored(client, {"samples": ["a " * 300, "b " * 300]})
     assert usual["ood_p_value"] > 0.1
     assert strange["ood_p_value"] < 0.02 and "out_of_distribution" in codes(strange)
+
+
+async def test_an_embedder_that_comes_later_is_asked_with_the_first_score(
+    client: Client, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which embedder it is may be known only once it has embedded something."""
+    known = embedder.identity
+
+    def unknown(_: FakeEmbedder) -> Any:
+        raise EmbedderUnavailable("It has not answered yet.")
+
+    monkeypatch.setattr(FakeEmbedder, "identity", property(unknown))
+    embed = embedder.embed
+
+    async def found(texts: Any) -> Any:
+        monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: known))
+        return await embed(texts)
+
+    monkeypatch.setattr(embedder, "embed", found)
+    assert (await scored(client, SENT | {"prompt": "Which?"}))["calibration"]["origin"] == "default"
+
+
+async def test_a_candidate_that_no_answer_supports_has_no_rank(client: Client) -> None:
+    assert (await scored(client, SENT | {"candidate": "d"}))["rank_score"] is None

@@ -51,8 +51,10 @@ def test_scores_a_prompt(service_url: str) -> None:
     assert score["model"] == "smollm2" and score["embedder"] == "all-mpnet-base-v2"
     assert len(score["samples"]) == score["num_samples"] == 20
     assert score["usage"]["prompt_tokens"] > 20 and score["usage"]["completion_tokens"] >= 20
-    assert sum(score["spectrum"]["eigenvalues"]) == pytest.approx(1)
-    assert 1 / 20 <= score["lambda_max"] <= 1 and 0 <= score["entropy"] <= math.log(20)
+    assert sum(score["spectrum"]["uncalibrated"]) == pytest.approx(1)
+    raw = score["uncalibrated"]
+    assert 1 / 20 <= raw["lambda_max"] <= 1 and 0 <= raw["entropy"] <= math.log(20)
+    assert score["calibration"]["origin"] == "default" and 0 < score["lambda_max"] < raw["lambda_max"]
     assert score["answer"] in score["samples"] and "\n" not in score["answer"]
 
 
