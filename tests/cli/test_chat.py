@@ -56,6 +56,6 @@ def test_a_score_that_is_still_made_is_waited_for(
     assert done.code == 0, done.err
     told = done.out.splitlines()[1::2]
     assert len(told) == 2
-    assert all(line.startswith(UNCERTAINTY) and line.endswith("raw]") for line in told)
+    assert all(line.startswith(UNCERTAINTY) and line.endswith("by the default calibration]") for line in told)
     assert done.err.startswith("note: ") and "calibrat" in done.err
     assert done.err.count("\n") == 1, "why it is raw is told once"

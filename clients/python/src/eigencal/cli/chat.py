@@ -174,6 +174,7 @@ def format_uncertainty(score: KeptScore | None) -> str:
             f"of the draws: lambda_max {format_cell(score.lambda_max)}, "
             f"entropy {format_cell(score.entropy)} nats"
         )
-    parts.append("calibrated" if score.calibrated else "raw")
+    served = "raw" if score.calibration is None else "by the default calibration"
+    parts.append("calibrated" if score.calibrated else served)
     line = ", ".join(parts)
     return harmless(line if score.decision is None else f"{line}. {score.decision.reason}")
