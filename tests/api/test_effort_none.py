@@ -233,7 +233,8 @@ async def test_every_calibration_that_the_service_draws_serves_it(tmp_path: Path
     ):
         posted = await http.post("/calibrate", json={"examples": rows, "activate": "always"})
         assert posted.status_code == 202, posted.text
-        await http.get(f"/jobs/{posted.json()['id']}/events")
+        async with asyncio.timeout(120):  # a stream of events goes on for as long as its job does
+            await http.get(f"/jobs/{posted.json()['id']}/events")
         [made] = (await http.get("/calibrations")).json()
         assert made["correctness_sample_counts"][0] == 0
         async with asyncio.timeout(30):  # what a job has activated is served a moment later
