@@ -143,7 +143,8 @@ def test_an_answer_drawn_like_ours_is_one_of_them(base: str, vllm: VllmServer) -
 def test_without_a_draw_an_answer_is_the_servers_own_and_the_only_one(
     base: str, vllm: VllmServer, path: str, asked: dict[str, Any], *, stream: bool
 ) -> None:
-    body = {**GREEDY, **asked, "stream": stream}
+    # To its end: one that its limit cuts is not judged.
+    body = {**GREEDY, **asked, "stream": stream, "max_tokens": 200, "stop": ["."]}
     body |= {"stream_options": {"include_usage": True}} if stream else {}
     direct = post(vllm.url, path, body)
     before = vllm.metric("vllm:request_success_total")
