@@ -119,6 +119,29 @@ def proxy(command: str, llm: str, folder: Path) -> Iterator[str]:
         yield url
 
 
+@contextlib.contextmanager
+def servers(embedder: str, **settings: str) -> Iterator[tuple[str, str, Path]]:
+    """Run a vLLM server and the service before it; yield their addresses, and a folder for as long."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        llm_port, port = free_port(), free_port()
+        llm, ours = f"http://127.0.0.1:{llm_port}", f"http://127.0.0.1:{port}"
+        serve = serve_command(str(converted_model(ROOT / "data" / "weights")), llm_port)
+        vllm = stack.enter_context(running(serve, env=ENVIRONMENT, log=folder / "vllm.log"))
+        wait_for(f"{llm}/health", vllm, 400)
+        env = {
+            "EIGENCAL_PORT": str(port),
+            "EIGENCAL_LLM_BACKEND": "vllm",
+            "EIGENCAL_LLM_URL": f"{llm}/v1",
+            "EIGENCAL_EMBEDDER": str(ROOT / "data" / "weights" / embedder),
+            "EIGENCAL_DATABASE_URL": f"sqlite:///{folder / 'eigencal.db'}",
+            **settings,
+        }
+        service = stack.enter_context(running([PYTHON, "-m", "service"], env=env, log=folder / "service.log"))
+        wait_for(f"{ours}/readyz", service, 300)
+        yield llm, ours, folder
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
@@ -128,25 +151,9 @@ def main() -> None:
     parser.add_argument("--effort", default="low", help="of `on`")
     parser.add_argument("--litellm", help="the command of a LiteLLM proxy")
     options = parser.parse_args()
+    settings = {"EIGENCAL_MAX_TOKENS": "16", "EIGENCAL_CHAT_EFFORT": options.effort}
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        llm_port, port = free_port(), free_port()
-        llm, ours = f"http://127.0.0.1:{llm_port}", f"http://127.0.0.1:{port}"
-        model = str(converted_model(ROOT / "data" / "weights"))
-        serve = serve_command(model, llm_port)
-        vllm = stack.enter_context(running(serve, env=ENVIRONMENT, log=folder / "vllm.log"))
-        wait_for(f"{llm}/health", vllm, 400)
-        env = {
-            "EIGENCAL_PORT": str(port),
-            "EIGENCAL_LLM_BACKEND": "vllm",
-            "EIGENCAL_LLM_URL": f"{llm}/v1",
-            "EIGENCAL_MAX_TOKENS": "16",
-            "EIGENCAL_CHAT_EFFORT": options.effort,
-            "EIGENCAL_EMBEDDER": str(ROOT / "data" / "weights" / options.embedder),
-            "EIGENCAL_DATABASE_URL": f"sqlite:///{folder / 'eigencal.db'}",
-        }
-        service = stack.enter_context(running([PYTHON, "-m", "service"], env=env, log=folder / "service.log"))
-        wait_for(f"{ours}/readyz", service, 300)
+        llm, ours, folder = stack.enter_context(servers(options.embedder, **settings))
         ways = {DIRECT: Way(llm), OFF: Way(ours, "off")}
         if options.litellm:
             ways[LITELLM] = Way(stack.enter_context(proxy(options.litellm, llm, folder)))

@@ -23,7 +23,6 @@ from service.spectral.correctness_model import (
     fit_model,
     sigmoid,
     stratified_folds,
-    stratified_split,
 )
 from service.spectral.fit import minimize
 from service.spectral.prior import Prior
@@ -200,7 +199,7 @@ def recorded_splits(
 def _split(material: Material, seed: int, share_right: float | None) -> tuple[Rows, Known]:
     # Equal seeds for all numbers of answers: the same rows fit, and the same are counted.
     rng = np.random.default_rng(seed)
-    fitted = stratified_split(material.right, 0.5, rng)
+    fitted = stratified_folds(material.right, 2, rng) == 0
     columns = [material.columns(fitted, part, evidence=True) for part in (fitted, ~fitted)]
     seen, right = material.right[fitted], material.right[~fitted]
     at = np.arange(seen.size)
@@ -278,7 +277,7 @@ class VerdictWorld:
         for one in range(self.FOLDS):
             held = fold == one
             held_out[held] = self.predict(self.fit(at[~held], right[~held]))[at[held]]
-        half = stratified_split(right, 0.5, rng)
+        half = stratified_folds(right, 2, rng) == 0
         served = self.predict(self.fit(at[half], right[half]))
         return {
             "folds": (selective_counts(held_out, right), Exact(whole, self.p)),

@@ -109,7 +109,7 @@ def main() -> None:
     judged = JudgedRows(SETS, DATA, WEIGHTS, SIZES[-1]), JudgedRows(SETS[:1], DATA, WEIGHTS, LARGEST)
     found["correctness"] = models(found["maps"], *judged)
     FIGURES.write_text(json.dumps(found) + "\n", "utf-8")
-    np.savez_compressed(ROWS, **rows(every))  # type: ignore[arg-type]  # its stub takes `allow_pickle` for one
+    np.savez_compressed(ROWS, allow_pickle=False, **rows(every))
 
 
 if __name__ == "__main__":

@@ -87,11 +87,8 @@ class DefaultCalibration:
         """Return what a fit of the map for so many answers is drawn to; None for no weight."""
         if weight == 0:
             return None
-        center, hessian = (
-            self._at(method, "parameters", num_samples),
-            self._at(method, "hessians", num_samples),
-        )
-        return Prior(center, hessian, weight)
+        center = self._at(method, "parameters", num_samples)
+        return Prior(center, self._at(method, "hessians", num_samples), weight)
 
     def model_prior(
         self, method: str, num_samples: int, columns: Columns, *, weight: float = PRIOR_WEIGHT

@@ -168,14 +168,14 @@ class FullRows:
         """Return the judged text of a row, its log-probability where it is known, and its verdict."""
         one, draws = self._rows[row].row, self._rows[row].draws
         if one.answer is None:
-            text, totals, right = draws[0].text, [draws[0].total_logprob], int(self._overlaps[row].index[0])
+            text, totals, index = draws[0].text, [draws[0].total_logprob], int(self._overlaps[row].index[0])
         else:
-            text, totals, right = one.answer.strip(), [one.answer_logprob], -1
+            text, totals, index = one.answer.strip(), [one.answer_logprob], -1
             if one.answer_logprob is None:
                 totals = [draw.total_logprob for draw in draws if draw.text == text]
         # NaN is none.
         known = [total for total in totals if total is not None and total <= POSITIVE_ROUNDING]
-        return text, max(known, default=None), self._right(row, right)
+        return text, max(known, default=None), self._right(row, index)
 
     def _dominant(self, problems: Sequence[Weighted]) -> list[int]:
         """Return which distinct answer of each row is dominant; -1 where the row gives a text of its own."""

@@ -54,21 +54,19 @@ def opening(
         if one["target_error"] == target_error and one["threshold"] is not None
     ]
     lowest = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
-    num_samples: int | None
+    # How many answers to draw does not hang on an error that nobody asked for.
+    num_samples, enough = answers["recommended"], answers["recommendation"]
     if kept:
         num_samples, one = kept[0]  # rows are by number of answers, fewest first
         promise = f"{one['text']} It lets {one['coverage']:.0%} of such questions through."
         enough = f"{_drawn(num_samples)}: the fewest that reach this promise."
     elif lowest:
-        # How many answers to draw does not hang on an error that nobody asked for.
-        num_samples, enough = answers["recommended"], answers["recommendation"]
         error, at = min(lowest)
         promise = (
             f"Nothing at {percent(target_error)}: such an error among the answers let through cannot be "
             f"promised; the lowest that can be is {percent(error)}, by {_drawn(at)}."
         )
     else:
-        num_samples, enough = answers["recommended"], answers["recommendation"]
         promise = "Nothing: no number of answers allows a promise, so no answer is let through by a decision."
     safe = _safe(calibration, data, served)
     if not any(row["promises"] for row in rows):

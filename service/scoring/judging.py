@@ -311,7 +311,7 @@ class _Model:
 
     def probability(self, text: str, outcomes: Outcomes) -> float:
         """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
-        # By the selector's own map: what is served was fitted on rows that its counts must not have seen.
+        # By the selector's own map, which its model was fitted with.
         served = self.map.serve(outcomes.spectrum.eigenvalues, outcomes.spectrum.dimension)
         return float(self.selector.model.predict(_columns(text, outcomes, served, self.evidence)).item())
 

@@ -409,12 +409,8 @@ class Scorer:
                 await asyncio.gather(embedding, return_exceptions=True)
 
     def _as_recommended(self, command: ScoreCommand, chosen: Calibration | None) -> ScoreCommand:
-        number = self.recommended(command, chosen)
-        if (
-            number is None
-            or command.generation is None
-            or (number == 0 and command.candidate_logprob is None)
-        ):
+        number, judged_alone = self.recommended(command, chosen), command.candidate_logprob is not None
+        if command.generation is None or number is None or (number == 0 and not judged_alone):
             return command
         return replace(command, generation=replace(command.generation, num_samples=number))
 
@@ -425,7 +421,11 @@ class Scorer:
     async def _undrawn_of(self, command: ScoreCommand, chosen: Calibration | None, marks: Stopwatch) -> Drawn:
         assert command.generation is not None
         undrawn, about = self._undrawn(command.generation), None
-        calibration, _ = self._fitting(command, chosen, undrawn)
+        try:
+            calibration, _ = self._fitting(command, chosen, undrawn)
+        except EmbedderUnavailable:
+            await self._embedder.check()  # a server that came late is known once it has answered
+            calibration, _ = self._fitting(command, chosen, undrawn)
         reference = None if calibration is None else calibration.reference
         if command.question is not None and reference is not None and len(reference.questions):
             about = await self._embed([command.question], command, marks)

@@ -47,6 +47,7 @@ MIN_WEIGHT = {
 MAX_WEIGHT = {"logit_missing_mass": 0.0, "entropy": 0.0}
 # Standard errors by which a model must beat the base rate. Verdicts that are coin flips pass at 0 in a third
 # of cases, at 0.5 in a seventh; at 1 in a twelfth, but then half of the recorded sets without evidence fail.
+# Of ten verdicts, a tenth (half of them right) to three tenths (a fifth right) pass at 0.5.
 MIN_GAIN = 0.5
 PROBABILITY_CLIP = 1e-6  # a text outside of a raw spectrum's span has probability 0, and logit -inf
 STRENGTH = 1.0  # C (method, section 8), which is scikit-learn's default, too
@@ -76,21 +77,6 @@ def stratified_folds(labels: ArrayLike, folds: int, rng: np.random.Generator) ->
     fold = np.empty(right.size, dtype=np.int_)
     fold[order] = np.arange(right.size) % folds
     return fold
-
-
-def stratified_split(labels: ArrayLike, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return a mask (n,): True for a random `share` in (0, 1) of the rows of either kind, rounded.
-
-    Raises ValueError for a share outside of (0, 1), or labels that are no verdicts.
-    """
-    right = verdicts(labels)
-    if not 0 < share < 1:
-        raise ValueError("share must be in (0, 1)")
-    taken = np.zeros(right.size, dtype=np.bool_)
-    for kind in (True, False):
-        rows = rng.permutation(np.flatnonzero(right == kind))
-        taken[rows[: round(share * rows.size)]] = True
-    return taken
 
 
 class LogisticRisk:

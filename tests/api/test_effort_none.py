@@ -16,11 +16,13 @@ import pytest
 from service.app import create_app, serving_of
 from service.calibration.calibration import Calibration
 from service.calibration.fingerprint import service_fingerprint
+from service.errors import EmbedderUnavailable
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import LLMIdentity, Message, Sampling
 from service.scoring.command import Serving
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
+from tests.api.test_decisions import answered
 from tests.support.calibrations import Active, calibration
 from tests.support.decisions import selector, selector_alone
 from tests.support.drop_in import DropIn, drop_in, events_of
@@ -70,13 +72,6 @@ def started(tmp_path: Path) -> Served:
             yield http
 
     return start
-
-
-async def answered(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
-    response = await http.post("/score", json=sent)
-    assert response.status_code == 200, response.text
-    body: dict[str, Any] = response.json()
-    return body | {"headers": response.headers}
 
 
 async def test_a_candidate_is_judged_without_a_draw_or_an_embedding(started: Served) -> None:
@@ -247,6 +242,24 @@ async def test_every_calibration_that_the_service_draws_serves_it(tmp_path: Path
     assert unsure["warnings"] == sure["warnings"] == []
     assert unsure["probability_correct"] < 0.5 < sure["probability_correct"]
     assert sure["calibration"]["id"] == made["id"] and sure["ood_p_value"] is not None
+
+
+async def test_an_embedder_that_comes_later_is_asked_who_it_is(
+    started: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = FakeEmbedder(DIMENSION)
+    known = embedder.identity
+
+    def unknown(_: FakeEmbedder) -> Any:
+        raise EmbedderUnavailable("It has not answered yet.")
+
+    async def check() -> None:
+        monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: known))
+
+    async with started(fitted(), TellingLLM(), embedder) as http:
+        monkeypatch.setattr(FakeEmbedder, "identity", property(unknown))
+        monkeypatch.setattr(embedder, "check", check)
+        assert (await answered(http, **ASKED))["probability_correct"] == pytest.approx(LIKELY)
 
 
 # The drop-in

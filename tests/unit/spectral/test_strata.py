@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.correctness_model import stratified_folds, stratified_split
+from service.spectral.correctness_model import stratified_folds
 
 labels = st.lists(st.integers(0, 1), min_size=1, max_size=80)
 
@@ -18,20 +18,10 @@ def test_folds_hold_both_kinds_as_evenly_as_can_be(right: list[int], folds: int,
     assert fold.tolist() == stratified_folds(right, folds, np.random.default_rng(seed)).tolist()
 
 
-@settings(deadline=None)
-@given(labels, st.floats(0.01, 0.99), st.integers(0, 99))
-def test_a_split_takes_its_share_of_both_kinds(right: list[int], share: float, seed: int) -> None:
-    taken = stratified_split(right, share, np.random.default_rng(seed))
-    for kind in (0, 1):
-        size = right.count(kind)
-        assert abs(taken[np.array(right) == kind].sum() - share * size) <= 0.5
-    assert taken.tolist() == stratified_split(right, share, np.random.default_rng(seed)).tolist()
-
-
 def test_the_seed_decides() -> None:
     right = [1, 0] * 20
-    splits = {tuple(stratified_split(right, 0.5, np.random.default_rng(seed)).tolist()) for seed in range(5)}
-    assert len(splits) == 5
+    folds = {tuple(stratified_folds(right, 2, np.random.default_rng(seed)).tolist()) for seed in range(5)}
+    assert len(folds) == 5
 
 
 def test_unusable_arguments_are_refused() -> None:
@@ -41,6 +31,3 @@ def test_unusable_arguments_are_refused() -> None:
             stratified_folds(bad, 2, rng)
     with pytest.raises(ValueError, match="two folds"):
         stratified_folds([0, 1], 1, rng)
-    for share in (0.0, 1.0, np.nan):
-        with pytest.raises(ValueError, match="share"):
-            stratified_split([0, 1], share, rng)
