@@ -8,7 +8,8 @@ answers, on both TriviaQA files; maps and models are cross-validated, the interv
 questions. Answers without a recorded vector (one in twelve) are embedded by the all-mpnet-base-v2 in
 data/weights; where that is missing, those rows are left out. Tokens are those of the answers, with the one
 that ended each, counted with the model's tokenizer. Last P(correct) of the first answer drawn, taken for a
-caller's own: by its own log-probability, and by further answers. Takes about a minute in one thread.
+caller's own: by its own log-probability, and by further answers; with what it costs and decides. Takes about
+a minute in one thread.
 """
 
 import sys
@@ -20,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, D, Recorded
 from service.calibration.calibration import answer_features
-from service.spectral.correctness import auroc
+from service.spectral.correctness import accuracy_rejection, auroc
 from service.spectral.correctness_model import (
     brier,
     fit_correctness,
@@ -39,6 +40,7 @@ from service.spectral.resampling import Difference, figure_difference, mean_diff
 from service.spectral.subsets import fit_by_num_samples, fit_evidence_by_num_samples
 from service.spectral.text_scores import correct
 
+FURTHER, SHARES = (1, 3, 5, 19), (0.1, 0.2, 0.5)
 FIT, HELD = np.arange(150), np.arange(150, 400)
 DRAWN = ((1, True), (2, True), (3, True), (3, False), (5, True), (10, True), (20, True), (20, False))
 
@@ -179,21 +181,32 @@ def by_itself() -> None:
     right = np.concatenate([data.right for data, _ in files])
     texts = [row["answer"] for data, _ in files for row in data.rows]
     sets = {0: answer_features(np.concatenate([totals for _, totals in files]), texts)}
-    for m in (3, 19):
+    for m in FURTHER:
         parts = [data.material(m).held_out_columns(evidence=True) for data, _ in files]
         sets[m] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     found = {}
     for m, columns in sets.items():
-        fit = fit_correctness(columns, right, rng=np.random.default_rng(1))
+        fit = fit_correctness(columns, right, stratified_folds(right, 5, np.random.default_rng(1)))
         assert fit.held_out is not None
         found[m] = fit.held_out
     print(f"\nThe first answer of TriviaQA dev and test: {right.size} rows, {right.sum()} right.")
-    print("| further answers | AUROC | none minus that | log loss | none minus that |")
-    print("|---|---:|---:|---:|---:|")
+    surest = " | ".join(f"wrong of the surest {share:.0%}" for share in SHARES)
+    print(f"| further answers | tokens | AUROC | none minus that | log loss | none minus that | {surest} |")
+    print("|---|---:|---:|---:|---:|---:|" + "---:|" * len(SHARES))
     for m, p in found.items():
         gaps = auroc_difference(found[0], p, right), loss_difference(found[0], p, right)
         ranked, lost = gaps if m else ("", "")
-        print(f"| {m} | {auroc(p, right):.3f} | {ranked} | {log_loss(p, right):.3f} | {lost} |")
+        told = f"| {m} | {_tokens(files, m)} | {auroc(p, right):.3f} | {ranked} | {log_loss(p, right):.3f} "
+        accuracy = accuracy_rejection(p, right).accuracy
+        wrong = (1 - accuracy[right.size - round(share * right.size)] for share in SHARES)
+        print(told + f"| {lost} | " + " | ".join(f"{one:.3f}" for one in wrong) + " |")
+
+
+def _tokens(files: list[tuple[Recorded, np.ndarray]], m: int) -> str:
+    """Mean tokens of the further answers, over both files."""
+    rows = sum(len(data.rows) for data, _ in files)
+    means = [float(tokens(data, m)) * len(data.rows) for data, _ in files] if m else [0.0]
+    return f"{sum(means) / rows:.1f}"
 
 
 def main() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from service.spectral.born import born_probabilities
-from service.spectral.correctness_model import logit_probability
+from service.calibration.calibration import answer_features
+from service.spectral.born import born_probabilities, supported
+from service.spectral.correctness_model import FEATURES, FEATURES_ALONE, Columns, logit_probability
 from service.spectral.dev_set import Answers, DevSet, dev_set, served_entropies
 from service.spectral.evidence import (
     EvidenceSet,
@@ -95,6 +96,13 @@ class Recorded:
         missing = [missing_mass(one, row.index) for one, row in zip(self.sums(m), made, strict=True)]
         return EvidenceSet(dev_set(made, D), np.array(missing))
 
+    def alone(self) -> "MaterialAlone":
+        """What P(correct) of the first answers rests on, each judged by itself."""
+        texts, totals = ([row[name][0] for row in self.rows] for name in ("samples", "logprob"))
+        pairs = zip(texts, self.rows, strict=True)
+        right = [correct(text, [row["reference"]], containment=False) for text, row in pairs]
+        return MaterialAlone(answer_features(totals, texts), np.array(right))
+
     def material(self, m: int) -> "Material":
         """What P(correct) of the judged rows rests on."""
         none = np.eye(1, D, dtype=np.float32)[0]
@@ -121,6 +129,11 @@ class Material:
     mean_log_probability: np.ndarray
     log_probability_per_word: np.ndarray
     right: np.ndarray
+    features = FEATURES
+
+    def supported(self, held: np.ndarray) -> np.ndarray:
+        """Whether an answer drawn supports the judged text, of the held rows."""
+        return supported(self.candidates.take(held))
 
     def columns(self, fitted: np.ndarray, held: np.ndarray, *, evidence: bool) -> dict[str, np.ndarray]:
         """Features of the held rows under the map fitted on others (masks)."""
@@ -142,3 +155,20 @@ class Material:
         parts = [self.columns(fold != number, fold == number, evidence=evidence) for number in range(5)]
         back = np.argsort(np.argsort(fold, kind="stable"), kind="stable")
         return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
+
+
+@dataclass(frozen=True)
+class MaterialAlone:
+    """The first answers, each judged by its own log-probability, and the verdicts on them."""
+
+    every: Columns
+    right: np.ndarray
+    features = FEATURES_ALONE
+
+    def supported(self, held: np.ndarray) -> np.ndarray:
+        """Whether a score may let the text through, of the held rows: here any."""
+        return np.ones(np.count_nonzero(held), dtype=np.bool_)
+
+    def columns(self, fitted: np.ndarray, held: np.ndarray, *, evidence: bool) -> dict[str, np.ndarray]:
+        """Features of the held rows; there is no map to be fitted on others."""
+        return {name: np.asarray(column)[held] for name, column in self.every.items()}

@@ -16,10 +16,8 @@ from typing import Protocol
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recorded_evidence import DATA, DEV, TEST, Material, Recorded
-from service.spectral.born import supported
+from benchmarks.recorded_evidence import DATA, DEV, TEST, Material, MaterialAlone, Recorded
 from service.spectral.correctness_model import (
-    FEATURES,
     fit_model,
     sigmoid,
     stratified_folds,
@@ -191,12 +189,12 @@ def recorded_splits(
     whose errors are known: the rows counted are as many drawn from it, with replacement. share_right: right
     rows weigh so much in both halves, as with an LLM that is right as often; then 300 rows are counted.
     """
-    materials = {m: data.material(m) for m in sizes}
+    materials = {m: data.material(m) if m else data.alone() for m in sizes}
     for seed in range(splits):
         yield [_split(material, seed, share_right) for material in materials.values()]
 
 
-def _split(material: Material, seed: int, share_right: float | None) -> tuple[Rows, Known]:
+def _split(material: Material | MaterialAlone, seed: int, share_right: float | None) -> tuple[Rows, Known]:
     # Equal seeds for all numbers of answers: the same rows fit, and the same are counted.
     rng = np.random.default_rng(seed)
     fitted = stratified_folds(material.right, 2, rng) == 0
@@ -205,9 +203,13 @@ def _split(material: Material, seed: int, share_right: float | None) -> tuple[Ro
     at = np.arange(seen.size)
     if share_right is not None:
         at = rng.choice(seen.size, seen.size, p=_weights(seen, share_right))
-    model = fit_model({name: column[at] for name, column in columns[0].items()}, seen[at], FEATURES)
-    may = supported(material.candidates.take(~fitted))
-    truth = Known(model.predict(columns[1]), right, may, _weights(right, share_right or right.mean()))
+    model = fit_model({name: column[at] for name, column in columns[0].items()}, seen[at], material.features)
+    truth = Known(
+        model.predict(columns[1]),
+        right,
+        material.supported(~fitted),
+        _weights(right, share_right or right.mean()),
+    )
     return truth.draw(rng, right.size if share_right is None else 300), truth
 
 
@@ -325,7 +327,7 @@ def bounded(rows: Rows, target: float) -> float | None:
 
 def recorded() -> None:
     """Bounds broken on the recorded rows, by number of answers and with the number chosen after looking."""
-    data, sizes = Recorded(TEST, DEV, embed=False), (1, 3, 5, 20)
+    data, sizes = Recorded(TEST, DEV, embed=False), (0, 1, 3, 5, 20)
     print("\n| recorded rows | answers | splits broken | of those with a promise | of the promises |")
     print("|---|---:|---:|---:|---:|")
     for name, share_right, target in (("as they are", None, 0.8), ("half right", 0.5, 0.3)):

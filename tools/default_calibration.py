@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from service.calibration.default import DEFAULT_ID, FIGURES, ROWS
+from service.calibration.default import DEFAULT_ID, DIMENSION, FIGURES, ROWS
 from service.spectral.dev_set import Answers, Overlaps, overlaps
 from service.spectral.evidence import EvidenceRisk, checked_log_probabilities, fit_evidence
 from service.spectral.fit import DepolarizedRisk, TemperatureRisk, fit_depolarized, fit_temperature, terms
@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
 SETS = ("triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20")
 CREATED_AT = "2026-11-23T00:00:00+00:00"
-D = 768
 SIZES = (1, 2, 3, 5, 10, 20)
 LARGEST = 40
 NUM_QUESTIONS = 300  # vectors packaged: each costs as many bytes as it has coordinates
@@ -54,7 +53,7 @@ class Recorded:
 
     def maps(self, m: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return the parameters, as they are fitted, and the Hessian of the mean risk there, by method."""
-        rows = evidence_subset(self.totals, [(one, np.arange(m)) for one in self.overlaps], D)
+        rows = evidence_subset(self.totals, [(one, np.arange(m)) for one in self.overlaps], DIMENSION)
         map_ = fit_evidence(rows).map
         theta = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
         made = {"evidence": (theta, EvidenceRisk(terms(rows.dev), rows.missing_mass)(theta)[2])}

@@ -1,7 +1,8 @@
 """The models of P(correct) in the default calibration, for `tools.default_calibration`.
 
 Fitted as a calibration's are, on the verdicts of the recorded rows' `answer` under the default maps, for the
-first m answers of each row. Answers without a recorded vector (one in twelve) are embedded.
+first m answers of each row. Answers without a recorded vector (one in twelve) are embedded. For no answer
+drawn the text judged is the first draw, as where rows have no `answer`.
 """
 
 import json
@@ -12,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from service.calibration.calibration import WITHOUT_EVIDENCE
+from service.calibration.calibration import WITHOUT_EVIDENCE, answer_features
+from service.calibration.default import ALONE
 from service.calibration.labels import FullRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw
 from service.spectral.correctness_model import (
     FEATURES,
+    FEATURES_ALONE,
     Columns,
     ModelPrior,
     fit_model,
@@ -27,6 +30,7 @@ from service.spectral.correctness_model import (
 )
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
+from service.spectral.text_scores import correct
 
 DIGITS = 6  # significant ones packaged
 
@@ -50,6 +54,15 @@ class JudgedRows:
         place = {text: i for i, text in enumerate(texts)}
         vectors = np.stack([known[text] for text in texts])
         self.rows = FullRows(assemble(stored, num_samples, vectors, place, vectors.shape[1]))
+        self._stored = stored
+
+    def alone(self) -> tuple[Columns, Any]:
+        """Return the feature (n,) of the first draws, judged by themselves, and the verdicts on them (n,)."""
+        firsts = [one.draws[0] for one in self._stored]
+        totals = np.array([one.total_logprob for one in firsts], dtype=np.float64)
+        columns = answer_features(totals, [one.text for one in firsts])
+        pairs = zip(firsts, self._stored, strict=True)
+        return columns, np.array([correct(one.text, row.row.references) for one, row in pairs])
 
     def columns(self, map_: EvidenceMap | DepolarizedMap | TemperatureMap, m: int) -> tuple[Columns, Any]:
         """Return the features (n,) of the first m answers under a map, and the verdicts (n,)."""
@@ -76,11 +89,18 @@ def models(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return for each method a model without log-probabilities, unless it is by evidence, and one with them.
 
+    Beside them, under `ALONE`, the model for no answer drawn.
+
     maps: parameters by method, as they are packaged. every: all rows. first: those with answers for the last
     number of answers, too; there the fit on them is drawn to that of the number before, which counts for the
     others.
     """
-    return {method: _of_method(method, table, every, first) for method, table in maps.items()}
+    columns, right = every.alone()
+    alone = [model_prior(columns, right, FEATURES_ALONE, float(right.size))]
+    return {
+        **{method: _of_method(method, table, every, first) for method, table in maps.items()},
+        ALONE: [_table(FEATURES_ALONE, [0], alone)],
+    }
 
 
 def _of_method(
@@ -106,9 +126,13 @@ def _of_features(
     drawn = replace(fitted[-1], weight=others - right.size)
     model = fit_model(columns, right, features, prior=drawn)
     fitted.append(ModelPrior(model, drawn.hessian, others))
+    return _table(features, table["sizes"], fitted)
+
+
+def _table(features: tuple[str, ...], sizes: list[int], fitted: Sequence[ModelPrior]) -> dict[str, Any]:
     return {
         "features": list(features),
-        "sizes": table["sizes"],
+        "sizes": sizes,
         "means": _rounded([one.model.means for one in fitted]),
         "scales": _rounded([one.model.scales for one in fitted]),
         "parameters": _rounded([(*one.model.weights, one.model.intercept) for one in fitted]),

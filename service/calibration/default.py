@@ -28,6 +28,8 @@ Floats = NDArray[np.float64]
 DEFAULT_ID = "default-1"
 FIGURES = Path(__file__).with_name(f"{DEFAULT_ID}.json")
 ROWS = Path(__file__).with_name(f"{DEFAULT_ID}.npz")
+DIMENSION = 768  # of the embedder whose vectors it was fitted on
+ALONE = "answer"  # in place of a map, where no answer is drawn
 PRIOR_WEIGHT = 30.0  # labelled rows that the default counts for (method, section 9)
 # A verdict says less than a reference: of P(correct) the default's weights count for 100 rows, where the
 # maps count for 30, and its intercept for 10.
@@ -35,7 +37,12 @@ MODEL_SHARE = 100 / 30
 
 
 def between(sizes: list[int], values: list[Any], num_samples: int) -> Floats:
-    """Return figures (..,) for m answers from those of some m (K, ..): linear in log m, the last beyond."""
+    """Return figures (..,) for m answers from those of some m (K, ..): linear in log m, the last beyond.
+
+    Those of one m alone are the same for every m.
+    """
+    if len(sizes) == 1:
+        return np.array(values[0], dtype=np.float64)
     at = np.interp(np.log(num_samples), np.log(sizes), np.arange(len(sizes)))
     below = min(int(at), len(sizes) - 2)
     table = np.asarray(values, dtype=np.float64)
@@ -47,9 +54,9 @@ class DefaultCalibration:
 
     figures: `{id, created_at, maps: {method: {sizes, parameters, hessians}}, correctness: {method: [..]}}`,
     parameters of each map as it is fitted: (log T, a, b), (log T, logit g) or (log T). correctness: models
-    of P(correct) `{features, sizes, means, scales, parameters, hessians}`, more features each; its parameters
-    are weights and, last, the intercept. rows: `lengths` (n, m) in words, and `questions/…`
-    (k, d), unit vectors times 127, by name of their embedder.
+    of P(correct) `{features, sizes, means, scales, parameters, hessians}`, more features each, by method, and
+    `ALONE` for 0 answers; their parameters are weights and, last, the intercept. rows: `lengths` (n, m) in
+    words, and `questions/…` (k, d), unit vectors times 127, by name of their embedder.
     """
 
     def __init__(self, figures: Mapping[str, Any], rows: Mapping[str, NDArray[Any]]) -> None:
@@ -91,25 +98,42 @@ class DefaultCalibration:
         return Prior(center, self._at(method, "hessians", num_samples), weight)
 
     def model_prior(
-        self, method: str, num_samples: int, columns: Columns, *, weight: float = PRIOR_WEIGHT
+        self,
+        method: str,
+        num_samples: int,
+        columns: Columns,
+        *,
+        dimension: int = DIMENSION,
+        weight: float = PRIOR_WEIGHT,
     ) -> ModelPrior | None:
         """Return what a fit of P(correct) is drawn to, with every feature of the columns; None for no weight.
 
-        weight: labelled rows that count for the map's.
+        num_samples: from 0. dimension: of the embedder. weight: labelled rows that count for the map's.
         """
         if weight == 0:
             return None
-        model, hessian = self._model(method, num_samples, columns)
+        model, hessian = self._model(method, num_samples, columns, dimension)
         return ModelPrior(model, hessian, MODEL_SHARE * weight)
 
-    def rank(self, method: str, num_samples: int, columns: Columns) -> Floats:
-        """Return what to sort texts by (n,), in (0, 1): higher = more likely right. It is no probability."""
-        return self._model(method, num_samples, columns)[0].predict(columns)
+    def rank(self, method: str, num_samples: int, columns: Columns, dimension: int) -> Floats:
+        """Return what to sort texts by (n,), in (0, 1): higher = more likely right. It is no probability.
 
-    def _model(self, method: str, num_samples: int, columns: Columns) -> tuple[CorrectnessModel, Floats]:
-        table = [one for one in self._models[method] if columns.keys() >= set(one["features"])][-1]
+        num_samples: from 0. dimension: of the embedder.
+        """
+        return self._model(method, num_samples, columns, dimension)[0].predict(columns)
+
+    def _model(
+        self, method: str, num_samples: int, columns: Columns, dimension: int
+    ) -> tuple[CorrectnessModel, Floats]:
+        tables = self._models[method if num_samples else ALONE]
+        table = [one for one in tables if columns.keys() >= set(one["features"])][-1]
         figures = ("means", "scales", "parameters", "hessians")
         means, scales, weights, hessian = (between(table["sizes"], table[x], num_samples) for x in figures)
+        if "entropy" in table["features"]:
+            # Of the served mass the part that is noise, g, is spread over all dimensions: g log d nats.
+            named = dict(zip(table["features"], means.tolist(), strict=True))
+            noise = self._noise(method, num_samples, named.get("logit_missing_mass"))
+            means[table["features"].index("entropy")] += noise * np.log(dimension / DIMENSION)
         model = CorrectnessModel(
             tuple(table["features"]),
             tuple(means.tolist()),
@@ -118,6 +142,12 @@ class DefaultCalibration:
             float(weights[-1]),
         )
         return model, hessian
+
+    def _noise(self, method: str, num_samples: int, logit_mass: float | None) -> float:
+        """Return the depolarization g of the map, by evidence that of a prompt of this logit u."""
+        if method == "evidence" and logit_mass is not None:
+            return self._evidence(num_samples).at(float(sigmoid(logit_mass))).depolarization
+        return self._depolarized(num_samples).depolarization if method == "depolarized" else 0.0
 
     def _at(self, method: str, name: str, num_samples: int) -> Floats:
         table = self._maps[method]

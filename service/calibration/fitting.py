@@ -57,8 +57,6 @@ FittedMap = DepolarizedMap | TemperatureMap | EvidenceMap
 PlainPriors = Mapping[PlainMethod, Prior | None]
 NO_PRIORS: PlainPriors = dict.fromkeys(METHODS)
 WHOLE = 1000  # of the progress of a fit
-# Of right and of wrong answers, for a model by log-probabilities alone: no prior steadies that one.
-MIN_OF_A_KIND_ALONE = 10
 FOLDS = 5  # of the rows, where each is predicted by a map and a model of the others
 
 
@@ -408,8 +406,8 @@ def fit_selectors(
         if progress is not None:
             progress(done, len(sizes))
     alone = rows.alone()
-    if alone is not None and min(alone.right.sum(), (~alone.right).sum()) >= MIN_OF_A_KIND_ALONE:
-        decided = {0: _decided_alone(alone, fold), **decided}
+    if alone is not None:
+        decided = {0: _decided_alone(alone, fold, model_priors(method, 0, alone.columns)), **decided}
     return Decided(decided)
 
 
@@ -433,9 +431,9 @@ def _decided(
     return DecidedAt(fit, rows.right, selector)
 
 
-def _decided_alone(rows: JudgedAlone, fold: NDArray[np.int_]) -> DecidedAt:
+def _decided_alone(rows: JudgedAlone, fold: NDArray[np.int_], prior: ModelPrior | None) -> DecidedAt:
     """Return what verdicts allow without any answer drawn; fold: (N,) of the full rows."""
-    fit = fit_correctness(rows.columns, rows.right, fold[rows.known])
+    fit = fit_correctness(rows.columns, rows.right, fold[rows.known], prior=prior)
     selector = None
     if fit.model is not None and fit.held_out is not None:
         selector = Selector(None, fit.model, selective_counts(fit.held_out, rows.right), rows.judged)

@@ -104,6 +104,9 @@ class JudgedAlone:
     right: NDArray[np.bool_]
     judged: JudgedTexts
 
+    def __len__(self) -> int:
+        return self.right.size
+
 
 class FullRows:
     """The full rows of a material, ready for any number of their first answers; vectors are forgotten.

@@ -236,7 +236,7 @@ class Calibrator:
                 seed=job.options.seed,
                 resamples=self._resamples,
                 priors=partial(packaged().prior, weight=weight),
-                model_priors=partial(packaged().model_prior, weight=weight),
+                model_priors=partial(packaged().model_prior, dimension=material.dimension, weight=weight),
                 progress=done,
             )
 

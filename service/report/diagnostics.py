@@ -12,9 +12,17 @@ from service.calibration.calibration import Calibration
 from service.calibration.fitting import Fitted, FittedEvidence, Stream, find_evidence, missing_masses
 from service.calibration.labels import FullRows, Labels, label
 from service.calibration.material import Material
-from service.report.first_answers import AtSize, judge, judge_held_out, mean_tokens
+from service.report.first_answers import (
+    AtSize,
+    judge,
+    judge_alone,
+    judge_alone_held_out,
+    judge_held_out,
+    mean_tokens,
+)
 from service.spectral.algorithm1 import Clustering, Nulls, algorithm1, cluster_prompts, nulls
 from service.spectral.correctness import Auroc, bootstrap_auroc
+from service.spectral.correctness_model import no_model_prior
 from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, DevSet, dev_set, risks
 from service.spectral.evidence import EvidenceMap
@@ -195,6 +203,13 @@ class EvaluationContext:
         dev, test = (one.at(num_samples) for one in self._rows)
         return judge(dev, test, num_samples, tokens, self.eps, partial(self.rng, Stream.ANSWERS))
 
+    def no_answers(self) -> AtSize | None:
+        """Return the same for no answer drawn; None unless every judged text has a log-probability."""
+        dev, test = (one.alone() for one in self._rows)
+        if dev is None or test is None or not (dev.known.all() and test.known.all()):
+            return None
+        return judge_alone(dev, test, partial(self.rng, Stream.ANSWERS), no_model_prior)
+
     @cached_property
     def _rows(self) -> tuple[FullRows, FullRows]:
         dev, test = (FullRows(one.material, one_text=True) for one in (self.dev, self.test))
@@ -280,6 +295,13 @@ class CrossValidated(EvaluationContext):
                 rows, fold, num_samples, tokens, self.eps, rng, fitted.priors, fitted.model_priors
             )
         return self._first_answers[num_samples]
+
+    def no_answers(self) -> AtSize | None:
+        """Return the same for no answer drawn; None unless every judged text has a log-probability."""
+        rows = self._full.alone()
+        if rows is None or not rows.known.all():
+            return None
+        return judge_alone_held_out(rows, partial(self.rng, Stream.ANSWERS), self._fitted.model_priors)
 
     def correct_by(self, calibration: Calibration) -> Floats | None:
         """Return P(correct) (n,) by the model of a calibration fitted elsewhere, of the texts judged here.

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import WITHOUT_EVIDENCE
 from service.calibration.fitting import METHODS
-from service.calibration.labels import Judged
+from service.calibration.labels import Judged, JudgedAlone
 from service.calibration.material import Material
 from service.report.model import AnswersPart, AnswersRow, Estimate, estimate
-from service.spectral.correctness import auroc, resampled_aurocs
+from service.spectral.correctness import auroc, half_error, resampled_aurocs, resampled_half_errors
 from service.spectral.correctness_model import (
     Columns,
     CorrectnessFit,
@@ -44,6 +44,7 @@ Fresh = Callable[[], np.random.Generator]
 SIZES = (1, 2, 3, 5, 8, 10, 20, 40, 80, 160)
 # The map whose p(y) and entropy are features of P(correct), with the log-probabilities and without.
 CORRECT_BY = ("evidence", "depolarized")
+MAP_ALONE = "evidence"  # where no answer is drawn, log-probabilities are all that is known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +65,8 @@ class AtSize:
     right: (n,) verdicts on the text judged. served: lambda_max of each map, evidence alone for one answer.
     correct: P(correct) (n,) by `CORRECT_BY`, the base rate where no model beats it; base: (n,) the base rate
     of the verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion tokens
-    per question, None where a draw does not tell.
+    per question, None where a draw does not tell. same_text: whether the text judged is the one that other
+    numbers of answers judge: losses of different texts do not compare.
     """
 
     num_samples: int
@@ -74,6 +76,7 @@ class AtSize:
     base: Floats
     why_none: str
     tokens: float | None
+    same_text: bool = True
 
 
 def sizes(num_samples: int) -> list[int]:
@@ -111,6 +114,29 @@ def judge(
             correct[name] = one.model.predict(_columns(test, maps[name], name)) if one.model else base
     why = _why_none(fits, "answers of the dev file")
     return AtSize(num_samples, test.right, served, correct, base, why, tokens)
+
+
+def judge_alone(dev: JudgedAlone, test: JudgedAlone, rng: Fresh, model_priors: ModelPriorSource) -> AtSize:
+    """Return what the log-probabilities of the judged texts are worth by themselves: no answer is drawn."""
+    fold = stratified_folds(dev.right, 5, rng())
+    one = fit_correctness(dev.columns, dev.right, fold, prior=model_priors(MAP_ALONE, 0, dev.columns))
+    base = np.full(len(test), base_rate(dev.right))
+    told = one.model.predict(test.columns) if one.model else base
+    return _alone(test, told if one.held_out is not None else None, base)
+
+
+def judge_alone_held_out(rows: JudgedAlone, rng: Fresh, model_priors: ModelPriorSource) -> AtSize:
+    """Return the same for one set of rows, each judged by a fit without its fold."""
+    fold = stratified_folds(rows.right, 5, rng())
+    one = fit_correctness(rows.columns, rows.right, fold, prior=model_priors(MAP_ALONE, 0, rows.columns))
+    base = held_out_predictions({}, rows.right, (), fold)
+    return _alone(rows, base if one.model is None else one.held_out, base)
+
+
+def _alone(rows: JudgedAlone, told: Floats | None, base: Floats) -> AtSize:
+    correct = {} if told is None else {MAP_ALONE: told}
+    same = rows.judged == "given"
+    return AtSize(0, rows.right, [], correct, base, "", 0.0, same_text=same)
 
 
 def judge_held_out(
@@ -204,6 +230,8 @@ class Candidate:
     @property
     def words(self) -> str:
         """Number and map in words."""
+        if not self.num_samples:
+            return "0 answers, using the log-probability of the answer itself"
         answers = "1 answer" if self.num_samples == 1 else f"{self.num_samples} answers"
         return f"{answers}, {'using' if self.map == 'evidence' else 'without'} log-probabilities"
 
@@ -274,6 +302,7 @@ def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
         Candidate(at.num_samples, name, log_losses(p, at.right), at.tokens)
         for at in sizes
         for name, p in at.correct.items()
+        if at.same_text
     ]
     return recommend(candidates, log_losses(sizes[-1].base, sizes[-1].right))
 
@@ -292,11 +321,15 @@ def answers_part(sizes: Sequence[AtSize], resamples: ResampleCounts) -> AnswersP
         "recommended": chosen.num_samples if chosen else None,
         "recommended_map": chosen.map if chosen else None,
         "rows": [
-            _row(at, one, None if at is sizes[-1] else full.get((one.score, one.map)), resamples)
+            _row(at, one, full.get((one.score, one.map)) if _compares(at, sizes[-1]) else None, resamples)
             for at in sizes
             for one in _every_score(at)
         ],
     }
+
+
+def _compares(at: AtSize, last: AtSize) -> bool:
+    return at is not last and at.same_text
 
 
 def _every_score(at: AtSize) -> Iterator[Scored]:
@@ -313,6 +346,7 @@ def _row(at: AtSize, one: Scored, full: Floats | None, resamples: ResampleCounts
         return estimate(float(values.mean()), spread.low, spread.high)
 
     ranking = percentile_interval(resampled_aurocs(resamples, one.values, at.right))
+    halves = percentile_interval(resampled_half_errors(resamples, one.values, at.right))
     return {
         "num_samples": at.num_samples,
         "score": one.score,
@@ -322,4 +356,5 @@ def _row(at: AtSize, one: Scored, full: Floats | None, resamples: ResampleCounts
         "loss_gap": None if full is None else mean(one.losses - full),
         "brier": mean(one.squares),
         "auroc": estimate(auroc(one.values, at.right), ranking.low, ranking.high),
+        "half_error": estimate(half_error(one.values, at.right), halves.low, halves.high),
     }

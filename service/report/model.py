@@ -262,8 +262,9 @@ class AnswersRow(TypedDict):
     score: "lambda_max" of a map, or "probability_correct", P(correct) with evidence ("evidence") or without
     ("depolarized"). tokens: completion tokens per question, null where they were not recorded.
     loss: nats, the matrix log risk or the log loss of the verdicts; loss_gap: minus that of the same score
-    with all answers, on the same resamples; null for all answers themselves. brier: the projection's, or that
-    of the verdicts; auroc: right against wrong.
+    with all answers, on the same resamples; null for all answers themselves, and for 0 where the rows have no
+    `answer`: then each first draw is judged, elsewhere the dominant answer. brier: the projection's, or that
+    of the verdicts; auroc: right against wrong; half_error: share of wrong ones in the half of highest score.
     """
 
     num_samples: int
@@ -274,6 +275,7 @@ class AnswersRow(TypedDict):
     loss_gap: Estimate | None
     brier: Estimate
     auroc: Estimate
+    half_error: Estimate
 
 
 class AnswersPart(TypedDict):

@@ -399,7 +399,9 @@ def figures(context: EvaluationContext) -> Figures:
     """Return the maps as fitted, and every figure of what they serve, on the prompts of the context."""
     size, number = len(context.test), context.resamples.answers
     why = why_no_evidence(context.dev.material) or why_no_evidence(context.test.material)
-    judged = [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
+    alone = context.no_answers()
+    judged = [] if alone is None else [alone]
+    judged += [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
     return {
         "fits": fit_parts(context),
         "unfitted": {"evidence": why} if why else {},

@@ -199,6 +199,7 @@ def essence(text: str) -> str:
 
 
 HELD_BACK = "Hold it back. "
+RANKS_ONLY = "the default calibration, which serves here, holds no model of being right: it ranks only"
 UNSUPPORTED = (
     "None of the answers drawn says what it says, so nothing tells how likely it is right. More answers may."
 )
@@ -333,7 +334,13 @@ def rank_score(basis: Basis, outcomes: Outcomes) -> float | None:
     if outcomes.born(text, basis.served).mode is None:
         return None  # the default's rows hold no text that no answer supports
     columns = _columns(text, outcomes, basis.served, basis.evidence)
-    return float(applied.default.rank(applied.method, len(basis.generation.draws), columns).item())
+    count, dimension = len(basis.generation.draws), outcomes.spectrum.dimension
+    return float(applied.default.rank(applied.method, count, columns, dimension).item())
+
+
+def rank_alone(default: DefaultCalibration, text: str, log_probability: float, dimension: int) -> float:
+    """Return what to sort a text by that has this log-probability, in nats: no answer was drawn."""
+    return float(default.rank("", 0, answer_features([log_probability], [text]), dimension).item())
 
 
 def judge(
@@ -365,25 +372,28 @@ def judge_alone(
     log_probability: float,
     target: Target | None,
     *,
+    by_default: bool = False,
     unlike: bool = False,
 ) -> tuple[Judgement, list[ScoreWarning]]:
     """Return what a candidate's own log-probability, in nats, says of it: no answer was drawn.
 
-    unlike: as for `judge`. Where the calibration cannot tell, a warning says so, whether a decision was asked
-    for or not: there is nothing else in such a score.
+    by_default: the default calibration serves. unlike: as for `judge`. Where another cannot tell, a warning
+    says so, whether a decision was asked for or not: there is nothing else in such a score.
     """
-    model = _model_alone(calibration)
+    model = _model_alone(calibration, by_default=by_default)
     no_model, correct = (
         (model, None) if isinstance(model, str) else (None, _correct(model, text, log_probability))
     )
     candidate = Candidate.model_construct(probability=None, mode=None, probability_correct=correct)
-    decision, warnings = None, [_no_model(no_model)] if no_model and calibration else []
+    decision, warnings = None, [_no_model(no_model)] if no_model and calibration and not by_default else []
     if target is not None and not (target.by_default and no_model):
         decision, warnings = _decided(model, correct, target, unlike=unlike)
     return Judgement(candidate, 0.0, correct, decision, no_model, unlike), warnings
 
 
-def _model_alone(calibration: Calibration | None) -> Selector | str:
+def _model_alone(calibration: Calibration | None, *, by_default: bool) -> Selector | str:
+    if by_default:
+        return RANKS_ONLY
     if calibration is None:
         return "no calibration is applied"
     lacks = f"calibration {calibration.id} holds no model of being right for 0 answers"
@@ -482,7 +492,7 @@ def _model_of(basis: Basis) -> _Model | str:
         return "no calibration is applied"
     calibration, count = basis.applied.calibration, len(basis.generation.draws)
     if basis.applied.default is not None:
-        return "the default calibration, which serves here, holds no model of being right: it ranks only"
+        return RANKS_ONLY
     if not calibration.selectors:
         return f"calibration {calibration.id} holds no model of being right; {_why(calibration.id)}"
     selector = calibration.selectors.get(count)

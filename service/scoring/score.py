@@ -177,8 +177,8 @@ class Score(Part):
     rank_score: float | None = Field(
         None,
         description="A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where "
-        "the default calibration serves. Higher = more likely right, but no probability. It tells questions "
-        "apart, hardly the texts of one. Null elsewhere, and for a candidate whose `mode` is null.",
+        "the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and "
+        "for a candidate that none of the answers drawn supports.",
     )
     candidate: Candidate | None = Field(description="The `candidate` judged; null without one.")
     decision: Decision | None = Field(

@@ -39,6 +39,7 @@ from service.scoring.judging import (
     judge_alone,
     num_indistinct,
     partial_warning,
+    rank_alone,
     rank_score,
     truncated_warning,
     with_candidate,
@@ -422,10 +423,11 @@ class Scorer:
         assert command.generation is not None
         undrawn, about = self._undrawn(command.generation), None
         try:
-            calibration, _ = self._fitting(command, chosen, undrawn)
+            made_by = self._embedder.identity
         except EmbedderUnavailable:
             await self._embedder.check()  # a server that came late is known once it has answered
-            calibration, _ = self._fitting(command, chosen, undrawn)
+            made_by = self._embedder.identity
+        calibration, *_ = self._serving_alone(command, chosen, undrawn, made_by)
         reference = None if calibration is None else calibration.reference
         if command.question is not None and reference is not None and len(reference.questions):
             about = await self._embed([command.question], command, marks)
@@ -446,13 +448,27 @@ class Scorer:
         answered = self._llm.identity(command.generation).answered
         return fitting(wanted, chosen, self._calibrations, answered=answered, model=generation.model)
 
+    def _serving_alone(
+        self,
+        command: ScoreCommand,
+        chosen: Calibration | None,
+        generation: Generation,
+        made_by: EmbedderIdentity,
+    ) -> tuple[Calibration | None, DefaultCalibration | None, list[ScoreWarning]]:
+        """Return what serves where no answer was drawn: what fits, else the default, told with it, if any."""
+        calibration, warnings = self._fitting(command, chosen, generation, made_by)
+        if calibration is not None or self._default is None or command.calibration == "none":
+            return calibration, None, warnings
+        mismatch = [one for one in warnings if one.code == "calibration_mismatch"]
+        return self._default.under(made_by), self._default, [*mismatch, BY_DEFAULT]
+
     async def _judged_alone(self, drawn: Drawn) -> Score:
         """Return the score of a candidate by its own log-probability: no answer was drawn."""
         command, marks = drawn.command, drawn.marks
         candidate, log_probability = command.candidate, command.candidate_logprob
         assert candidate is not None and log_probability is not None
         made_by = self._embedder.identity if drawn.question is None else drawn.question.made_by
-        calibration, warnings = self._fitting(command, drawn.chosen, drawn.generation, made_by)
+        calibration, default, warnings = self._serving_alone(command, drawn.chosen, drawn.generation, made_by)
         p_value = None
         if calibration is not None and calibration.reference is not None:
             question = None if drawn.question is None else drawn.question.vectors[0]
@@ -465,11 +481,15 @@ class Scorer:
             candidate.strip(),
             log_probability,
             command.target,
+            by_default=default is not None,
             unlike=bool(ood_warnings) and self._ood_abstain,
         )
+        rank = None
+        if default is not None:
+            rank = rank_alone(default, candidate.strip(), log_probability, made_by.dimension)
         marks.lap("spectrum")
         every = [*warnings, *ood_warnings, *about]
-        return compose_alone(drawn, calibration, judgement, every, made_by, p_value)
+        return compose_alone(drawn, calibration, judgement, rank, every, made_by, p_value)
 
     async def _judged(self, drawn: Drawn) -> Score:
         if drawn.command.draws_none:
@@ -688,11 +708,15 @@ def compose_alone(
     drawn: Drawn,
     calibration: Calibration | None,
     judgement: Judgement,
+    rank: float | None,
     warnings: list[ScoreWarning],
     made_by: EmbedderIdentity,
     ood_p_value: float | None,
 ) -> Score:
-    """Return the score of a candidate to which no answer was drawn: there is no spectrum."""
+    """Return the score of a candidate to which no answer was drawn: there is no spectrum.
+
+    rank: its `rank_score`, None unless the default serves.
+    """
     used = None
     if calibration is not None:
         used = CalibrationUsed.model_construct(
@@ -702,14 +726,14 @@ def compose_alone(
             temperature=None,
             depolarization=None,
             created_at=calibration.created_at,
-            origin="own",
+            origin="own" if rank is None else "default",
         )
     laps = {stage: round(seconds * 1000, 3) for stage, seconds in drawn.marks.total().items()}
     score = Score.model_construct(
         id=new_id("scr"),
         answer=(drawn.command.candidate or "").strip(),
         probability_correct=judgement.probability_correct,
-        rank_score=None,
+        rank_score=rank,
         candidate=judgement.candidate,
         decision=judgement.decision,
         lambda_max=None,

@@ -124,17 +124,49 @@ def resampled_aurocs(resamples: ResampleCounts, scores: ArrayLike, labels: Array
 
     As `auroc`: ties count half. NaN in a resample that holds one kind only.
     """
-    groups = _tie_groups(rounded_ties(scores))
-    order = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    drawn, right = resamples.counts[:, order], np.asarray(labels, dtype=np.float64)[order]
-    positives = np.add.reduceat(drawn * right, starts, axis=1)
-    negatives = np.add.reduceat(drawn * (1 - right), starts, axis=1)
+    positives, negatives = _counted(resamples, scores, labels)
     below = np.cumsum(negatives, axis=1) - negatives
     ordered = (positives * (below + negatives / 2)).sum(axis=1)
     pairs = positives.sum(axis=1) * negatives.sum(axis=1)
     with np.errstate(invalid="ignore"):  # 0 / 0: such a resample has no AUROC
         return np.asarray(ordered / pairs)
+
+
+def resampled_half_errors(resamples: ResampleCounts, scores: ArrayLike, labels: ArrayLike) -> Floats:
+    """Return the share of wrong ones in the surer half of each resample, (B,), in [0, 1]. Lower = better.
+
+    scores: (n,), higher = more certain; labels: (n,) in {0, 1}. Of those that tie at the middle an equal
+    share of each counts.
+    """
+    positives, negatives = _counted(resamples, scores, labels)
+    size = positives + negatives
+    half = resamples.counts.sum(axis=1, keepdims=True) / 2
+    surer = np.cumsum(size[:, ::-1], axis=1)[:, ::-1] - size
+    taken = np.clip(half - surer, 0.0, size)
+    # A group that a resample lacks has no share: 0 of 0.
+    shares = np.divide(negatives, size, out=np.zeros_like(size), where=size > 0)
+    return np.asarray((taken * shares).sum(axis=1) / half[:, 0])
+
+
+def _counted(resamples: ResampleCounts, scores: ArrayLike, labels: ArrayLike) -> tuple[Floats, Floats]:
+    """Return how many right and wrong ones of each tie group, ascending, a resample holds: (B, G) each."""
+    groups = _tie_groups(rounded_ties(scores))
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    drawn, right = resamples.counts[:, order], np.asarray(labels, dtype=np.float64)[order]
+    return np.add.reduceat(drawn * right, starts, axis=1), np.add.reduceat(
+        drawn * (1 - right), starts, axis=1
+    )
+
+
+def half_error(scores: ArrayLike, labels: ArrayLike) -> float:
+    """Return the share of wrong ones among the half of highest score, as `resampled_half_errors`.
+
+    >>> half_error([0.9, 0.8, 0.3, 0.2], [1, 0, 0, 0])
+    0.5
+    """
+    once = ResampleCounts(np.ones((1, np.size(labels))))
+    return float(resampled_half_errors(once, scores, labels)[0])
 
 
 def accuracy_rejection(scores: ArrayLike, labels: ArrayLike) -> RejectionCurve:

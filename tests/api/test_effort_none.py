@@ -15,6 +15,7 @@ import pytest
 
 from service.app import create_app, serving_of
 from service.calibration.calibration import Calibration
+from service.calibration.default import DEFAULT_ID
 from service.calibration.fingerprint import service_fingerprint
 from service.errors import EmbedderUnavailable
 from service.llm.openai_server import HttpLanguageModel
@@ -59,12 +60,14 @@ def started(tmp_path: Path) -> Served:
         made: Calibration | None = None,
         llm: TellingLLM | None = None,
         embedder: FakeEmbedder | None = None,
+        **settings: Any,
     ) -> AsyncIterator[httpx.AsyncClient]:
         embedder = embedder or FakeEmbedder(DIMENSION)
         store = SqliteStore()
         if made is not None:
             store.calibrations = Active(made)
-        app = create_app(Settings(data_dir=tmp_path), llm=llm or TellingLLM(), embedder=embedder, store=store)
+        set_up = Settings(data_dir=tmp_path, **settings)
+        app = create_app(set_up, llm=llm or TellingLLM(), embedder=embedder, store=store)
         async with (
             served(app) as port,
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http,
@@ -146,7 +149,7 @@ async def test_without_a_model_the_score_comes_and_says_why(started: Served) -> 
         (unlike, ["calibration_mismatch"]),
         (fitted(selectors={3: selector()}), ["no_correctness_model"]),
     ):
-        async with started(made) as http:
+        async with started(made, default_calibration=False) as http:
             plain = await answered(http, **ASKED)
             asked = await answered(http, **ASKED, target_error=0.2)
             raw = await answered(http, **ASKED, calibration="none")
@@ -155,6 +158,24 @@ async def test_without_a_model_the_score_comes_and_says_why(started: Served) -> 
         assert {one["code"] for one in asked["warnings"]} == {*codes, "no_correctness_model"}
         assert asked["decision"]["action"] == "abstain"
         assert raw["probability_correct"] is None and raw["calibration"] is None
+
+
+async def test_where_none_fits_the_default_ranks_texts(started: Served) -> None:
+    unlike = fitted(fingerprint=replace(fitted().fingerprint, model="another"))
+    for made, mismatch in ((None, []), (unlike, ["calibration_mismatch"])):
+        async with started(made) as http:
+            told = [await answered(http, **ASKED | {"candidate_logprob": total}) for total in (-1, -2, -9)]
+            asked = await answered(http, **ASKED, target_error=0.2)
+            raw = await answered(http, **ASKED, calibration="none")
+        ranks = [one["rank_score"] for one in told]
+        assert ranks == sorted(ranks, reverse=True) and 0 < ranks[-1] < ranks[0] < 1
+        first, codes = told[0], [*mismatch, "default_calibration"]
+        assert [one["code"] for one in first["warnings"]] == codes
+        assert (first["calibration"]["id"], first["calibration"]["origin"]) == (DEFAULT_ID, "default")
+        assert first["probability_correct"] is None and not first["calibrated"]
+        assert (asked["decision"]["action"], raw["rank_score"]) == ("abstain", None)
+        assert "the default calibration" in asked["decision"]["reason"]
+        assert [one["code"] for one in asked["warnings"]] == [*codes, "no_correctness_model"]
 
 
 async def test_a_question_unlike_the_rows_is_told_by_itself(started: Served) -> None:
@@ -359,9 +380,10 @@ async def test_a_completion_is_judged_so_too() -> None:
         own = (await made.ask(**asked, **NONE, logprobs=0)).json()
         assert [sent["logprobs"] for sent in made.server.bodies] == [1, 0]
     assert told["choices"][0]["logprobs"] is None and own["choices"][0]["logprobs"]["token_logprobs"]
-    # No calibration is of completions.
-    assert [one["code"] for one in told["uncertainty"]["warnings"]] == ["calibration_mismatch"]
-    assert told["uncertainty"]["probability_correct"] is None
+    # No calibration is of completions: the default ranks them.
+    codes = [one["code"] for one in told["uncertainty"]["warnings"]]
+    assert codes == ["calibration_mismatch", "default_calibration"]
+    assert told["uncertainty"]["probability_correct"] is None and told["uncertainty"]["rank_score"] > 0
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -395,7 +417,7 @@ async def test_an_answer_longer_than_any_draw_is_of_another_set_up() -> None:
         short = (await made.ask(max_tokens=200, **NONE)).json()["uncertainty"]
         long = (await made.ask(max_tokens=3000, **NONE)).json()["uncertainty"]
     assert short["calibrated"]
-    assert [one["differs"] for one in long["warnings"]] == [["sampling.max_tokens"]]
+    assert long["warnings"][0]["differs"] == ["sampling.max_tokens"]
 
 
 @pytest.mark.parametrize("tells", [False, True])

@@ -9,14 +9,17 @@ import pytest
 
 from benchmarks.few_verdicts import Elsewhere, chosen, judged_on
 from benchmarks.recorded_evidence import WEIGHTS
-from service.calibration.default import FIGURES, packaged
+from service.calibration.calibration import WITHOUT_EVIDENCE
+from service.calibration.default import ALONE, DIMENSION, FIGURES, packaged
 from service.calibration.labels import Judged
-from service.spectral.correctness_model import FEATURES
+from service.embedding.port import EmbedderIdentity
+from service.spectral.correctness_model import FEATURES, MIN_WEIGHT, fit_model, log_loss
 from service.spectral.text_scores import per_word
 from tools.default_models import JudgedRows
 
 THEIRS = ("lp", "lu", "H", "mlp", "pw")
 SIZES = (1, 2, 3, 5, 10, 20)
+MPNET = EmbedderIdentity("all-mpnet-base-v2", "", DIMENSION, "float32")
 NAMES = ("triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20")
 
 
@@ -42,7 +45,43 @@ def test_means_scales_and_weights_of_every_feature(told: dict[str, Any], m: int)
     assert model.scales[:4] == pytest.approx(theirs["scales"][:4], abs=1e-5)
     assert model.means[4] == pytest.approx(theirs["means"][4], abs=1e-2)
     assert model.scales[4] == pytest.approx(theirs["scales"][4], abs=1e-2)
-    assert [*model.weights, model.intercept] == pytest.approx(theirs["weights"], abs=1e-2)
+
+
+@pytest.fixture(scope="module")
+def every(shared_data: Path) -> JudgedRows:
+    return JudgedRows(NAMES, shared_data, WEIGHTS, 20)
+
+
+@pytest.mark.mpnet
+@pytest.mark.parametrize("m", SIZES)
+def test_weights(told: dict[str, Any], every: JudgedRows, monkeypatch: pytest.MonkeyPatch, m: int) -> None:
+    """Theirs let the weight of p(y) be 0; ours are the same where that is allowed."""
+    columns, right = every.columns(packaged().under(MPNET).evidence[m], m)
+    served = fit_model(columns, right, FEATURES)
+    assert [*ours(m).model.weights] == pytest.approx([*served.weights], abs=1e-5)
+    monkeypatch.setitem(MIN_WEIGHT, "logit_probability", 0.0)
+    free = fit_model(columns, right, FEATURES)
+    assert [*free.weights, free.intercept] == pytest.approx(told[str(m)]["weights"], abs=1e-2)
+    losses = [log_loss(one.predict(columns), right) for one in (served, free)]
+    assert losses[0] - losses[1] < 2e-3
+
+
+@pytest.mark.mpnet
+@pytest.mark.parametrize("dimension", [384, 3072])
+@pytest.mark.parametrize(("method", "most"), [("evidence", 2e-3), ("depolarized", 1e-4)])
+def test_what_it_says_hangs_little_on_the_number_of_dimensions(
+    every: JudgedRows, monkeypatch: pytest.MonkeyPatch, dimension: int, method: str, most: float
+) -> None:
+    """The served spectrum's noise spreads over all of them, and so its entropy rises with their number."""
+    losses = []
+    for d in (DIMENSION, dimension):
+        monkeypatch.setattr(every.rows, "_dimension", d)
+        rows = every.rows.at(3)
+        default = packaged().under(MPNET)
+        columns = rows.columns(default.evidence[3] if method == "evidence" else default.map_for(3))
+        known = {name: columns[name] for name in (FEATURES if method == "evidence" else WITHOUT_EVIDENCE)}
+        losses.append(log_loss(packaged().rank(method, 3, known, d), rows.right))
+    assert losses[1] == pytest.approx(losses[0], abs=most)
 
 
 @pytest.mark.parametrize("m", SIZES)
@@ -55,11 +94,14 @@ def test_the_log_probability_per_word_of_the_recorded_answers(shared_data: Path,
 
 
 def test_every_model_keeps_its_signs_and_its_hessian_is_a_curvature() -> None:
-    for tables in json.loads(FIGURES.read_text("utf-8"))["correctness"].values():
+    for method, tables in json.loads(FIGURES.read_text("utf-8"))["correctness"].items():
         for table in tables:
             weights = dict(zip(table["features"], np.transpose(table["parameters"]), strict=False))
-            assert (weights["logit_probability"] >= 0).all()
-            assert (weights["entropy"] <= 0).all()
+            if method == ALONE:
+                assert (weights["answer_log_probability_per_word"] > 1).all()
+            else:
+                assert (weights["logit_probability"] >= MIN_WEIGHT["logit_probability"]).all()
+                assert (weights["entropy"] <= 0).all()
             for hessian in np.array(table["hessians"]):
                 assert hessian == pytest.approx(hessian.T, abs=1e-6)
                 assert np.linalg.eigvalsh(hessian).min() > 0

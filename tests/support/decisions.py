@@ -1,6 +1,7 @@
 """A selector of round numbers, and rows with verdicts that decide as a calibration does."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,3 +80,19 @@ def judged_material(stored: Sequence[StoredRow]) -> Material:
     texts = all_texts(stored)
     place = {text: i for i, text in enumerate(texts)}
     return assemble(stored, max(len(one.draws) for one in stored), vectors_of(texts), place, 12)
+
+
+def by_first_answers(count: int = 160) -> list[StoredRow]:
+    """The rows without an answer or verdicts of their own, their texts of one word each."""
+
+    def one_word(text: str) -> str:
+        return text.replace(" says ", "x")
+
+    return [
+        replace(
+            one,
+            row=DevRow(one.row.line, None, tuple(map(one_word, one.row.references)), prompt=one.row.prompt),
+            draws=tuple(replace(draw, text=one_word(draw.text)) for draw in one.draws),
+        )
+        for one in judged_rows(count)
+    ]

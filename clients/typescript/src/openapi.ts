@@ -2011,7 +2011,7 @@ export interface components {
             probability_correct: number | null;
             /**
              * Rank Score
-             * @description A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. It tells questions apart, hardly the texts of one. Null elsewhere, and for a candidate whose `mode` is null.
+             * @description A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and for a candidate that none of the answers drawn supports.
              */
             rank_score?: number | null;
             /**

@@ -28,7 +28,7 @@ from service.spectral.correctness_model import FEATURES, FEATURES_ALONE, base_ra
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import Promise, promise, simultaneous_bounds
-from tests.support.decisions import TARGET, judged_material, judged_rows
+from tests.support.decisions import TARGET, by_first_answers, judged_material, judged_rows
 from tests.support.fakes import FakeEmbedder
 from tests.support.reports import FEW
 from tests.support.trial import NONSENSE, check, deciding, judged
@@ -174,22 +174,6 @@ def test_a_selector_knows_whose_texts_were_judged(given: int, judged: str) -> No
     ]
     found = fit(judged_material(rows), "depolarized").decided.selectors()
     assert {one.judged for m, one in found.items() if m} == {judged}
-
-
-def by_first_answers(count: int = 160) -> list[StoredRow]:
-    """The rows without an answer or verdicts of their own, their texts of one word each."""
-
-    def one_word(text: str) -> str:
-        return text.replace(" says ", "x")
-
-    return [
-        replace(
-            one,
-            row=DevRow(one.row.line, None, tuple(map(one_word, one.row.references)), prompt=one.row.prompt),
-            draws=tuple(replace(draw, text=one_word(draw.text)) for draw in one.draws),
-        )
-        for one in judged_rows(count)
-    ]
 
 
 @pytest.mark.parametrize(("rows", "judged"), [(judged_rows(160), "given"), (by_first_answers(), "first")])

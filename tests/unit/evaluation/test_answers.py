@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
+from service.calibration import fitting
 from service.calibration.fitting import Stream, fit_all
 from service.calibration.labels import FullRows
 from service.report.diagnostics import CrossValidated, EvaluationContext, make_split
@@ -13,6 +14,7 @@ from service.report.first_answers import sizes
 from service.report.report import figures
 from service.spectral.correctness_model import base_rate, fit_correctness, stratified_folds
 from service.spectral.reliability import projection_brier
+from tests.support.decisions import by_first_answers, judged_material, judged_rows
 from tests.support.first_answers import first_answers
 from tests.support.reports import FEW
 from tests.support.worlds import rows, split
@@ -109,8 +111,39 @@ def test_gaps_are_to_all_answers_and_have_intervals(found):
         if (gap := one["loss_gap"]) is not None:
             assert gap["value"] == pytest.approx(one["loss"]["value"] - full["loss"]["value"], abs=1e-12)
             assert gap["low"] <= gap["value"] <= gap["high"]
-        for name in ("loss", "brier", "auroc"):
+        for name in ("loss", "brier", "auroc", "half_error"):
             assert one[name]["low"] <= one[name]["value"] <= one[name]["high"]
+
+
+def own_probabilities(part):
+    """P(correct) of each row's own text, by its log-probability per word, fitted without a prior."""
+    rows = FullRows(part.material, one_text=True).alone()
+    fold = stratified_folds(rows.right, 5, fitting.rng(0, Stream.ANSWERS))
+    return rows, fit_correctness(rows.columns, rows.right, fold)
+
+
+def test_a_text_judged_by_itself_is_compared_with_answers_drawn(bench, found):
+    mine = row(found, 0, "probability_correct", "evidence")
+    _, fit = own_probabilities(bench.dev)
+    rows, _ = own_probabilities(bench.test)
+    p = fit.model.predict(rows.columns) if fit.model else np.full(len(rows), fit.base_rate)
+    assert mine["loss"]["value"] == pytest.approx(log_loss(rows.right, p), abs=1e-9)
+    assert mine["loss_gap"] is not None and mine["tokens"] == 0
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_held_out_it_is_recommended_only_where_all_judge_one_text(given):
+    """Without answers of the rows' own each first draw is judged by itself, others judge the dominant one."""
+    whole = make_split(judged_material(judged_rows(160) if given else by_first_answers(160)))
+    study = CrossValidated(whole, fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
+    mine = row(answers(study), 0, "probability_correct", "evidence")
+    rows, fit = own_probabilities(whole)
+    assert rows.judged == ("given" if given else "first")
+    assert mine["loss"]["value"] == pytest.approx(log_loss(rows.right, fit.held_out), abs=1e-9)
+    assert mine["auroc"]["value"] == pytest.approx(roc_auc_score(rows.right, fit.held_out))
+    assert (mine["loss_gap"] is not None) is given
+    named = {one.num_samples for one in [study.no_answers(), study.first_answers(2)] if one.same_text}
+    assert named == ({0, 2} if given else {2})
 
 
 def test_numbers_that_are_compared():
@@ -166,5 +199,5 @@ def test_tokens_are_those_of_the_first_answers(bench):
         found = answers(context(bench.dev, make_split(replace(material, rows=told))))
         return {r["num_samples"]: r["tokens"] for r in found["rows"]}
 
-    assert counted(lambda _, k: k + 1) == {1: 1, 2: 3, 3: 6, 5: 15, 8: 36}
-    assert set(counted(lambda i, _: i or None).values()) == {None}
+    assert counted(lambda _, k: k + 1) == {0: 0, 1: 1, 2: 3, 3: 6, 5: 15, 8: 36}
+    assert set(counted(lambda i, _: i or None).items()) == {(0, 0), *((m, None) for m in (1, 2, 3, 5, 8))}

@@ -89,7 +89,7 @@ def test_tokens_of_the_files_are_what_a_question_costs(tmp_path):
     path = write(tmp_path / "rows.jsonl", made)
     found = evaluate(Plan(path, path, tmp_path / "out"), parts())
     told = {row["num_samples"]: row["tokens"] for row in found["answers"]["rows"]}
-    assert told == {1: 3, 2: 6, 3: 9, 5: 15, 6: 18}
+    assert told == {0: 0, 1: 3, 2: 6, 3: 9, 5: 15, 6: 18}
     assert found["baselines"]["log_probabilities"] == "per token"
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from service.spectral.correctness import accuracy_rejection, auroc, bootstrap_auroc
+from service.spectral.correctness import accuracy_rejection, auroc, bootstrap_auroc, half_error
 
 few_scores = st.integers(-3, 3).map(lambda x: x / 4)  # few values: many ties
 rows = st.lists(
@@ -19,6 +19,18 @@ def test_auroc_is_that_of_scikit_learn(rows):
     scores, labels = np.round(np.array(rows).T, 10)
     assert auroc(scores, labels) == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
     assert auroc(-scores, labels) == pytest.approx(1 - auroc(scores, labels), abs=1e-12)
+
+
+@given(rows.filter(lambda rows: len(rows) % 2 == 0))
+def test_the_error_of_the_surer_half_is_that_of_the_curve_at_one_half(rows):
+    scores, labels = np.round(np.array(rows).T, 10)
+    curve = accuracy_rejection(scores, labels)
+    assert curve.rejected[len(rows) // 2] == 0.5
+    assert half_error(scores, labels) == pytest.approx(1 - curve.accuracy[len(rows) // 2])
+
+
+def test_of_an_odd_number_half_of_the_middle_one_counts():
+    assert half_error([0.9, 0.5, 0.1], [1, 0, 0]) == pytest.approx(0.5 / 1.5)
 
 
 @pytest.mark.parametrize("label", [0, 1])

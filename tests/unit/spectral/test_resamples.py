@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.spectral.correctness import auroc, resampled_aurocs
+from service.spectral.correctness import auroc, half_error, resampled_aurocs, resampled_half_errors
 from service.spectral.resampling import ResampleCounts, percentile_interval
 
 SIZE = 30
@@ -14,7 +14,7 @@ def prompts(resample: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(SIZE), resample.astype(int))
 
 
-def test_means_and_aurocs_are_those_of_the_prompts_drawn() -> None:
+def test_figures_are_those_of_the_prompts_drawn() -> None:
     rng = np.random.default_rng(0)
     values, labels = rng.integers(0, 6, SIZE) / 10, rng.random(SIZE) < 0.4  # with ties
     found = ResampleCounts.of(SIZE, rng, 50)
@@ -23,6 +23,9 @@ def test_means_and_aurocs_are_those_of_the_prompts_drawn() -> None:
     assert found.means(values) == pytest.approx([values[pick].mean() for pick in picks])
     assert resampled_aurocs(found, values, labels) == pytest.approx(
         [auroc(values[p], labels[p]) for p in picks]
+    )
+    assert resampled_half_errors(found, values, labels) == pytest.approx(
+        [half_error(values[p], labels[p]) for p in picks]
     )
 
 

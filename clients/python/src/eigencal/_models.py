@@ -459,7 +459,7 @@ class KeptScore(Result):
     probability_correct: float | None = None
     """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
     rank_score: float | None = None
-    """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. It tells questions apart, hardly the texts of one. Null elsewhere, and for a candidate whose `mode` is null."""
+    """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and for a candidate that none of the answers drawn supports."""
     samples: tuple[str, ...] | None = None
     """The answers, in the order drawn."""
     spectrum: Spectrum | None = None
@@ -516,7 +516,7 @@ class Score(Result):
     probability_correct: float | None
     """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
     rank_score: float | None = None
-    """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. It tells questions apart, hardly the texts of one. Null elsewhere, and for a candidate whose `mode` is null."""
+    """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and for a candidate that none of the answers drawn supports."""
     samples: tuple[str, ...] | None = None
     """The answers, in the order drawn."""
     spectrum: Spectrum | None = None
