@@ -11,6 +11,7 @@ models cross-validated, without a prior; intervals are paired bootstraps. Takes 
 """
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ from service.calibration.labels import Judged
 from service.spectral.correctness import auroc
 from service.spectral.correctness_model import (
     FEATURES,
+    FEATURES_ALONE,
     Columns,
     ModelPrior,
     base_rate,
@@ -52,37 +54,83 @@ def evidence(rows: Judged) -> EvidenceSet:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """Texts with verdicts, and what the first answers say of them; by `Alone` no answer is drawn."""
+
+    rows: Judged
+    features = FEATURES
+
+    @property
+    def right(self) -> np.ndarray:
+        return self.rows.right
+
+    def columns(self, map_: EvidenceMap | None) -> Columns:
+        assert map_ is not None
+        return self.rows.columns(map_)
+
+    def map(self, known: np.ndarray | None = None, prior: Prior | None = None) -> EvidenceMap | None:
+        """Return the map fitted on the rows that are known, drawn to the prior; None: all of them."""
+        return fit_evidence(evidence(self.rows if known is None else self.rows.take(known)), prior).map
+
+    def prior(self) -> Prior | None:
+        """Return the map of all rows as what others are drawn to."""
+        told = evidence(self.rows)
+        map_ = fit_evidence(told).map
+        center = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
+        return Prior(center, EvidenceRisk(terms(told.dev), told.missing_mass)(center)[2], PRIOR_WEIGHT)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The same for first draws judged by themselves: there is no map."""
+
+    every: Columns
+    right: np.ndarray
+    features = FEATURES_ALONE
+
+    def columns(self, map_: EvidenceMap | None) -> Columns:
+        return self.every
+
+    def map(self, known: np.ndarray | None = None, prior: Prior | None = None) -> EvidenceMap | None:
+        return None
+
+    def prior(self) -> Prior | None:
+        return None
+
+
+def seen(file: JudgedRows, m: int) -> Seen | Alone:
+    return Seen(file.rows.at(m)) if m else Alone(*file.alone())
+
+
+@dataclass(frozen=True)
 class Elsewhere:
     """Map and model of the other file, as what fits are drawn to."""
 
-    map: EvidenceMap
-    prior: Prior
+    map: EvidenceMap | None
+    prior: Prior | None
     model: ModelPrior
 
     @classmethod
-    def of(cls, rows: Judged) -> "Elsewhere":
-        told = evidence(rows)
-        map_ = fit_evidence(told).map
-        center = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
-        hessian = EvidenceRisk(terms(told.dev), told.missing_mass)(center)[2]
-        model = model_prior(rows.columns(map_), rows.right, FEATURES, MODEL_SHARE * PRIOR_WEIGHT)
-        return cls(map_, Prior(center, hessian, PRIOR_WEIGHT), model)
+    def of(cls, rows: Seen | Alone) -> "Elsewhere":
+        map_ = rows.map()
+        model = model_prior(rows.columns(map_), rows.right, rows.features, MODEL_SHARE * PRIOR_WEIGHT)
+        return cls(map_, rows.prior(), model)
 
 
 def at(columns: Columns, rows: np.ndarray) -> Columns:
     return {name: np.asarray(column)[rows] for name, column in columns.items()}
 
 
-def judged_on(rows: Judged, known: np.ndarray, there: Elsewhere, half: bool) -> list[float]:
+def judged_on(rows: Seen | Alone, known: np.ndarray, there: Elsewhere, half: bool) -> list[float]:
     """Return log losses of base rate, own, drawn and the other file's on the rows that are not known."""
-    labelled, rest = rows.take(known), np.setdiff1d(np.arange(len(rows)), known)
+    rest = np.setdiff1d(np.arange(rows.right.size), known)
     right = rows.right[rest]
     weights = np.full(right.size, 1 / right.size)
     if half:
         weights = np.where(right, 0.5 / right.sum(), 0.5 / (~right).sum())
-    verdicts = labelled.right
-    own = rows.columns(fit_evidence(evidence(labelled)).map)
-    drawn = rows.columns(fit_evidence(evidence(labelled), there.prior).map)
+    verdicts = rows.right[known]
+    own = rows.columns(rows.map(known))
+    drawn = rows.columns(rows.map(known, there.prior))
     predicted = [np.full(right.size, base_rate(verdicts))]
     if verdicts.any() and not verdicts.all():
         fold = stratified_folds(verdicts, 5, np.random.default_rng(0))
@@ -90,7 +138,7 @@ def judged_on(rows: Judged, known: np.ndarray, there: Elsewhere, half: bool) -> 
         predicted.append(fit_model(at(own, known), verdicts, features).predict(at(own, rest)))
     else:
         predicted.append(predicted[0])
-    model = fit_model(at(drawn, known), verdicts, FEATURES, prior=there.model)
+    model = fit_model(at(drawn, known), verdicts, rows.features, prior=there.model)
     predicted.append(model.predict(at(drawn, rest)))
     predicted.append(there.model.model.predict(at(rows.columns(there.map), rest)))
     return [float(weights @ log_losses(p, right)) for p in predicted]
@@ -105,22 +153,41 @@ def chosen(right: np.ndarray, labels: int, half: bool, rng: np.random.Generator)
     return np.concatenate([kinds[0][:num_right], kinds[1][: labels - num_right]])
 
 
+@dataclass(frozen=True)
+class Curve:
+    """Log losses (labels, 4), means over the draws, of base rate, own, drawn, the other file's, in nats."""
+
+    file: str
+    half: bool
+    right: float
+    labels: list[int]
+    losses: np.ndarray
+
+
+def curves(files: dict[str, JudgedRows], m: int) -> Iterator[Curve]:
+    """Yield those of each file by so many answers, as it is and half right."""
+    known = {name: seen(one, m) for name, one in files.items()}
+    for name, other in (SETS, SETS[::-1]):
+        there, rows = Elsewhere.of(known[other]), known[name]
+        for half in (False, True):
+            enough = [n for n in LABELS if not half or rows.right.sum() - (n + 1) // 2 >= MIN_LEFT]
+            losses = []
+            for labels in enough:
+                rngs = (np.random.default_rng([draw, labels]) for draw in range(DRAWS))
+                draws = [judged_on(rows, chosen(rows.right, labels, half, one), there, half) for one in rngs]
+                losses.append(np.mean(draws, axis=0))
+            yield Curve(name, half, float(rows.right.mean()), enough, np.array(losses))
+
+
 def learning_curves(files: dict[str, JudgedRows], m: int) -> None:
     print(f"\nP(correct) by {m} answers, log loss by number of verdicts, means of {DRAWS} draws")
     print("| file | verdicts | base rate | own | drawn | other file |")
     print("|---|---:|---:|---:|---:|---:|")
-    seen = {name: one.rows.at(m) for name, one in files.items()}
-    for name, other in (SETS, SETS[::-1]):
-        there, rows = Elsewhere.of(seen[other]), seen[name]
-        for half in (False, True):
-            for labels in LABELS:
-                if half and rows.right.sum() - (labels + 1) // 2 < MIN_LEFT:
-                    continue
-                rngs = (np.random.default_rng([draw, labels]) for draw in range(DRAWS))
-                losses = [judged_on(rows, chosen(rows.right, labels, half, one), there, half) for one in rngs]
-                kind = "half right" if half else f"{rows.right.mean():.0%} right"
-                figures = " | ".join(f"{loss:.3f}" for loss in np.mean(losses, axis=0))
-                print(f"| {name.split('_')[1]}, {kind} | {labels} | {figures} |", flush=True)
+    for one in curves(files, m):
+        kind = "half right" if one.half else f"{one.right:.0%} right"
+        for labels, losses in zip(one.labels, one.losses, strict=True):
+            figures = " | ".join(f"{loss:.3f}" for loss in losses)
+            print(f"| {one.file.split('_')[1]}, {kind} | {labels} | {figures} |", flush=True)
 
 
 def cross_validated(rows: Judged, features: tuple[str, ...], seed: int) -> np.ndarray:
@@ -168,7 +235,7 @@ def main() -> None:
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
     files = {name: JudgedRows([name], DATA, WEIGHTS, 20) for name in SETS}
-    for m in (3, 20):
+    for m in (0, 3, 20):
         learning_curves(files, m)
     per_word(JudgedRows(SETS, DATA, WEIGHTS, 20))
 

@@ -4,8 +4,8 @@
 
 Evidence maps by the first m answers of n random rows of one recorded set, judged on its other rows; the
 default is refitted on the other set alone, so it has seen none of them. Means over the subsets; `half right`
-are rows resampled so that half of the answers are right, which stand in for a better LLM. Needs
-../shared/data. Takes a few minutes in one thread.
+are rows resampled so that half of the answers are right, which stand in for a better LLM. The figure shows
+P(correct) as well (`few_verdicts`). Needs ../shared/data. Takes a few minutes in one thread.
 """
 
 import argparse
@@ -17,12 +17,14 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recorded_evidence import DATA, DEV, TEST, Recorded
+from benchmarks import few_verdicts
+from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, Recorded
 from service.spectral.dev_set import risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap, EvidenceRisk, EvidenceSet, fit_evidence
 from service.spectral.fit import terms
 from service.spectral.prior import Prior
 from service.spectral.reliability import projection_reliability
+from tools.default_models import JudgedRows
 
 LABELS = (5, 10, 20, 30, 70)
 ANSWERS = (1, 3, 20)
@@ -106,28 +108,41 @@ def table(found: list[Curve]) -> None:
             print(f"| {one.name}: projection ECE, {kind} (raw {one.raw:.3f}) | {cells} |")
 
 
+COLOURS = ("#b3541e", "#1f6f8b", "#777777")
+AT = 3  # answers, of the figure
+
+
 def draw(found: list[Curve], path: Path) -> None:
+    """Draw risk, projection ECE and log loss of P(correct) by 3 answers: a row each, a column per set."""
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "eigencal"}
+    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "eigencal", "font.size": 8}
     from matplotlib import pyplot
 
-    figure, panels = pyplot.subplots(1, len(ANSWERS), figsize=(9, 3), sharey=True)
-    for panel, m in zip(panels, ANSWERS, strict=True):
-        some = [one for one in found if one.name.endswith(f"m = {m}") and "half" not in one.name]
-        for kind, colour in zip(KINDS, ("#b3541e", "#1f6f8b", "#777777"), strict=True):
-            at = KINDS.index(kind)
-            panel.plot(
-                LABELS, np.mean([one.ece[at].mean(axis=1) for one in some], axis=0), "o-", color=colour
-            )
-        panel.set_title(f"{m} answer{'s' if m > 1 else ''}", fontsize=10)
-        panel.set_xscale("log", base=2)
-        panel.set_xticks(LABELS, [str(n) for n in LABELS])
-        panel.set_xlabel("labelled questions")
-    panels[0].set_ylabel("projection ECE on others")
-    panels[0].set_ylim(bottom=0)
-    panels[-1].legend(["own fit", "drawn to the default", "default alone"], fontsize=8)
+    files = {name: JudgedRows([name], DATA, WEIGHTS, 20) for name in few_verdicts.SETS}
+    verdicts = {(one.file, one.half): one for one in few_verdicts.curves(files, AT)}
+    figure, grid = pyplot.subplots(3, 4, figsize=(9, 6), sharex=True, sharey="row")
+    columns = [(file, half) for half in (False, True) for file in (DEV, TEST)]
+    for panels, (file, half) in zip(grid.T, columns, strict=True):
+        name = f"TriviaQA {file.split('_')[1]}{', half right' if half else ''}"
+        [one] = (one for one in found if one.name == f"{name}, m = {AT}")
+        above = (one.risk - one.risk[KINDS.index("default")]).mean(axis=2)
+        losses = verdicts[file, half]
+        for kind, colour in enumerate(COLOURS):
+            panels[0].plot(LABELS, above[kind], "o-", color=colour, markersize=3)
+            panels[1].plot(LABELS, one.ece[kind].mean(axis=1), "o-", color=colour, markersize=3)
+            panels[2].plot(losses.labels, losses.losses[:, 1 + kind], "o-", color=colour, markersize=3)
+        panels[0].set_title(name, fontsize=9)
+        panels[0].set_xscale("log", base=2)
+        panels[0].set_xticks(LABELS, [str(n) for n in LABELS])
+        panels[2].set_xlabel("labelled questions")
+    for panel, label in zip(
+        grid[:, 0], ("risk above the default's", "projection ECE", "log loss of P(correct)"), strict=True
+    ):
+        panel.set_ylabel(label)
+    grid[1, 0].set_ylim(bottom=0)
+    grid[0, -1].legend(["own fit", "drawn to the default", "default alone"], fontsize=8)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
 

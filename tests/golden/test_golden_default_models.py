@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.few_verdicts import Elsewhere, chosen, judged_on
+from benchmarks.few_verdicts import Elsewhere, Seen, chosen, judged_on
 from benchmarks.recorded_evidence import WEIGHTS
 from service.calibration.calibration import WITHOUT_EVIDENCE
 from service.calibration.default import ALONE, DIMENSION, FIGURES, packaged
-from service.calibration.labels import Judged
 from service.embedding.port import EmbedderIdentity
 from service.spectral.correctness_model import FEATURES, MIN_WEIGHT, fit_model, log_loss
 from service.spectral.text_scores import per_word
@@ -126,8 +125,8 @@ def test_without_log_probabilities_there_is_a_model_of_what_there_is_and_no_weig
 
 
 @pytest.fixture(scope="module")
-def sets(shared_data: Path) -> tuple[Judged, Judged]:
-    dev, test = (JudgedRows([name], shared_data, WEIGHTS, 20).rows.at(3) for name in NAMES)
+def sets(shared_data: Path) -> tuple[Seen, Seen]:
+    dev, test = (Seen(JudgedRows([name], shared_data, WEIGHTS, 20).rows.at(3)) for name in NAMES)
     return dev, test
 
 
@@ -137,7 +136,7 @@ def sets(shared_data: Path) -> tuple[Judged, Judged]:
     [(5, 0.445, 0.380), (10, 0.451, 0.384), (30, 0.410, 0.375), (70, 0.381, 0.368)],
 )
 def test_log_loss_of_few_verdicts_on_rows_that_the_other_file_has_not_seen(
-    sets: tuple[Judged, Judged], labels: int, own: float, drawn: float
+    sets: tuple[Seen, Seen], labels: int, own: float, drawn: float
 ) -> None:
     """Means of 100 draws, by 3 answers: alone, and drawn to map and model of the other file."""
     there, rows = Elsewhere.of(sets[0]), sets[1]
