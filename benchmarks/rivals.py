@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.few_verdicts import Elsewhere, evidence
+from benchmarks.few_verdicts import Elsewhere, Seen, evidence
 from benchmarks.recorded_evidence import DATA, DEV, ROOT, TEST, WEIGHTS, Recorded
 from service.calibration.default import MODEL_SHARE, PRIOR_WEIGHT
 from service.calibration.labels import Judged
@@ -69,7 +69,8 @@ def cross_validated(right: np.ndarray, columns: Any, prior: Any) -> np.ndarray:
 
 
 def by_answers(rows: Judged, other: Judged) -> Scores:
-    there = Elsewhere.of(other)
+    there = Elsewhere.of(Seen(other))
+    assert there.map is not None
 
     def columns(seen: np.ndarray) -> Columns:
         return rows.columns(fit_evidence(evidence(rows.take(seen)), there.prior).map)
