@@ -2,8 +2,8 @@
 
     python -m benchmarks.efforts [--seconds 120]
 
-In turn, in one run: straight to the server, the same with log-probabilities, then through `/v1` with
-`X-Eigencal: on` by each effort. The answers are not streamed. All ways ask the same questions, for answers of
+In turn, in one run: straight to the server, the same with log-probabilities, through `/v1` without a score,
+and with one by each effort. The answers are not streamed. All ways ask the same questions, for answers of
 the same number of tokens, few and many. Tokens are those that the server generated: of the answer, and of the
 draws beside it, which end where they end.
 """
@@ -21,21 +21,23 @@ from benchmarks.dropin import servers
 from benchmarks.overhead import QUESTIONS
 
 LENGTHS = (16, 128)  # tokens of an answer
-BARE = "bare call"
+BARE, UNSCORED = "bare call", "`/v1`, `X-Eigencal: off`"
 WAYS: dict[str, dict[str, Any]] = {
     BARE: {},
     "bare call, with log-probabilities": {"logprobs": True},
+    UNSCORED: {},
     **{f"`{effort}`": {"eigencal": {"effort": effort}} for effort in ("none", "low", "high")},
 }
 
 
 async def call(
-    http: httpx.AsyncClient, url: str, body: dict[str, Any], tokens: list[int], number: int
+    http: httpx.AsyncClient, url: str, mode: str, body: dict[str, Any], tokens: list[int], number: int
 ) -> None:
     """Ask one question, and count the tokens generated for it."""
     question = f"{QUESTIONS[number % len(QUESTIONS)]} Answer in a word ({number})."
     sent = {"model": "m", "messages": [{"role": "user", "content": question}], "temperature": 0} | body
-    reply = (await http.post(f"{url}/v1/chat/completions", json=sent)).raise_for_status().json()
+    answer = await http.post(f"{url}/v1/chat/completions", json=sent, headers={"X-Eigencal": mode})
+    reply = answer.raise_for_status().json()
     beside = (reply.get("uncertainty") or {}).get("usage") or {}
     tokens.append(reply["usage"]["completion_tokens"] + beside.get("completion_tokens", 0))
 
@@ -44,10 +46,11 @@ async def measure(llm: str, ours: str, length: int, seconds: float) -> None:
     tokens: dict[str, list[int]] = defaultdict(list)
     exactly = {"max_tokens": length, "min_tokens": length}
     async with httpx.AsyncClient(timeout=600) as http:
-        calls = {
-            name: partial(call, http, ours if "eigencal" in own else llm, own | exactly, tokens[name])
-            for name, own in WAYS.items()
-        }
+        calls = {}
+        for name, own in WAYS.items():
+            url = ours if "eigencal" in own or name == UNSCORED else llm
+            mode = "off" if name == UNSCORED else "on"
+            calls[name] = partial(call, http, url, mode, own | exactly, tokens[name])
         found = await alternate(calls, callers=1, seconds=seconds)
     print(f"\nAnswers of {length} tokens, {found.p50(BARE):.0f} ms by the bare call; {told(found)}")
     print("| way | whole call over the bare one | tokens generated over it |")

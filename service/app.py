@@ -58,6 +58,8 @@ from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import LiveLoad, Scorer
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
+from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
+from service.spectral.resampling import Resamples
 from service.start_log import StartLog, shown_url
 from service.store.database import Database, shown, store_url
 from service.store.documents import SqlKept
@@ -237,7 +239,13 @@ def upload_limits(settings: Settings) -> UploadLimits:
 
 
 def build_store(
-    settings: Settings, llm: LanguageModel, embedder: Embedder, serving: Serving, live: LiveLoad
+    settings: Settings,
+    llm: LanguageModel,
+    embedder: Embedder,
+    serving: Serving,
+    live: LiveLoad,
+    *,
+    resamples: Resamples = DEFAULT_RESAMPLES,
 ) -> "Replica":
     """Return the store and the queue of jobs that the settings ask for."""
     settings.data_dir.mkdir(parents=True, exist_ok=True)
@@ -255,6 +263,7 @@ def build_store(
         kept_documents=settings.score_cache_size,
         own_keys=lambda: own_keys(serving, llm, embedder),
         version=__version__,
+        resamples=resamples,
     )
 
 
@@ -387,6 +396,7 @@ def build_replica(
     engine: JobEngine | None = None,
     patience: Patience | None = None,
     intervals: Intervals = DEFAULT_INTERVALS,
+    resamples: Resamples = DEFAULT_RESAMPLES,
 ) -> Replica:
     """Return the store and the jobs of one replica, not started.
 
@@ -407,12 +417,15 @@ def build_replica(
     store.generation_key = drawer.generation_key
     embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
 
-    calibrator = Calibrator(store, calibrations, drawer, embedding, prior_weight=prior_weight)
+    calibrator = Calibrator(
+        store, calibrations, drawer, embedding, prior_weight=prior_weight, resamples=resamples
+    )
 
     async def evaluate(job: RunningJob) -> None:
         from service.evaluation.evaluator import Evaluator  # serving never needs it
 
-        await Evaluator(store, embedder, embedding, version=version).finish(job)
+        evaluator = Evaluator(store, embedder, embedding, version=version, resamples=resamples)
+        await evaluator.finish(job)
 
     steps = JobSteps(
         store,
@@ -495,15 +508,18 @@ def create_app(
     store: Replica | None = None,
     upstream: Upstream | None = None,
     events: OtelEvents | None = None,
+    resamples: Resamples = DEFAULT_RESAMPLES,
 ) -> FastAPI:
     """Return the application. Components given here stand in for those that the settings ask for.
+
+    resamples: how many stand behind the intervals of reports.
 
     Nothing is loaded before the lifespan starts. Raises ValueError for settings that contradict themselves.
     """
     llm = llm or build_llm(settings)
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
-    store = store or build_store(settings, llm, embedder, serving, live)
+    store = store or build_store(settings, llm, embedder, serving, live, resamples=resamples)
     kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
     api_keys = Keys(
         store.keys, admin=settings.admin_key.get_secret_value(), score=settings.score_key.get_secret_value()

@@ -4,7 +4,7 @@ import json
 import unicodedata
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
@@ -108,7 +108,7 @@ class StoredRow:
 
 def draws_to_json(draws: Sequence[Draw]) -> list[list[Any]]:
     """Return answers in order as JSON holds them."""
-    return [list(astuple(one)) for one in draws]
+    return [[one.text, one.truncated, one.logprob, one.total_logprob, one.num_tokens] for one in draws]
 
 
 def draws_from_json(values: Iterable[Sequence[Any]]) -> tuple[Draw, ...]:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import io
 import logging
+import math
 import shutil
 import tempfile
 import threading
@@ -91,12 +92,12 @@ class StoppedError(Exception):
 class Continuation:
     """One continuation, ended at the end of the text, before a stop string, or `truncated`.
 
-    `total_logprob`: the log-probability of all `tokens` under the model itself, in nats: before sampling
+    `logprobs`: the log-probability of each of the `tokens` under the model itself, in nats: before sampling
     temperature, top_k and top_p, as vLLM gives it.
     """
 
     tokens: list[int] = field(default_factory=list)
-    total_logprob: float = 0.0
+    logprobs: list[float] = field(default_factory=list)
     text: str = ""
     ended: bool = False
     truncated: bool = False
@@ -153,7 +154,7 @@ class Sampler:
                 chosen = logits.gather(1, self._torch.tensor(tokens)[:, None]).squeeze(1)
                 logprobs = (chosen - logits.logsumexp(dim=-1)).tolist()
                 for row, token, logprob in zip(active, tokens, logprobs, strict=True):
-                    row.total_logprob += logprob
+                    row.logprobs.append(logprob)
                     self._append(row, token, sampling)
                 kept = [i for i, row in enumerate(active) if not row.ended]
                 if kept and len(kept) < len(active):
@@ -344,5 +345,5 @@ class EmbeddedLanguageModel:
 
 
 def _output(row: Continuation) -> Draw:
-    total, tokens = row.total_logprob, len(row.tokens)
-    return Draw(row.text, row.truncated, total / tokens, total, tokens)
+    total, tokens = math.fsum(row.logprobs), len(row.tokens)
+    return Draw(row.text, row.truncated, total / tokens, total, tokens, tuple(row.logprobs))

@@ -115,7 +115,7 @@ class Draw:
     `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, where it is known.
     `total_logprob`: the log-probability of the whole answer in nats, the token that ended it included; None
     where it is not known, or where the answer is only a part of what was drawn. `num_tokens`: of all that was
-    drawn, where known.
+    drawn, where known. `token_logprobs`: of each token, where /v1 is this LLM's only API.
     """
 
     text: str
@@ -123,6 +123,7 @@ class Draw:
     logprob: float | None = None
     total_logprob: float | None = None
     num_tokens: int | None = None
+    token_logprobs: tuple[float, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

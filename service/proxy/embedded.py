@@ -38,9 +38,10 @@ class MadeReply:
 class ModelUpstream:
     """Implements `service.proxy.upstream.Upstream` by a model in this process.
 
-    It knows turns of text, and of the sampling temperature, top_p, top_k, max_tokens, stop, seed and n; the
-    rest is passed over, as small servers do. `sampling` returns what is drawn with where a call does not say.
-    A stream is one chunk.
+    It knows turns of text, and of the sampling temperature, top_p, top_k, max_tokens, stop, seed and n, and
+    logprobs; the rest is passed over, as small servers do. `sampling` returns what is drawn with where a call
+    does not say. A stream is one chunk. Log-probabilities are of each token, but the text stands whole with
+    the first.
     """
 
     def __init__(self, llm: LanguageModel, sampling: Defaults) -> None:
@@ -64,7 +65,7 @@ class ModelUpstream:
         generation = await self._llm.generate(_request(body, api, self._sampling(api)))
         if body.get("stream"):
             return MadeReply(_events(generation, api, body), EVENTS)
-        return MadeReply(_bytes(_completion(generation, api, "")))
+        return MadeReply(_bytes(_completion(generation, api, body, "")))
 
     def _models(self) -> dict[str, Any]:
         probe = GenerationRequest(num_samples=1, sampling=self._sampling("chat"), prompt="?")
@@ -124,8 +125,9 @@ def _number(body: Mapping[str, Any], name: str, default: float, least: float, mo
     return value
 
 
-def _completion(generation: Generation, api: Api, kind: str) -> dict[str, Any]:
-    choices = [_choice(draw, index, api, kind) for index, draw in enumerate(generation.draws)]
+def _completion(generation: Generation, api: Api, body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    told = body.get("logprobs") is not None and body["logprobs"] is not False  # 0 asks for them, too
+    choices = [_choice(draw, index, api, kind, told=told) for index, draw in enumerate(generation.draws)]
     usage = generation.usage
     return {
         "id": new_id("chatcmpl" if api == "chat" else "cmpl"),
@@ -141,17 +143,27 @@ def _completion(generation: Generation, api: Api, kind: str) -> dict[str, Any]:
     }
 
 
-def _choice(draw: Draw, index: int, api: Api, kind: str) -> dict[str, Any]:
+def _choice(draw: Draw, index: int, api: Api, kind: str, *, told: bool) -> dict[str, Any]:
     content: dict[str, Any] = {"text": draw.text}
     if api == "chat":
         content = {"delta" if kind else "message": {"role": "assistant", "content": draw.text}}
     reason = "length" if draw.truncated else "stop"
-    return {"index": index, **content, "logprobs": None, "finish_reason": reason}
+    logprobs = _logprobs(draw, api) if told and draw.total_logprob is not None else None
+    return {"index": index, **content, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _logprobs(draw: Draw, api: Api) -> dict[str, Any]:
+    values = draw.token_logprobs
+    texts = [draw.text if i == 0 else "" for i in range(len(values))]
+    if api == "completions":
+        return {"tokens": texts, "token_logprobs": values, "top_logprobs": None, "text_offset": []}
+    pairs = zip(texts, values, strict=True)
+    return {"content": [{"token": text, "logprob": one, "top_logprobs": []} for text, one in pairs]}
 
 
 def _events(generation: Generation, api: Api, body: Mapping[str, Any]) -> bytes:
     """Return a stream of one chunk, and one of the usage where it is asked for."""
-    chunk = _completion(generation, api, ".chunk" if api == "chat" else "")
+    chunk = _completion(generation, api, body, ".chunk" if api == "chat" else "")
     usage = chunk.pop("usage")
     chunks = [chunk]
     options = body.get("stream_options")

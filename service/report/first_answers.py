@@ -130,7 +130,8 @@ def judge_alone_held_out(rows: JudgedAlone, rng: Fresh, model_priors: ModelPrior
     fold = stratified_folds(rows.right, 5, rng())
     one = fit_correctness(rows.columns, rows.right, fold, prior=model_priors(MAP_ALONE, 0, rows.columns))
     base = held_out_predictions({}, rows.right, (), fold)
-    return _alone(rows, base if one.model is None else one.held_out, base)
+    known = base if one.model is None else one.held_out
+    return _alone(rows, None if one.held_out is None else known, base)
 
 
 def _alone(rows: JudgedAlone, told: Floats | None, base: Floats) -> AtSize:

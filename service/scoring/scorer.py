@@ -125,6 +125,13 @@ BY_DEFAULT = warning(
     "than raw values wherever it was tried. Ten labelled questions make one of your own (POST /calibrate).",
 )
 
+RANKED_BY_DEFAULT = warning(
+    "default_calibration",
+    "Ranked by the default calibration, fitted on short answers of a small LLM to trivia questions: "
+    "`rank_score` is a number to sort by. Ten labelled questions make a calibration of your own (POST "
+    "/calibrate).",
+)
+
 # Below it a prompt is called unlike the rows: at most that share of those that are like them, too.
 MAX_OOD_P_VALUE = 0.02
 
@@ -460,7 +467,7 @@ class Scorer:
         if calibration is not None or self._default is None or command.calibration == "none":
             return calibration, None, warnings
         mismatch = [one for one in warnings if one.code == "calibration_mismatch"]
-        return self._default.under(made_by), self._default, [*mismatch, BY_DEFAULT]
+        return self._default.under(made_by), self._default, [*mismatch, RANKED_BY_DEFAULT]
 
     async def _judged_alone(self, drawn: Drawn) -> Score:
         """Return the score of a candidate by its own log-probability: no answer was drawn."""

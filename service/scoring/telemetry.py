@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 EVENT = "gen_ai.evaluation.result"
 PROBABILITY, CANDIDATE, LAMBDA_MAX = "probability_correct", "candidate_probability", "lambda_max"
+RANK = "rank_score"  # where no answer was drawn, and the default calibration serves
 STOP_S = 5.0
 
 
@@ -63,7 +64,7 @@ class OtelEvents:
         await asyncio.to_thread(last.join, STOP_S)
 
     def scored(self, score: Score) -> None:
-        """Tell of a score: P(correct), else the probability of a candidate, else lambda_max."""
+        """Tell of a score: P(correct), else the probability of a candidate, lambda_max, or a rank."""
         self._emit(attributes_of(score))
 
     def failed(self, code: str) -> None:
@@ -90,6 +91,8 @@ def attributes_of(score: Score) -> dict[str, Any]:
         name, value = PROBABILITY, score.decisive
     elif candidate is not None and candidate.probability is not None:
         name, value = CANDIDATE, candidate.probability
+    elif score.lambda_max is None:
+        name, value = RANK, score.rank_score
     attributes: dict[str, Any] = {
         "gen_ai.evaluation.name": name,
         "gen_ai.evaluation.score.value": value,

@@ -188,7 +188,8 @@ class CorrectnessModel:
     """P(correct) = sigmoid(intercept + sum_j weights_j (x_j - means_j) / scales_j): numbers only.
 
     features: names of the x_j, in the order of means, scales and weights. Fitted, it rises with a text's
-    p(y), rises with its log-probability per word or stays, and falls with missing mass and entropy or stays.
+    p(y) where rows differ in it, rises with the log-probability per word or stays, and falls with missing
+    mass and entropy or stays.
     """
 
     features: tuple[str, ...]

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -34,12 +35,17 @@ def embedder() -> FakeEmbedder:
 @pytest.fixture
 def client(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Any) -> Client:
     """Return a factory of clients; its arguments are settings."""
+    return client_of(llm, embedder, tmp_path)
+
+
+def client_of(llm: FakeLLM, embedder: FakeEmbedder, folder: Path) -> Client:
+    """Return the same for another LLM."""
 
     @asynccontextmanager
     async def make(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
         store = SqliteStore()
         store.calibrations = settings.pop("calibrations", store.calibrations)
-        app = create_app(Settings(data_dir=tmp_path, **settings), llm=llm, embedder=embedder, store=store)
+        app = create_app(Settings(data_dir=folder, **settings), llm=llm, embedder=embedder, store=store)
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:

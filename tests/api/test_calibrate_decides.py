@@ -14,6 +14,7 @@ from service.embedding.port import Embedded
 from service.settings import Settings
 from tests.support.decisions import judged_rows, vectors_of
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.reports import FEW
 
 pytestmark = pytest.mark.anyio
 ROWS, DIMENSION = 160, 12
@@ -56,7 +57,7 @@ def embedder() -> Remembering:
 
 @pytest.fixture
 async def http(embedder: Remembering, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=embedder)
+    app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=embedder, resamples=FEW)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as client:

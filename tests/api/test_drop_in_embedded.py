@@ -1,12 +1,15 @@
 """/v1 with the LLM in this process: a fake of it, behind the same routes."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.api.conftest import Client
+from service.llm.port import Generation, GenerationRequest
+from tests.api.conftest import Client, client_of
 from tests.support.drop_in import QUESTION, events_of
-from tests.support.fakes import FakeLLM
+from tests.support.fakes import FakeEmbedder, FakeLLM
 
 pytestmark = pytest.mark.anyio
 ASKED = QUESTION | {"model": None}
@@ -40,6 +43,36 @@ async def test_a_text_is_completed_and_models_are_listed(client: Client) -> None
     assert [one["text"] for one in body["choices"]] == ["Paris", "Paris"]
     assert body["uncertainty"]["status"] == "scored"
     assert [one["id"] for one in models["data"]] == ["fake-llm"]
+
+
+class Tells(FakeLLM):
+    """Two tokens an answer, with their log-probabilities."""
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        found = await super().generate(request)
+        told = {"total_logprob": -0.75, "num_tokens": 2, "token_logprobs": (-0.5, -0.25)}
+        return replace(found, draws=tuple(replace(one, **told) for one in found.draws))
+
+
+@pytest.fixture
+def telling(tmp_path: Path, embedder: FakeEmbedder) -> Client:
+    return client_of(Tells(), embedder, tmp_path)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_it_tells_log_probabilities_so_that_effort_none_ranks(telling: Client, stream: bool) -> None:
+    asked = ASKED | {"stream": stream}
+    async with telling() as http:
+        own = await http.post("/v1/chat/completions", json=asked | {"logprobs": True})
+        none = await http.post("/v1/chat/completions", json=asked | {"eigencal": {"effort": "none"}})
+        text = await http.post("/v1/completions", json={"prompt": "The capital is", "logprobs": 0})
+    [told, unasked] = [[*events_of(one.content)] if stream else [one.json()] for one in (own, none)]
+    content = told[0]["choices"][0]["logprobs"]["content"]
+    assert [(one["token"], one["logprob"]) for one in content] == [("Paris", -0.5), ("", -0.25)]
+    assert unasked[0]["choices"][0]["logprobs"] is None
+    score = unasked[-1]["uncertainty"]
+    assert (score["status"], score["num_samples"]) == ("scored", 0) and 0 < score["rank_score"] < 1
+    assert text.json()["choices"][0]["logprobs"]["token_logprobs"] == [-0.5, -0.25]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from tests.support.evidence import TellingLLM, sureness
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer
+from tests.support.reports import FEW
 from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -242,7 +243,12 @@ async def test_every_calibration_that_the_service_draws_serves_it(tmp_path: Path
     rows = [
         {"prompt": f"question {i}", "reference": "x", "correct": bool(one)} for i, one in enumerate(right)
     ]
-    app = create_app(Settings(data_dir=tmp_path, num_samples=3), llm=Sure(), embedder=FakeEmbedder(DIMENSION))
+    app = create_app(
+        Settings(data_dir=tmp_path, num_samples=3),
+        llm=Sure(),
+        embedder=FakeEmbedder(DIMENSION),
+        resamples=FEW,
+    )
     async with (
         served(app) as port,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http,

@@ -11,6 +11,7 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.reports import FEW
 
 pytestmark = pytest.mark.anyio
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
@@ -41,7 +42,12 @@ def llm() -> FakeLLM:
 
 @pytest.fixture
 async def http(llm: FakeLLM, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(Settings(data_dir=tmp_path, num_samples=NUM_SAMPLES), llm=llm, embedder=FakeEmbedder(32))
+    app = create_app(
+        Settings(data_dir=tmp_path, num_samples=NUM_SAMPLES),
+        llm=llm,
+        embedder=FakeEmbedder(32),
+        resamples=FEW,
+    )
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as client:

@@ -12,6 +12,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.reports import FEW
 
 ROWS, ANSWERS = 300, ["a", "b", "a", "c"]
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,7 @@ def narrow(port: int) -> socket.socket:
 async def test_an_export_that_meets_a_delete(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder(16))
+    app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder(16), resamples=FEW)
     async with (
         served(app) as port,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http,

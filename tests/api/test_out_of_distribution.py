@@ -15,6 +15,7 @@ from service.embedding.port import Embedded
 from service.settings import Settings
 from tests.support.decisions import judged_rows, vectors_of
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.reports import FEW
 
 pytestmark = pytest.mark.anyio
 ROWS, DIMENSION = 220, 12
@@ -58,7 +59,7 @@ async def calibrated(folder: Path, **settings: Any) -> AsyncIterator[tuple[httpx
     """Yield a client of a service that was calibrated on short answers to questions of one kind."""
     chosen = Settings(data_dir=folder, num_samples=4, target_error=0.4, **settings)
     embedder = ByKind()
-    app = create_app(chosen, llm=FakeLLM(ANSWERS), embedder=embedder)
+    app = create_app(chosen, llm=FakeLLM(ANSWERS), embedder=embedder, resamples=FEW)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as http:

@@ -81,6 +81,15 @@ async def test_without_a_probability_it_tells_lambda_max_and_why(tmp_path: Path,
     assert SECRET not in str(event) and "Paris" not in str(event)
 
 
+async def test_where_no_answer_was_drawn_it_tells_the_rank(tmp_path: Path, exporter: Any) -> None:
+    asked = {"prompt": SECRET, "candidate": "Paris", "candidate_logprob": -1.0, "effort": "none"}
+    async with service(tmp_path, exporter, decides=False) as http:
+        score = (await http.post("/score", json=asked)).json()
+    [event] = told(exporter)
+    assert event.attributes["gen_ai.evaluation.name"] == "rank_score"
+    assert event.attributes["gen_ai.evaluation.score.value"] == score["rank_score"]
+
+
 async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) -> None:
     traces = [f"{i + 1:032x}" for i in range(8)]
     async with service(tmp_path, exporter) as http:

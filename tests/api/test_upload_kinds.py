@@ -11,6 +11,7 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
+from tests.support.reports import FEW
 
 pytestmark = pytest.mark.anyio
 Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -26,7 +27,7 @@ def client(tmp_path: Path) -> Client:
     @asynccontextmanager
     async def make(**given: Any) -> AsyncIterator[httpx.AsyncClient]:
         settings = Settings(data_dir=tmp_path, llm_backend="vllm", llm_url="http://127.0.0.1:9/v1", **given)
-        app = create_app(settings, embedder=FakeEmbedder(8))
+        app = create_app(settings, embedder=FakeEmbedder(8), resamples=FEW)
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -210,10 +211,19 @@ def test_a_line_without_a_result_was_not_scored(drive: Driver) -> None:
 def test_leaving_off_waits_for_no_answer(drive: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """One request has not even begun to be answered; its thread could not be woken."""
     monkeypatch.setattr("eigencal._batches.CLOSE_TIMEOUT_S", 40.0)
-    with scripted(whole, default=hang) as (url, server), drive(url) as client:
+    another = threading.Event()
+
+    async def beside_another(exchange: Exchange) -> None:
+        await asyncio.to_thread(another.wait, 60)
+        await whole(exchange)
+
+    async def never(exchange: Exchange) -> None:
+        another.set()
+        await hang(exchange)
+
+    with scripted(beside_another, default=never) as (url, _), drive(url) as client:
         lines = client.score_batch(map(str, itertools.count()), items_per_request=1)
         next(lines)
-        until(lambda: len(server.requests) >= 2)
         with ThreadPoolExecutor(1) as apart:
             apart.submit(lines.close).result(20)
 

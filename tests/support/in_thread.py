@@ -10,6 +10,7 @@ from anyio.from_thread import start_blocking_portal
 from service.app import create_app
 from service.settings import Settings
 from tests.support.live import served
+from tests.support.reports import FEW
 
 
 @contextmanager
@@ -17,6 +18,8 @@ def serving_app(
     folder: Path, *, llm: Any, embedder: Any, store: Any = None, **settings: Any
 ) -> Iterator[str]:
     """Serve until the block ends; yield the URL. `store` None: a database in the folder."""
-    app = create_app(Settings(data_dir=folder, **settings), llm=llm, embedder=embedder, store=store)
+    app = create_app(
+        Settings(data_dir=folder, **settings), llm=llm, embedder=embedder, store=store, resamples=FEW
+    )
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(served(app)) as port:
         yield f"http://127.0.0.1:{port}"

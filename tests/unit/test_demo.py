@@ -36,6 +36,7 @@ from service.spectral.text_scores import correct
 from tests.support.evidence import TellingLLM
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.reports import FEW as FEW_RESAMPLES
 from tests.support.sqlite_store import SqliteStore
 from tools.record_demo import record
 
@@ -62,7 +63,9 @@ def client(url: str) -> httpx.Client:
 @asynccontextmanager
 async def demo_app(data_dir: Path, **parts: Any) -> AsyncIterator[str]:
     settings = Settings(data_dir=data_dir)
-    app = create_app(settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), **parts})
+    app = create_app(
+        settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), "resamples": FEW_RESAMPLES, **parts}
+    )
     async with served(app) as port:
         yield f"http://127.0.0.1:{port}"
 

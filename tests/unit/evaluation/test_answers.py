@@ -146,6 +146,13 @@ def test_held_out_it_is_recommended_only_where_all_judge_one_text(given):
     assert named == ({0, 2} if given else {2})
 
 
+def test_verdicts_of_one_kind_tell_nothing_of_a_text_by_itself_either():
+    right = [replace(one, row=replace(one.row, correct=True)) for one in judged_rows(40)]
+    whole = make_split(judged_material(right))
+    study = CrossValidated(whole, fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
+    assert {one["score"] for one in answers(study)["rows"]} == {"lambda_max"}
+
+
 def test_numbers_that_are_compared():
     assert sizes(20) == [1, 2, 3, 5, 8, 10, 20]
     assert sizes(6) == [1, 2, 3, 5, 6]
