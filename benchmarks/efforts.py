@@ -30,6 +30,9 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+WITHOUT_DRAWS, WITH_DRAWS = list(WAYS)[1:4], list(WAYS)[4:]
+
+
 async def call(
     http: httpx.AsyncClient, url: str, mode: str, body: dict[str, Any], tokens: list[int], number: int
 ) -> None:
@@ -43,27 +46,31 @@ async def call(
 
 
 async def measure(llm: str, ours: str, length: int, seconds: float) -> None:
-    tokens: dict[str, list[int]] = defaultdict(list)
-    exactly = {"max_tokens": length, "min_tokens": length}
-    async with httpx.AsyncClient(timeout=600) as http:
-        calls = {}
-        for name, own in WAYS.items():
-            url = ours if "eigencal" in own or name == UNSCORED else llm
-            mode = "off" if name == UNSCORED else "on"
-            calls[name] = partial(call, http, url, mode, own | exactly, tokens[name])
-        found = await alternate(calls, callers=1, seconds=seconds)
-    print(f"\nAnswers of {length} tokens, {found.p50(BARE):.0f} ms by the bare call; {told(found)}")
-    print("| way | whole call over the bare one | tokens generated over it |")
+    print(f"\n| answers of {length} tokens | whole call over the bare one | tokens generated over it |")
     print("|---|---|---|")
-    bare = sum(tokens[BARE]) / len(tokens[BARE])
-    for name in WAYS:
-        own = sum(tokens[name]) / len(tokens[name]) / bare
-        print(f"| {name} | {found.ratio(name, BARE)} | {own:.2f} |")
+    for ways in (WITHOUT_DRAWS, WITH_DRAWS):
+        tokens: dict[str, list[int]] = defaultdict(list)
+        exactly = {"max_tokens": length, "min_tokens": length}
+        async with httpx.AsyncClient(timeout=600) as http:
+            calls = {}
+            for name in (BARE, *ways):
+                own = WAYS[name]
+                url = ours if "eigencal" in own or name == UNSCORED else llm
+                mode = "off" if name == UNSCORED else "on"
+                calls[name] = partial(call, http, url, mode, own | exactly, tokens[name])
+            found = await alternate(calls, callers=1, seconds=seconds)
+        bare = sum(tokens[BARE]) / len(tokens[BARE])
+        for name in ways:
+            own_tokens = sum(tokens[name]) / len(tokens[name]) / bare
+            print(f"| {name} | {found.ratio(name, BARE)} | {own_tokens:.2f} |", flush=True)
+        print(f"(bare: {found.p50(BARE):.0f} ms; {told(found)})", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=120, help="for each length of answers")
+    parser.add_argument(
+        "--seconds", type=float, default=120, help="a part: a length, with draws or without"
+    )
     options = parser.parse_args()
     settings = {"EIGENCAL_MAX_TOKENS": str(max(LENGTHS)), "EIGENCAL_CHAT_DEADLINE_S": "60"}
     with servers("all-MiniLM-L6-v2", **settings) as (llm, ours, _):

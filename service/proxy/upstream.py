@@ -7,7 +7,6 @@ call fares as it would without us.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Protocol
 
@@ -16,28 +15,22 @@ import httpx
 from service.errors import LLMBadResponse, LLMUnavailable
 from service.remote import KEEPALIVE_S, Connections, api_base, tls
 
-# Headers of the connection, not of the answer; or told anew by whoever sends the answer on.
-_RESPONSE_HEADERS_DROPPED = frozenset(
+# Of the server's headers what a caller needs: what the answer is, and when to come back. Others tell of the
+# connection, of our account, or of what else the server is.
+_PASSED_ON = frozenset(
     {
-        "connection",
-        "content-length",
-        "date",
-        "keep-alive",
-        "proxy-authenticate",
-        "server",
-        "set-cookie",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "x-request-id",
+        "allow",
+        "cache-control",
+        "content-encoding",
+        "content-language",
+        "content-type",
+        "retry-after",
+        "retry-after-ms",
+        "x-should-retry",
     }
 )
-# Which pages may read an answer is ours to say: ours come with a key.
-_CROSS_ORIGIN = "access-control-"
 # What is unpacked here, though it was not asked for; anything else goes on as it is packed.
 _UNPACKED = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
-MAX_ERROR_BYTES = 1 << 20
 MAX_STATUS = 599
 MIN_SECRET_CHARS = 12  # a shorter one is a placeholder, such as "none" or "token", that stands in other words
 GiveBack = Callable[..., Awaitable[None]]
@@ -160,7 +153,7 @@ class HttpUpstream:
 
 
 class HttpReply:
-    """A `Reply` over HTTP. `secret`: not to be passed on, should an error quote it."""
+    """A `Reply` over HTTP. `secret`: not to be passed on, should the server quote it."""
 
     def __init__(self, response: httpx.Response, give_back: GiveBack, secret: bytes = b"") -> None:
         self._response = response
@@ -178,8 +171,8 @@ class HttpReply:
     def headers(self) -> Mapping[str, str]:
         """Return what is passed on, byte for byte: as HTTP has it, not as httpx guesses the encoding."""
         raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in self._response.headers.raw}
-        left_out = _RESPONSE_HEADERS_DROPPED | ({"content-encoding"} if self._unpacks else set())
-        return {k: v for k, v in raw.items() if k not in left_out and not k.startswith(_CROSS_ORIGIN)}
+        passed_on = _PASSED_ON - ({"content-encoding"} if self._unpacks else set())
+        return {k: v for k, v in raw.items() if k in passed_on}
 
     @property
     def is_stream(self) -> bool:
@@ -191,12 +184,8 @@ class HttpReply:
         """Yield the body."""
         body = self._response.aiter_bytes() if self._unpacks else self._response.aiter_raw()
         try:
-            if self._secret and self.status >= HTTPStatus.BAD_REQUEST:
-                # In one piece: a server that refuses our key may quote it, over the edge of two.
-                yield (await read_all(body, MAX_ERROR_BYTES)).replace(self._secret, b"[redacted]")
-            else:
-                async for piece in body:
-                    yield piece
+            async for piece in without(self._secret, body) if self._secret else body:
+                yield piece
         except httpx.HTTPError:
             raise LLMUnavailable("The LLM server broke off its answer.") from None
         self._is_complete = True
@@ -209,6 +198,22 @@ class HttpReply:
                 await self._response.aclose()
             finally:
                 await give_back(reusable=self._is_complete)
+
+
+async def without(secret: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a body with the secret left out, over the edges of its pieces, too.
+
+    Held back is only what may be its beginning.
+    """
+    kept = b""
+    async for piece in pieces:
+        kept = (kept + piece).replace(secret, b"[redacted]")
+        held = next(n for n in range(len(secret) - 1, -1, -1) if kept.endswith(secret[:n]))
+        if held < len(kept):
+            yield kept[: len(kept) - held]
+        kept = kept[len(kept) - held :]
+    if kept:
+        yield kept
 
 
 def too_long() -> LLMBadResponse:
