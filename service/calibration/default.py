@@ -75,6 +75,7 @@ class DefaultCalibration:
             evidence={m: self._evidence(m) for m in sizes},
         )
         self.under = cache(self._under)
+        self._model = cache(self._interpolated)
 
     def compares(self, embedder: EmbedderIdentity) -> bool:
         """Tell whether questions can be compared with those of its rows: it has vectors of this embedder."""
@@ -112,7 +113,7 @@ class DefaultCalibration:
         """
         if weight == 0:
             return None
-        model, hessian = self._model(method, num_samples, columns, dimension)
+        model, hessian = self._model(method, num_samples, frozenset(columns), dimension)
         return ModelPrior(model, hessian, MODEL_SHARE * weight)
 
     def rank(self, method: str, num_samples: int, columns: Columns, dimension: int) -> Floats:
@@ -120,13 +121,13 @@ class DefaultCalibration:
 
         num_samples: from 0. dimension: of the embedder.
         """
-        return self._model(method, num_samples, columns, dimension)[0].predict(columns)
+        return self._model(method, num_samples, frozenset(columns), dimension)[0].predict(columns)
 
-    def _model(
-        self, method: str, num_samples: int, columns: Columns, dimension: int
+    def _interpolated(
+        self, method: str, num_samples: int, known: frozenset[str], dimension: int
     ) -> tuple[CorrectnessModel, Floats]:
         tables = self._models[method if num_samples else ALONE]
-        table = [one for one in tables if columns.keys() >= set(one["features"])][-1]
+        table = [one for one in tables if known >= set(one["features"])][-1]
         figures = ("means", "scales", "parameters", "hessians")
         means, scales, weights, hessian = (between(table["sizes"], table[x], num_samples) for x in figures)
         if "entropy" in table["features"]:

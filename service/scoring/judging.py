@@ -314,15 +314,16 @@ class _Model:
         """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
         # By the selector's own map, which its model was fitted with.
         served = self.map.serve(outcomes.spectrum.eigenvalues, outcomes.spectrum.dimension)
-        return float(self.selector.model.predict(_columns(text, outcomes, served, self.evidence)).item())
+        columns = _columns(outcomes.born(text, served), served, self.evidence)
+        return float(self.selector.model.predict(columns).item())
 
 
 def _columns(
-    text: str, outcomes: Outcomes, served: ServedSpectrum, evidence: Evidence | None
+    born: BornProbability, served: ServedSpectrum, evidence: Evidence | None
 ) -> dict[str, ArrayLike]:
-    """Return the features of an answer, or of the candidate, under a served spectrum."""
+    """Return the features of a text of this p(y) under a served spectrum."""
     known = evidence and (evidence.missing_mass, evidence.mean_logprob, evidence.mean_logprob_per_word)
-    return features(outcomes.born(text, served).probability, served.entropy, *(known or ()))
+    return features(born.probability, served.entropy, *(known or ()))
 
 
 def rank_score(basis: Basis, outcomes: Outcomes) -> float | None:
@@ -331,9 +332,10 @@ def rank_score(basis: Basis, outcomes: Outcomes) -> float | None:
     if applied is None or applied.default is None:
         return None
     text = basis.answer if outcomes.candidate is None else outcomes.candidate
-    if outcomes.born(text, basis.served).mode is None:
+    born = outcomes.born(text, basis.served)
+    if born.mode is None:
         return None  # the default's rows hold no text that no answer supports
-    columns = _columns(text, outcomes, basis.served, basis.evidence)
+    columns = _columns(born, basis.served, basis.evidence)
     count, dimension = len(basis.generation.draws), outcomes.spectrum.dimension
     return float(applied.default.rank(applied.method, count, columns, dimension).item())
 

@@ -47,10 +47,16 @@ class ConformalReference:
     def _of_lengths(self, lengths: NDArray[np.int_]) -> float:
         """Return the p-value by the mean length, on both sides."""
         # Of as many answers: the mean of few spreads more than that of many.
-        known = self.lengths[:, : len(lengths)].mean(axis=1)
+        count = min(len(lengths), self.lengths.shape[1])
+        known = self._sums[:, count - 1] / count
         mean = lengths.mean()
         least = min(np.sum(known <= mean), np.sum(known >= mean))
         return float(min(1.0, 2 * (1 + least) / (len(known) + 1)))
+
+    @cached_property
+    def _sums(self) -> NDArray[np.int64]:
+        """The words of the first answers of each row, by their number, (k, m)."""
+        return np.cumsum(self.lengths, axis=1)
 
     @cached_property
     def _scores(self) -> Floats:
