@@ -68,9 +68,7 @@ async def measure(llm: str, ours: str, length: int, seconds: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--seconds", type=float, default=120, help="a part: a length, with draws or without"
-    )
+    parser.add_argument("--seconds", type=float, default=120, help="a part: a length, with draws or without")
     options = parser.parse_args()
     settings = {"EIGENCAL_MAX_TOKENS": str(max(LENGTHS)), "EIGENCAL_CHAT_DEADLINE_S": "60"}
     with servers("all-MiniLM-L6-v2", **settings) as (llm, ours, _):

@@ -522,7 +522,10 @@ def create_app(
     store = store or build_store(settings, llm, embedder, serving, live, resamples=resamples)
     kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
     api_keys = Keys(
-        store.keys, admin=settings.admin_key.get_secret_value(), score=settings.score_key.get_secret_value()
+        store.keys,
+        admin=settings.admin_key.get_secret_value(),
+        score=settings.score_key.get_secret_value(),
+        host=None if settings.allow_open else settings.host,
     )
     events = events or build_events()
     errors = ErrorLog()

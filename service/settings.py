@@ -41,7 +41,11 @@ class Settings(BaseSettings):
         SecretStr(""), description="Bearer key of the admin routes; empty: they answer on loopback only."
     )
     score_key: SecretStr = Field(
-        SecretStr(""), description="Bearer key of the scoring routes; empty: no key needed."
+        SecretStr(""),
+        description="Bearer key of the scoring routes; empty: no key needed, on loopback alone.",
+    )
+    allow_open: bool = Field(
+        False, description="Serve beyond loopback without a score key, behind a gate of your own."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
 

@@ -110,7 +110,8 @@ class Keys:
     known key never waits for the store: a valid one goes on being so while the store is down, one that was
     revoked or has expired is refused at once. One that is not known may have been made on another replica a
     moment ago: the store is asked, for all of them at once and not more often than every `gap_s` seconds,
-    however many wrong keys come. `clock`: the time by which keys expire.
+    however many wrong keys come. `clock`: the time by which keys expire. `host`: where the service listens,
+    which without a score key must be on loopback; None: anywhere.
     """
 
     def __init__(
@@ -122,8 +123,10 @@ class Keys:
         poll_s: float = 2.0,
         gap_s: float = 0.5,
         clock: Callable[[], datetime] = utc_now,
+        host: str | None = None,
     ) -> None:
         self._store = store
+        self._host = host
         self.admin = admin
         self._score = score
         self._poll_s = poll_s
@@ -139,8 +142,17 @@ class Keys:
         self._poll: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the keys and begin to follow the store. Raises StoreUnavailable."""
+        """Read the keys and begin to follow the store. Raises StoreUnavailable.
+
+        Raises PermissionError where strangers could score.
+        """
         await self._read()
+        if self._host is not None and not is_loopback(self._host) and not self.closed("score"):
+            raise PermissionError(
+                f"EIGENCAL_HOST={self._host} is reached from elsewhere, and scoring takes no key: whoever "
+                "finds the service could use the LLM. Set EIGENCAL_SCORE_KEY; or, behind a gate of your own, "
+                "EIGENCAL_ALLOW_OPEN=true."
+            )
         self._poll = asyncio.create_task(self._polling(), name="keys")
 
     async def stop(self) -> None:
@@ -304,7 +316,7 @@ def on_loopback(request: Request) -> bool:
     """
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
-    return _is_loopback(request.client.host) and _named_as_ours(request)
+    return is_loopback(request.client.host) and _named_as_ours(request)
 
 
 def from_a_page(request: Request) -> bool:
@@ -314,7 +326,7 @@ def from_a_page(request: Request) -> bool:
     name that resolves to loopback may send such a header.
     """
     ours: str = (request.scope.get("server") or ("",))[0]
-    return _is_loopback(ours) and not (_nameless(request) or _named_as_ours(request))
+    return is_loopback(ours) and not (_nameless(request) or _named_as_ours(request))
 
 
 def _nameless(request: Request) -> bool:
@@ -330,7 +342,7 @@ def _named_as_ours(request: Request) -> bool:
     """Tell whether Host, and Origin if there is one, name loopback."""
     origin = request.headers.get("origin")
     named = [_host(request.headers.get("host", ""))]
-    return all(map(_is_loopback, named if origin is None else [*named, _host(origin.partition("//")[2])]))
+    return all(map(is_loopback, named if origin is None else [*named, _host(origin.partition("//")[2])]))
 
 
 def _host(host: str) -> str:
@@ -340,7 +352,8 @@ def _host(host: str) -> str:
     return host.partition(":")[0].removesuffix(".")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine's own: an address of loopback, or `localhost`."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,11 +1,13 @@
 """A start that fails says why in one line; an error of our own making keeps its traceback."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.api.auth import new_key
 from service.app import build_embedder, create_app, own_keys, serving_of
 from service.errors import StoreUnavailable
 from service.llm.weights import WeightsError
@@ -21,7 +23,12 @@ async def said(tmp_path: Path, error: Exception) -> str:
         async def start(self) -> None:
             raise error
 
-    app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder(), store=Broken())
+    return await refused(Settings(data_dir=tmp_path), Broken(), type(error))
+
+
+async def refused(settings: Settings, store: SqliteStore, error: type[Exception]) -> str:
+    """Return what the server is told when the application does not start."""
+    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(), store=store)
     messages: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -30,7 +37,7 @@ async def said(tmp_path: Path, error: Exception) -> str:
     async def send(message: Any) -> None:
         messages.append(message)
 
-    with pytest.raises(type(error)):
+    with pytest.raises(error):
         await app({"type": "lifespan", "state": {}}, receive, send)
     assert [message["type"] for message in messages] == ["lifespan.startup.failed"]
     return str(messages[0]["message"])
@@ -52,3 +59,41 @@ def test_the_own_set_up_is_unknown_until_the_embedder_has_told_its_identity(tmp_
 
 def test_any_other_error_keeps_its_traceback(tmp_path: Path) -> None:
     assert "Traceback" in asyncio.run(said(tmp_path, RuntimeError("a bug")))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "service.example.org"])
+def test_open_beyond_loopback_it_does_not_start(tmp_path: Path, host: str) -> None:
+    settings = Settings(data_dir=tmp_path, host=host)
+    told = asyncio.run(refused(settings, SqliteStore(), PermissionError))
+    assert told.startswith(f"Cannot start: EIGENCAL_HOST={host} ")
+    assert "Set EIGENCAL_SCORE_KEY" in told and "EIGENCAL_ALLOW_OPEN=true" in told
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"host": "0.0.0.0", "score_key": "a-score-key"},
+        {"host": "0.0.0.0", "allow_open": True},
+        {"host": "localhost"},
+        {"host": "127.0.0.2"},
+        {"host": "::1"},
+    ],
+)
+def test_with_a_key_a_gate_or_on_loopback_it_starts(tmp_path: Path, settings: dict[str, Any]) -> None:
+    asyncio.run(started(Settings(data_dir=tmp_path, **settings), SqliteStore()))
+
+
+async def started(settings: Settings, store: SqliteStore) -> None:
+    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(), store=store)
+    async with app.router.lifespan_context(app):
+        pass
+
+
+def test_a_score_key_that_was_made_will_do(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = SqliteStore()
+        made, _ = new_key("one", "score", None, datetime.now(UTC))
+        await store.keys.add(made)
+        await started(Settings(data_dir=tmp_path, host="0.0.0.0"), store)
+
+    asyncio.run(run())

@@ -46,6 +46,7 @@ OTHER = {
     "replica_id": "another-replica",
     "admin_key": "an-admin-key",
     "score_key": "a-score-key",
+    "allow_open": "true",
     "log_level": "error",
     "llm_backend": "vllm",
     "llm_url": "http://127.0.0.1:9001/v1",
