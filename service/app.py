@@ -374,8 +374,8 @@ class Replica:
         await self._started.aclose()
 
     async def check(self) -> None:
-        """Return when the store takes jobs; raise StoreUnavailable when it does not."""
-        await self.database.check()
+        """Return when the store can be read and written; raise StoreUnavailable, which says why not."""
+        await self.database.ready()
 
 
 def build_replica(

@@ -3,8 +3,9 @@
 import asyncio
 import errno
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -17,12 +18,24 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError,
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.errors import StoreUnavailable
+from service.remote import SharedCheck
 from service.store.migrations import migrate
+from service.store.tables import metadata
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 IDLE_S = 15.0
+LOCK_NOT_AVAILABLE = "55P03"  # of Postgres
+LOCKED = "The database is locked: something else writes to it, or holds its lock."
+# By the second word of SQLite's name for the error.
+REASONS = {
+    "BUSY": LOCKED,
+    "CORRUPT": "The database file is damaged.",
+    "NOTADB": "The database file is damaged.",
+    "FULL": "The disk of the database is full.",
+    "READONLY": "The database is read-only.",
+}
 
 
 def store_url(url: str) -> URL:
@@ -97,9 +110,15 @@ class Database:
         self._idle_s = idle_s
         self._engine: AsyncEngine | None = None
         self._slow: set[asyncio.Task[object]] = set()  # given up by `soon`, and not at their end
+        # Returns when the database can be read and written; raises StoreUnavailable, which says why not.
+        self.ready = SharedCheck(lambda: self.soon(self._ready()))
 
     async def start(self) -> None:
-        """Create the file's folder, migrate, open the pool. Raises StoreUnavailable."""
+        """Create the file's folder, migrate, open the pool.
+
+        Raises StoreUnavailable, also for a Postgres database of another encoding than UTF-8, which could not
+        hold what callers write.
+        """
         with translated():
             if self.url.get_backend_name() == "sqlite":
                 Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +140,21 @@ class Database:
     async def _check(self) -> None:
         async with self.read() as connection:
             await connection.execute(sa.text("SELECT 1"))
+
+    async def _ready(self) -> None:
+        if self.url.get_backend_name() == "sqlite":
+            await asyncio.to_thread(_probe, Path(str(self.url.database)), self._answer_s / 2)
+            return
+        async with self.read() as connection:
+            if await connection.scalar(sa.text("SHOW transaction_read_only")) == "on":
+                raise StoreUnavailable("The database is read-only.", retry_after_s=5.0)
+            try:
+                # What a writer takes; a backup or a change of the tables may hold it up.
+                await connection.execute(sa.text("LOCK TABLE jobs IN ROW EXCLUSIVE MODE NOWAIT"))
+            except DBAPIError as error:
+                if getattr(error.orig, "sqlstate", "") == LOCK_NOT_AVAILABLE:
+                    raise StoreUnavailable(LOCKED, retry_after_s=5.0) from None
+                raise
 
     async def soon(self, call: Awaitable[T]) -> T:
         """Return what a call returns, or raise StoreUnavailable when that takes more than `answer_s`.
@@ -186,6 +220,24 @@ class Database:
         engine = create_async_engine(self.url, hide_parameters=True, **bounds)
         sa.event.listen(engine.sync_engine, "connect", partial(_set_up, settings))
         return engine
+
+
+def _probe(path: Path, patience_s: float) -> None:
+    """Read a SQLite file anew, and take its write lock for a moment; blocks for so long at most.
+
+    By a connection of its own: those of the pool may have in memory what the file no longer holds. Raises
+    StoreUnavailable.
+    """
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=patience_s, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for table in metadata.tables:
+                connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall()  # noqa: S608
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "").split("_")[1:2]
+        reason = REASONS.get("".join(name), "The database cannot be reached.")
+        raise StoreUnavailable(reason, retry_after_s=5.0) from None
 
 
 def _set_up(settings: Sequence[str], connection: DBAPIConnection, record: object) -> None:

@@ -89,10 +89,10 @@ class Cluster:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
 
-    def database(self) -> str:
+    def database(self, options: str = "") -> str:
         name = f"t{uuid.uuid4().hex[:12]}"
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
+            connection.execute(f"CREATE DATABASE {name} {options}".encode())
         return self._url(name)
 
     def _url(self, name: str) -> str:

@@ -1,12 +1,16 @@
 """Bring the tables up to date. Safe when several replicas start at once."""
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
+
+from service.errors import StoreUnavailable
 
 _LOCK = 0x65696765  # one advisory lock for all replicas
 _ONE_AT_A_TIME = threading.Lock()  # Alembic keeps its context in globals
@@ -14,15 +18,33 @@ _HERE = Path(__file__).parent
 
 
 def migrate(url: URL) -> None:
-    """Run all migrations that the database lacks; blocks while another replica runs them."""
+    """Run all migrations that the database lacks; blocks while another replica runs them.
+
+    Raises StoreUnavailable for a Postgres database of another encoding than UTF-8.
+    """
     from alembic import command
     from alembic.config import Config
 
+    if url.get_backend_name() == "postgresql":
+        _require_utf8(url)
     config = Config()
     config.set_main_option("script_location", str(_HERE).replace("%", "%%"))
     with _ONE_AT_A_TIME, _exclusive(url) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+
+
+def _require_utf8(url: URL) -> None:
+    # By the driver itself: SQLAlchemy takes the bytes that SQL_ASCII sends for no text at all.
+    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with contextlib.suppress(psycopg.Error):  # which the migrations meet, too
+        with psycopg.connect(plain, connect_timeout=5) as connection:
+            encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise StoreUnavailable(
+                f"the Postgres database has the encoding {encoding}, which cannot hold every text: make one "
+                "with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
+            )
 
 
 @contextmanager

@@ -1,0 +1,117 @@
+"""Whether the store can be read and written: what holds it up is told, and costs no score."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from service.app import create_app
+from service.errors import StoreUnavailable
+from service.settings import Settings
+from service.store.database import Database
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.live import served
+from tests.support.postgres import Cluster
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Database]:
+    database = Database(url, answer_s=0.4)
+    await database.start()
+    try:
+        yield database
+    finally:
+        await database.stop()
+
+
+async def test_a_store_that_can_be_written_is_ready(url: str) -> None:
+    async with opened(url) as database:
+        await database.ready()
+
+
+async def refusal(database: Database) -> str:
+    """Return why it is not ready, asked anew."""
+    with pytest.raises(StoreUnavailable) as refused:
+        await database.soon(database._ready())
+    return str(refused.value)
+
+
+async def test_a_held_write_lock_is_told_until_it_is_let_go(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with opened(f"sqlite:///{path}") as database:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert "is locked" in await refusal(database)
+        await database.soon(database._ready())
+
+
+@pytest.mark.parametrize(("start", "size"), [(0, 100), (4096, 200_000)])
+async def test_a_damaged_file_is_told(tmp_path: Path, start: int, size: int) -> None:
+    path = tmp_path / "store.db"
+    async with opened(f"sqlite:///{path}") as database:
+        await database.forget()
+        with path.open("r+b") as file:
+            file.seek(start)
+            file.write(b"\xa5" * size)
+        assert "is damaged" in await refusal(database)
+
+
+async def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with opened(f"sqlite:///{path}") as database:
+        path.unlink()
+        assert "cannot be reached" in await refusal(database)
+
+
+async def test_readyz_tells_it_and_scores_go_on(tmp_path: Path) -> None:
+    app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder())
+    async with (
+        served(app) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
+    ):
+        with closing(sqlite3.connect(tmp_path / "eigencal.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            ready, score = await http.get("/readyz"), await http.post("/score", json={"prompt": "?"})
+    told = ready.json()
+    assert (ready.status_code, told["code"]) == (503, "store_unavailable")
+    assert "store (The database is locked" in told["detail"] and told["parts"]["llm"] == "ok"
+    assert score.status_code == 200
+
+
+@pytest.mark.postgres
+async def test_a_lock_on_the_tables_of_postgres_is_told(postgres: Cluster) -> None:
+    url = postgres.database()
+    async with opened(url) as database:
+        with psycopg.connect(url) as other:
+            other.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
+            assert "is locked" in await refusal(database)
+        await database.soon(database._ready())
+
+
+@pytest.mark.postgres
+async def test_a_postgres_that_only_reads_is_told(postgres: Cluster) -> None:
+    url = postgres.database()
+    async with opened(url):
+        pass
+    with psycopg.connect(url, autocommit=True) as other:
+        name = str(make_url(url).database)
+        other.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on".encode())
+    database = Database(url)
+    database._engine = database._create()
+    assert "is read-only" in await refusal(database)
+    await database.stop()
+
+
+@pytest.mark.postgres
+async def test_a_postgres_of_another_encoding_is_refused_at_the_start(postgres: Cluster) -> None:
+    database = Database(postgres.database("ENCODING 'SQL_ASCII' TEMPLATE template0"))
+    with pytest.raises(StoreUnavailable, match=r"encoding SQL_ASCII.*ENCODING 'UTF8'"):
+        await database.start()
+    await database.stop()
