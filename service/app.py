@@ -512,9 +512,8 @@ def create_app(
 ) -> FastAPI:
     """Return the application. Components given here stand in for those that the settings ask for.
 
-    resamples: how many stand behind the intervals of reports.
-
-    Nothing is loaded before the lifespan starts. Raises ValueError for settings that contradict themselves.
+    resamples: how many stand behind the intervals of reports. Nothing is loaded before the lifespan starts.
+    Raises ValueError for settings that contradict themselves.
     """
     llm = llm or build_llm(settings)
     embedder = embedder or build_embedder(settings)

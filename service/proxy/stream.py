@@ -19,7 +19,8 @@ MAX_EVENT_BYTES = 8 << 20
 MAX_ANSWER_BYTES = 64 << 20  # far more than any answer holds, and less than this process has
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
 NO_END = Unscorable("no_answer", "The stream ended before the answer did.")
-_END_OF_EVENT = re.compile(rb"\n\r?\n")
+_END_OF_EVENT = re.compile(rb"\n\r?\n|\r\r")
+_END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 _END_FIELDS = ("finish_reason", "stop_reason")
 
 
@@ -29,13 +30,13 @@ class Event:
     __slots__ = ("data", "raw")
 
     def __init__(self, raw: bytes) -> None:
-        lines = (line.rstrip(b"\r") for line in raw.split(b"\n"))
+        lines = _END_OF_LINE.split(raw)
         data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
         self.raw, self.data = raw, data.decode("utf-8", "replace")
 
     def chunk(self) -> dict[str, Any] | None:
         """Return the JSON object that the data are; None where they are none."""
-        return parse_object(self.data) if self.data.startswith("{") else None
+        return parse_object(self.data) if self.data.lstrip().startswith("{") else None
 
     @property
     def is_last(self) -> bool:
@@ -44,7 +45,10 @@ class Event:
 
 
 class EventReader:
-    """Cuts a stream of bytes into events, wherever its pieces begin and end. Lines end with LF or CRLF."""
+    """Cuts a stream of bytes into events, wherever its pieces begin and end.
+
+    Lines end with LF, CRLF or CR.
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -231,8 +235,10 @@ class StreamRewriter:
         self._passes_all = True
 
     def rest(self) -> bytes:
-        """Return what came last and is no whole event."""
-        return self._events.rest()
+        """Return what came last and is no whole event; some clients read it all the same."""
+        rest = self._events.rest()
+        chunk = Event(rest).chunk() if self._hides_logprobs else None
+        return rest if chunk is None else event_of(without_logprobs(chunk))
 
     def _quiet(self, chunk: dict[str, Any]) -> dict[str, Any]:
         return without_logprobs(chunk) if self._hides_logprobs else chunk
@@ -294,7 +300,7 @@ async def as_it_is(reply: Reply) -> AsyncGenerator[bytes, None]:
             yield piece
     except EigencalError as error:
         # An event that was cut ends first, or the error would be part of it.
-        yield (b"" if last.endswith((b"\n\n", b"\r\n\r\n")) else b"\n\n") + broken_off(error)
+        yield (b"" if last.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")) else b"\n\n") + broken_off(error)
 
 
 async def scored_stream(

@@ -22,7 +22,6 @@ from service.report.first_answers import (
 )
 from service.spectral.algorithm1 import Clustering, Nulls, algorithm1, cluster_prompts, nulls
 from service.spectral.correctness import Auroc, bootstrap_auroc
-from service.spectral.correctness_model import no_model_prior
 from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, DevSet, dev_set, risks
 from service.spectral.evidence import EvidenceMap
@@ -208,7 +207,7 @@ class EvaluationContext:
         dev, test = (one.alone() for one in self._rows)
         if dev is None or test is None or not (dev.known.all() and test.known.all()):
             return None
-        return judge_alone(dev, test, partial(self.rng, Stream.ANSWERS), no_model_prior)
+        return judge_alone(dev, test, partial(self.rng, Stream.ANSWERS))
 
     @cached_property
     def _rows(self) -> tuple[FullRows, FullRows]:

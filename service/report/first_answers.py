@@ -116,10 +116,10 @@ def judge(
     return AtSize(num_samples, test.right, served, correct, base, why, tokens)
 
 
-def judge_alone(dev: JudgedAlone, test: JudgedAlone, rng: Fresh, model_priors: ModelPriorSource) -> AtSize:
+def judge_alone(dev: JudgedAlone, test: JudgedAlone, rng: Fresh) -> AtSize:
     """Return what the log-probabilities of the judged texts are worth by themselves: no answer is drawn."""
     fold = stratified_folds(dev.right, 5, rng())
-    one = fit_correctness(dev.columns, dev.right, fold, prior=model_priors(MAP_ALONE, 0, dev.columns))
+    one = fit_correctness(dev.columns, dev.right, fold)
     base = np.full(len(test), base_rate(dev.right))
     told = one.model.predict(test.columns) if one.model else base
     return _alone(test, told if one.held_out is not None else None, base)

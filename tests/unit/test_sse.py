@@ -15,7 +15,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_siz
 data_lines = texts.map(lambda text: f"data: {json.dumps({'t': text}, ensure_ascii=False)}")
 other_lines = st.one_of(texts.map(lambda text: f": {text}"), st.just("event: message"), st.just("id: 7"))
 events = st.lists(st.one_of(data_lines, other_lines), min_size=1, max_size=3)
-streams = st.tuples(st.lists(events, max_size=6), st.sampled_from(["\n", "\r\n"]))
+streams = st.tuples(st.lists(events, max_size=6), st.sampled_from(["\n", "\r\n", "\r"]))
 
 
 def joined(stream: tuple[list[list[str]], str]) -> bytes:
@@ -43,7 +43,7 @@ def test_an_event_without_end_is_refused_before_it_fills_the_memory(monkeypatch)
         reader.feed(b"x" * 100)
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_lines_of_data_are_one_object(end: bytes) -> None:
     [event] = EventReader().feed(end.join([b'data: {"a":', b"data:  1}", b"", b""]))
     assert event.chunk() == {"a": 1} and event.data == '{"a":\n 1}'
@@ -53,6 +53,14 @@ def test_lines_of_data_are_one_object(end: bytes) -> None:
 def test_what_is_no_object_is_no_chunk(data: bytes) -> None:
     [event] = EventReader().feed(b"data: " + data + b"\n\n")
     assert event.chunk() is None and event.is_last == (data == b"[DONE]")
+
+
+@pytest.mark.parametrize("raw", [b"data:  %b\n\n", b"data: %b", b"data:%b\r\r", b"data: %b\n"])
+def test_log_probabilities_that_were_not_asked_for_go_on_in_no_odd_stream(raw: bytes) -> None:
+    chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"logprob": -1}]}}]}
+    rewriter = StreamRewriter(hides_logprobs=True)
+    passed = rewriter.feed(raw % json.dumps(chunk).encode()) + rewriter.rest()
+    assert b"-1" not in passed and json.loads(passed.strip()[5:])["choices"][0]["delta"] == {"content": "a"}
 
 
 nonsense = st.recursive(
