@@ -9,7 +9,7 @@ from service.spectral.resampling import Difference
 RISK, LOSS, BRIER = "matrix risk", "log loss of P(correct)", "projection Brier"
 MAX_REFUSED_SHARE = 0.02
 
-_FEWER = "it serves fewer answers than the active calibration, so requests for more would be served raw"
+_FEWER = "it serves fewer answers than the active calibration, so it would serve no request for more"
 
 _SILENT = (
     "the active calibration tells P(correct), and this one has no model of it for any number of answers: "
