@@ -98,7 +98,7 @@ async def test_a_refusal_of_the_server_is_passed_on_and_no_score_drawn(mode: str
         response = await made.ask(mode, stream=streamed)
         await made.at_rest()
     assert (response.status_code, response.json()) == (429, refusal)
-    assert (response.headers["retry-after"], response.headers["x-ratelimit-remaining"]) == ("7", "0")
+    assert response.headers["retry-after"] == "7" and "x-ratelimit-remaining" not in response.headers
     assert "x-score-id" not in response.headers
 
 
@@ -115,14 +115,14 @@ async def test_a_server_that_is_not_there_is_said_in_the_clients_own_shape(mode:
 
 async def test_headers_of_any_bytes_pass_both_ways() -> None:
     async def behave(exchange: Any) -> None:
-        head = b"HTTP/1.1 200 OK\r\nx-odd: \xc3\xa9\xff\r\naccess-control-allow-origin: *\r\n"
+        head = b"HTTP/1.1 200 OK\r\ncontent-language: \xc3\xa9\xff\r\naccess-control-allow-origin: *\r\n"
         exchange.writer.write(head + b"content-length: %d\r\n\r\n%b" % (len(OWN), OWN))
 
     async with before(behave) as made:
         headers = {b"X-Eigencal": b"off", b"tracestate": b"\xc3\xa9\xff"}
         response = await made.http.post("/v1/chat/completions", json=QUESTION, headers=headers)
         [call] = made.server.requests
-    assert (b"x-odd", b"\xc3\xa9\xff") in [(k.lower(), v) for k, v in response.headers.raw]
+    assert (b"content-language", b"\xc3\xa9\xff") in [(k.lower(), v) for k, v in response.headers.raw]
     assert call.headers["tracestate"].encode("latin-1") == b"\xc3\xa9\xff"
     assert "access-control-allow-origin" not in response.headers
 

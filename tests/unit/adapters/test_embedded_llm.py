@@ -126,7 +126,7 @@ def test_the_sum_is_of_the_models_own_distribution(changes: dict[str, Any]) -> N
             weights = [math.exp(score) for score in AFTER[last]]
             expected, last = expected + math.log(weights[token] / sum(weights)), token
         assert row.truncated or row.tokens[-1] == 3
-        assert row.total_logprob == pytest.approx(expected, abs=1e-5)
+        assert math.fsum(row.logprobs) == pytest.approx(expected, abs=1e-5)
 
 
 def test_rows_end_at_the_stop_string_without_it() -> None:
