@@ -194,7 +194,7 @@ def test_what_an_answer_more_is_worth_can_be_read(
         tab.open(page)
         table = "document.querySelector('.by-answers')"
         numbers = tab.evaluate(f"[...{table}.querySelectorAll('tbody th')].map(t => parseInt(t.innerText))")
-        assert numbers == ([1, 2, 3, 4] if page == path else [1, 2, 3, 5, 8])
+        assert numbers == ([0, 1, 2, 3, 4] if page == path else [0, 1, 2, 3, 5, 8])
         shown = tab.evaluate(f"{table}.innerText")
         assert "AUROC 0." in shown
         assert "risk " in shown
