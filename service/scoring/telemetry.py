@@ -92,7 +92,7 @@ def attributes_of(score: Score) -> dict[str, Any]:
     elif candidate is not None and candidate.probability is not None:
         name, value = CANDIDATE, candidate.probability
     elif score.lambda_max is None:
-        name, value = RANK, score.rank_score
+        name, value = (PROBABILITY, None) if score.rank_score is None else (RANK, score.rank_score)
     attributes: dict[str, Any] = {
         "gen_ai.evaluation.name": name,
         "gen_ai.evaluation.score.value": value,

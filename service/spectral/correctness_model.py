@@ -56,6 +56,7 @@ PROBABILITY_CLIP = 1e-6  # a text outside of a raw spectrum's span has probabili
 STRENGTH = 1.0  # C (method, section 8), which is scikit-learn's default, too
 # Of a prior, the intercept's curvature that is kept: base rates differ between set-ups more than weights do.
 INTERCEPT_SHARE = 0.1
+NO_SPREAD = 1e-5
 MIN_PROBABILITY = 1e-15  # a probability of exactly 0 given to what happened would cost infinitely much
 
 
@@ -306,8 +307,9 @@ def fit_model(
     rows = _table(columns, features)
     if prior is None:
         means, spread = rows.mean(axis=0), rows.std(axis=0)
-        # The mean of equal numbers is off by their last bits; what is left of them is no spread.
-        constant = spread <= 1e-12 * np.maximum(np.abs(means), 1.0)
+        # Vectors are float32: what their rounding leaves of equal texts is no spread. A weight of it, which the
+        # bound would keep above 0, would turn noise into certainty.
+        constant = spread <= NO_SPREAD * np.maximum(np.abs(means), 1.0)
         scales = np.where(constant, 1.0, spread)
     else:
         means, scales = np.array(prior.model.means), np.array(prior.model.scales)

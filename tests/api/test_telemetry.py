@@ -90,6 +90,15 @@ async def test_where_no_answer_was_drawn_it_tells_the_rank(tmp_path: Path, expor
     assert event.attributes["gen_ai.evaluation.score.value"] == score["rank_score"]
 
 
+async def test_where_nothing_judges_it_there_is_no_value(tmp_path: Path, exporter: Any) -> None:
+    asked = {"prompt": "?", "candidate": "Paris", "candidate_logprob": -1.0, "effort": "none"}
+    async with service(tmp_path, exporter, decides=False) as http:
+        await http.post("/score", json=asked | {"calibration": "none"})
+    [event] = told(exporter)
+    assert event.attributes["gen_ai.evaluation.name"] == "probability_correct"
+    assert "gen_ai.evaluation.score.value" not in event.attributes
+
+
 async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) -> None:
     traces = [f"{i + 1:032x}" for i in range(8)]
     async with service(tmp_path, exporter) as http:

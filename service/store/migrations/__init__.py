@@ -1,9 +1,8 @@
 """Bring the tables up to date. Safe when several replicas start at once."""
 
-import contextlib
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -37,7 +36,7 @@ def migrate(url: URL) -> None:
 def _require_utf8(url: URL) -> None:
     # By the driver itself: SQLAlchemy takes the bytes that SQL_ASCII sends for no text at all.
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with contextlib.suppress(psycopg.Error):  # which the migrations meet, too
+    with suppress(psycopg.Error):  # which the migrations meet, too
         with psycopg.connect(plain, connect_timeout=5) as connection:
             encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
