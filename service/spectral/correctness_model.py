@@ -307,8 +307,8 @@ def fit_model(
     rows = _table(columns, features)
     if prior is None:
         means, spread = rows.mean(axis=0), rows.std(axis=0)
-        # Vectors are float32: what their rounding leaves of equal texts is no spread. A weight of it, which the
-        # bound would keep above 0, would turn noise into certainty.
+        # Vectors are float32: what their rounding leaves of equal texts is no spread. A weight of it, which
+        # the bound would keep above 0, would turn noise into certainty.
         constant = spread <= NO_SPREAD * np.maximum(np.abs(means), 1.0)
         scales = np.where(constant, 1.0, spread)
     else:
