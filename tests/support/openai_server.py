@@ -217,11 +217,15 @@ class OpenAIServer:
         self._connections: set[asyncio.Task[None]] = set()
         self.disconnected = asyncio.Event()
         self.arrived = asyncio.Event()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        # CPython loses a socket that it accepted just before its server is closed: accept none, then close.
+        for listening in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        await asyncio.sleep(0)
         self._server.close()
         for task in list(self._connections):
             task.cancel()
@@ -235,18 +239,21 @@ class OpenAIServer:
     def bodies(self) -> list[dict[str, Any]]:
         return [exchange.body for exchange in self.requests]
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def end(task: asyncio.Task[None]) -> None:
+            self._connections.discard(task)
+            writer.close()  # a task that is cancelled before its first step runs no `finally`
+
+        task = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(task)
+        task.add_done_callback(end)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while not writer.is_closing() and (exchange := await self._read(reader, writer)) is not None:
                 await self._answer(exchange)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the caller has gone, or the test is over
-        finally:
-            self._connections.discard(task)
-            writer.close()
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange | None:
         try:
@@ -295,14 +302,13 @@ def serving_in_thread(server: OpenAIServer) -> Iterator[OpenAIServer]:
         async with server:
             up.set()
             await stop.wait()
-        await asyncio.sleep(
-            0
-        )  # a connection that came just now has its task begun, and is ended like the others
-        late = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-        await asyncio.sleep(0)
+        # A connection that came just now is still being accepted, and then has a task.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # closed sockets are let go of in the loop's next round
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
     thread.start()
