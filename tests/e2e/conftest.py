@@ -23,7 +23,8 @@ TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 class VllmServer:
     """A real vLLM server that calls tools, on a port of its own; it can be killed and started again."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, *, host: str = "127.0.0.1") -> None:
+        self._host = host
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = log
@@ -31,7 +32,7 @@ class VllmServer:
 
     def start(self) -> None:
         """Start it, and wait until it serves."""
-        command = [*serve_command(converted_model(WEIGHTS), self.port, name="smollm2"), *TOOLS]
+        command = [*serve_command(converted_model(WEIGHTS), self.port, name="smollm2", host=self._host), *TOOLS]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

@@ -29,10 +29,10 @@ async def edge() -> AsyncIterator[tuple[int, DropIn]]:
     """Yield Caddy's port, and the service behind it, before a server that never ends its stream."""
     own, port = pieces(FIRST, then=hang), free_port()
     async with OpenAIServer(default=draws_and(own, answers("Paris"))) as server, drop_in(server) as made:
-        upstream = str(made.http.base_url).removeprefix("http://").rstrip("/")
-        environment = os.environ | {"SITE": f"http://127.0.0.1:{port}", "UPSTREAM": upstream}
+        host, _, upstream_port = made.http.base_url.netloc.decode().partition(":")
+        named = {"SITE": f"http://127.0.0.1:{port}", "UPSTREAM": host, "UPSTREAM_PORT": upstream_port}
         command = ["caddy", "run", "--config", str(CADDYFILE), "--adapter", "caddyfile"]
-        caddy = await asyncio.create_subprocess_exec(*command, env=environment, stderr=subprocess.DEVNULL)
+        caddy = await asyncio.create_subprocess_exec(*command, env=os.environ | named, stderr=subprocess.DEVNULL)
         try:
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http, asyncio.timeout(60):
                 status = 0
