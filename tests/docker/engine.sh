@@ -35,7 +35,7 @@ fetch_plugins() {
   mkdir -p "$apt/lists/partial" "$DOCKER_CONFIG/cli-plugins"
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site sid main" >"$apt/sources"
   local options=(-o "Dir::Etc::SourceList=$apt/sources" -o Dir::Etc::SourceParts=- -o "Dir::State::Lists=$apt/lists"
-    -o APT::Sandbox::User=root -qq)
+    -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false -qq)
   (cd "$apt" && apt-get "${options[@]}" update && apt-get "${options[@]}" download docker-compose docker-buildx)
   for package in "$apt"/*.deb; do dpkg -x "$package" "$apt/unpacked"; done
   cp "$apt"/unpacked/usr/libexec/docker/cli-plugins/* "$DOCKER_CONFIG/cli-plugins"
@@ -46,8 +46,11 @@ fetch_plugins() {
 debian() { # IMAGE SUITE PACKAGES CHANGE OPTION...
   local image=$1 suite=$2 packages=$3 change=$4
   shift 4
-  mmdebstrap --quiet --mode=root --variant=minbase --include="$packages" "$@" "$suite" |
-    docker import --change "$change" - "$image" >/dev/null
+  local tree=$cache/$suite-${packages%%,*}.tar # not a pipe: half a tree would be an image, too
+  mmdebstrap --quiet --mode=root --variant=minbase --aptopt='Acquire::Check-Valid-Until "false"' \
+    --include="$packages" "$@" "$suite" "$tree"
+  docker import --change "$change" "$tree" "$image" >/dev/null
+  rm "$tree"
   echo "made of Debian's packages: $image"
 }
 
@@ -67,7 +70,7 @@ make_image() { # IMAGE
         --customize-hook="copy-in $cache/wheels /" --customize-hook="copy-in $cache/pip.conf /etc" \
         --customize-hook='copy-in /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs' ;;
     caddy:*)
-      debian "$1" bookworm caddy,ca-certificates \
+      debian "$1" sid caddy,ca-certificates \
         'CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]' ;;
     postgres:*)
       debian "$1" trixie postgresql 'ENTRYPOINT ["postgres-entrypoint.sh"]' \
