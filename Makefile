@@ -3,7 +3,7 @@
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
 # The others: stop, check, check-docker, bench, bench-rivals, examples, record-devset, openapi, openapi-models, openapi-types,
-#   test-vllm, test-postgres, test-browser, test-edge, test-clients, docs, test-docs, figures, dist, test-dist, clean.
+#   test-vllm, test-postgres, test-browser, test-edge, test-clients, test-docker, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -17,7 +17,7 @@ NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 # What needs something installed besides; each has a target of its own.
-HEAVY := vllm or postgres or browser or caddy or mpnet or clients or site or dist
+HEAVY := vllm or postgres or browser or caddy or mpnet or clients or site or dist or docker
 QUICK := tests/unit tests/api tests/client tests/cli
 SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weights
 # Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
@@ -26,7 +26,7 @@ WORKERS ?= auto
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: run stop test test-all check check-docker bench bench-rivals examples record-devset openapi openapi-models openapi-types chromium test-vllm \
-  test-postgres test-browser test-edge test-clients docs test-docs figures dist test-dist clean help
+  test-postgres test-browser test-edge test-clients test-docker docs test-docs figures dist test-dist clean help
 
 help:
 	@sed -n '1,5s/^# //p' Makefile
@@ -160,6 +160,10 @@ $(DOCKER_VENV)/.installed: Makefile
 check-docker: $(DOCKER_VENV)/.installed
 	$(DOCKER_VENV)/bin/hadolint Dockerfile
 	$(DOCKER_VENV)/bin/python tools/compose_check.py
+
+# The composition itself, with a real vLLM on this machine. An engine and images are seen to by the script.
+test-docker: $(VENV)/.installed-dev $(WEIGHTS)/.small $(VLLM_VENV)/.installed
+	tests/docker/engine.sh $(PY) -m pytest tests/docker -m docker -v $(ARGS)
 
 # What is released, from clean sources into dist/ (see CONTRIBUTING.md).
 PYTHON_PROJECTS := . $(patsubst %/,%,$(dir $(wildcard clients/*/pyproject.toml)))

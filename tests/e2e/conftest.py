@@ -32,7 +32,8 @@ class VllmServer:
 
     def start(self) -> None:
         """Start it, and wait until it serves."""
-        command = [*serve_command(converted_model(WEIGHTS), self.port, name="smollm2", host=self._host), *TOOLS]
+        model = converted_model(WEIGHTS)
+        command = [*serve_command(model, self.port, name="smollm2", host=self._host), *TOOLS]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

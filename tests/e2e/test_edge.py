@@ -32,7 +32,9 @@ async def edge() -> AsyncIterator[tuple[int, DropIn]]:
         host, _, upstream_port = made.http.base_url.netloc.decode().partition(":")
         named = {"SITE": f"http://127.0.0.1:{port}", "UPSTREAM": host, "UPSTREAM_PORT": upstream_port}
         command = ["caddy", "run", "--config", str(CADDYFILE), "--adapter", "caddyfile"]
-        caddy = await asyncio.create_subprocess_exec(*command, env=os.environ | named, stderr=subprocess.DEVNULL)
+        caddy = await asyncio.create_subprocess_exec(
+            *command, env=os.environ | named, stderr=subprocess.DEVNULL
+        )
         try:
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http, asyncio.timeout(60):
                 status = 0

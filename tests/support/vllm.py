@@ -6,9 +6,7 @@ VLLM_PYTHON = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
 ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
 
 
-def serve_command(
-    model: str | Path, port: int, *, name: str = "m", host: str = "127.0.0.1"
-) -> list[str]:
+def serve_command(model: str | Path, port: int, *, name: str = "m", host: str = "127.0.0.1") -> list[str]:
     """Return the command, to be run with `ENVIRONMENT` besides; docs/operating.md says why these flags."""
     return [
         *(str(VLLM_PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),

@@ -1,0 +1,134 @@
+"""The composition as an operator has it: a folder of its own with an .env, and `docker compose` in it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.processes import ROOT, free_port
+from tests.docs.blocks import blocks
+from tests.support.services import PATIENCE_S
+
+PROJECT = "eigencal-test"  # never `eigencal`: its volumes may be somebody's own
+ADMIN, SCORE = "admin-key-of-the-tests", "score-key-of-the-tests"
+
+
+def run(*command: str, folder: Path = ROOT, **options: Any) -> str:
+    """Run a command to its end and return what it prints; raise with what it says where it fails."""
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=1800, **options
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
+    return done.stdout
+
+
+def documented(part: str) -> str:
+    """Return the block of docs/deploying.md that holds this text."""
+    (found,) = (block.code for block in blocks("docs/deploying.md") if part in block.code)
+    return found
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that happens in a container."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.2)
+
+
+class Composition:
+    """One project, and callers of the service that it publishes."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.folder = folder
+        self._take_the_tree()
+        shutil.copy(folder / ".env.example", folder / ".env")
+        port = free_port()
+        self.set(PUBLISH_PORT=str(port), EIGENCAL_ADMIN_KEY=ADMIN, EIGENCAL_SCORE_KEY=SCORE, **settings)
+        self.url = f"http://127.0.0.1:{port}"
+        self.http = self.caller(ADMIN)
+
+    def _take_the_tree(self) -> None:
+        built_of = re.findall(r"^!(\S+)", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+        listed = ["Dockerfile", ".dockerignore", ".env.example", "docker", "docker-compose.yml", *built_of]
+        names = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *listed).split(
+            "\n"
+        )
+        for name in filter(None, names):
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.folder / name)
+
+    def caller(self, key: str) -> httpx.Client:
+        """Return a client that shows this key."""
+        headers = {"Authorization": f"Bearer {key}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S, trust_env=False)
+
+    def set(self, **settings: str) -> None:
+        """Give values in .env: on the line that offers the variable, or else on a new one."""
+        text = (self.folder / ".env").read_text()
+        for name, value in settings.items():
+            line = f"{name}={value}"
+            text, offered = re.subn(rf"^#?{name}=.*$", lambda _, line=line: line, text, count=1, flags=re.M)
+            text += "" if offered else f"{line}\n"
+        (self.folder / ".env").write_text(text)
+
+    def shell(self, commands: str) -> str:
+        """Run commands in the project's folder, as an operator types them."""
+        environment = os.environ | {"COMPOSE_PROJECT_NAME": PROJECT}
+        return run("bash", "-euo", "pipefail", "-c", commands, folder=self.folder, env=environment)
+
+    def up(self) -> None:
+        """Start what .env says, and wait until the service is ready."""
+        self.shell("docker compose up -d")
+        self.ready()
+
+    def ready(self) -> None:
+        """Wait until all replicas are healthy and the service is ready."""
+        until(
+            lambda: {self.inspect(one)["State"]["Health"]["Status"] for one in self.replicas()} == {"healthy"}
+        )
+        until(lambda: self.http.get("/readyz").status_code == 200)
+
+    def replicas(self) -> list[str]:
+        """Return the ids of the service's containers that are there, running or not."""
+        return self.shell("docker compose ps --all --quiet eigencal").split()
+
+    def inspect(self, container: str) -> dict[str, Any]:
+        """Return what the engine knows of a container."""
+        found: dict[str, Any] = json.loads(run("docker", "inspect", container))[0]
+        return found
+
+    def get(self, path: str) -> Any:
+        """Return what a path answers to the admin."""
+        return self.http.get(path).raise_for_status().json()
+
+    def score(self, **body: Any) -> dict[str, Any]:
+        """Score with the score key."""
+        with self.caller(SCORE) as http:
+            found = http.post("/score", json={"prompt": "Who wrote Hamlet?", **body})
+        assert found.status_code == 200, found.text
+        return dict(found.json())
+
+    def calibrate(self, rows: bytes, **options: str) -> str:
+        """Post dev rows and return the job's id."""
+        sent = self.http.post("/calibrate", files={"file": ("rows.jsonl", rows)}, data=options)
+        assert sent.status_code == 202, sent.text
+        return str(sent.json()["id"])
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """Return the job, which goes on."""
+        found = self.get(f"/jobs/{job_id}")
+        assert found["state"] not in ("failed", "cancelled"), found
+        return dict(found)
+
+    def calibration(self, job_id: str) -> dict[str, Any]:
+        """Wait for the job's calibration."""
+        until(lambda: self.job(job_id)["state"] == "succeeded")
+        return dict(self.get(f"/calibrations/{self.job(job_id)['calibration_id']}"))
