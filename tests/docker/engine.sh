@@ -81,7 +81,7 @@ make_image() { # IMAGE
 
 if ! docker info >/dev/null 2>&1; then
   run=$(mktemp -d)
-  trap 'kill "$engine" && wait "$engine"; rm -rf "$run"' EXIT
+  trap 'docker image prune --force >/dev/null; kill "$engine" && wait "$engine"; rm -rf "$run"' EXIT
   start_engine "$run"
 fi
 if ! docker compose version >/dev/null 2>&1 || ! docker buildx version >/dev/null 2>&1; then

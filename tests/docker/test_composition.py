@@ -160,6 +160,7 @@ def test_the_service_is_confined(operated: Composition) -> None:
 
 def test_sqlite_is_restored_from_the_documented_backup(operated: Composition) -> None:
     before = known(operated)
+    assert all(before)
     operated.shell(documented("eigencal:/data/backup.db ."))
     operated.shell(f"docker compose down && docker volume rm {PROJECT}_data")
     operated.up()
