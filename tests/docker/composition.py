@@ -19,6 +19,12 @@ from tests.support.services import PATIENCE_S
 PROJECT = "eigencal-test"  # never `eigencal`: its volumes may be somebody's own
 ADMIN, SCORE = "admin-key-of-the-tests", "score-key-of-the-tests"
 
+IMPATIENT = """
+services:
+  eigencal:
+    healthcheck: {interval: 2s}
+"""
+
 
 def run(*command: str, folder: Path = ROOT, **options: Any) -> str:
     """Run a command to its end and return what it prints; raise with what it says where it fails."""
@@ -50,6 +56,7 @@ class Composition:
         self.folder = folder
         self._take_the_tree()
         shutil.copy(folder / ".env.example", folder / ".env")
+        (folder / "docker-compose.override.yml").write_text(IMPATIENT)
         port = free_port()
         self.set(PUBLISH_PORT=str(port), EIGENCAL_ADMIN_KEY=ADMIN, EIGENCAL_SCORE_KEY=SCORE, **settings)
         self.url = f"http://127.0.0.1:{port}"

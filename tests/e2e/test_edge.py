@@ -1,9 +1,9 @@
-"""The composition's Caddyfile, by a real Caddy before the drop-in: slow heads, streams, hang-ups."""
+"""The composition's two Caddyfiles, by a real Caddy: before the service, and before its LLM servers."""
 
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -12,10 +12,10 @@ import pytest
 
 from benchmarks.processes import free_port
 from tests.support.drop_in import DropIn, drop_in
-from tests.support.openai_server import OpenAIServer, answers, draws_and, hang, pieces
+from tests.support.openai_server import OpenAIServer, after, answers, draws_and, hang, pieces
 
 pytestmark = [pytest.mark.anyio, pytest.mark.caddy]
-CADDYFILE = Path(__file__).parents[2] / "docker" / "Caddyfile"
+CONFIGS = Path(__file__).parents[2] / "docker"
 FIRST = b'data: {"choices":[{"index":0,"delta":{"content":"Par"}}]}\n\n'
 
 
@@ -25,27 +25,34 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
+async def caddy(config: str, path: str, port: int, **environment: str) -> AsyncIterator[None]:
+    """Run Caddy until the block ends; begin once the path answers."""
+    command = ["caddy", "run", "--config", str(CONFIGS / config), "--adapter", "caddyfile"]
+    running = await asyncio.create_subprocess_exec(
+        *command, env=os.environ | environment, stderr=subprocess.DEVNULL
+    )
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http, asyncio.timeout(60):
+            status = 0
+            while status != 200:
+                with suppress(httpx.TransportError):
+                    status = (await http.get(path)).status_code
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        running.terminate()
+        await running.wait()
+
+
+@asynccontextmanager
 async def edge() -> AsyncIterator[tuple[int, DropIn]]:
     """Yield Caddy's port, and the service behind it, before a server that never ends its stream."""
     own, port = pieces(FIRST, then=hang), free_port()
     async with OpenAIServer(default=draws_and(own, answers("Paris"))) as server, drop_in(server) as made:
         host, _, upstream_port = made.http.base_url.netloc.decode().partition(":")
         named = {"SITE": f"http://127.0.0.1:{port}", "UPSTREAM": host, "UPSTREAM_PORT": upstream_port}
-        command = ["caddy", "run", "--config", str(CADDYFILE), "--adapter", "caddyfile"]
-        caddy = await asyncio.create_subprocess_exec(
-            *command, env=os.environ | named, stderr=subprocess.DEVNULL
-        )
-        try:
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http, asyncio.timeout(60):
-                status = 0
-                while status != 200:
-                    with suppress(httpx.TransportError):
-                        status = (await http.get("/healthz")).status_code
-                    await asyncio.sleep(0.05)
+        async with caddy("Caddyfile", "/healthz", port, **named):
             yield port, made
-        finally:
-            caddy.terminate()
-            await caddy.wait()
 
 
 async def test_a_stream_goes_on_as_it_comes() -> None:
@@ -65,3 +72,47 @@ async def test_a_head_that_does_not_come_is_not_waited_for() -> None:
         with suppress(ConnectionError):
             await reader.read()  # until Caddy closes
         writer.close()
+
+
+@asynccontextmanager
+async def load(made: DropIn) -> AsyncIterator[list[int]]:
+    """Have a few callers score until the block ends; yield the statuses of the answers."""
+    statuses: list[int] = []
+
+    async def caller(number: int) -> None:
+        while True:
+            body = {"prompt": f"question {number}", "num_samples": 2}
+            statuses.append((await made.http.post("/score", json=body)).status_code)
+
+    callers = [asyncio.create_task(caller(number)) for number in range(6)]
+    try:
+        yield statuses
+    finally:
+        for one in callers:
+            one.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_one_of_two_llm_servers_dies_and_comes_back() -> None:
+    slow, port = after(0.05, answers("Paris")), free_port()
+    first, second = (OpenAIServer(default=slow, port=free_port()) for _ in range(2))
+    named = {
+        "LLM_SERVERS": f"127.0.0.1:{first.port} 127.0.0.1:{second.port}",
+        "LLM_HEALTH": "/health",
+        "LLM_PORT": str(port),
+    }
+    async with second, caddy("router.Caddyfile", "/v1/models", port, **named):
+        async with drop_in(second, llm_url=f"http://127.0.0.1:{port}/v1") as made, load(made) as statuses:
+            async with first:
+                await until(lambda: bool(first.requests and second.requests))
+            seen, asked = len(statuses), len(first.requests)
+            await until(lambda: len(statuses) > seen + 30)
+            async with first:
+                await until(lambda: len(first.requests) > asked)
+    assert set(statuses) == {200}, "what was under way at the one is asked again of the other"

@@ -125,6 +125,7 @@ class TestCompose:
             (("cpu",), {"weights", "eigencal", "edge", "vllm-cpu"}),
             (("external",), {"weights", "eigencal", "edge"}),
             (("gpu", "postgres"), {"weights", "eigencal", "edge", "vllm", "postgres"}),
+            (("external", "router"), {"weights", "eigencal", "edge", "router"}),
         ],
     )
     def test_profiles_start(self, profiles: tuple[str, ...], expected: set[str]) -> None:
