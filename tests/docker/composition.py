@@ -19,6 +19,7 @@ from tests.support.services import PATIENCE_S
 PROJECT = "eigencal-test"  # never `eigencal`: its volumes may be somebody's own
 ADMIN, SCORE = "admin-key-of-the-tests", "score-key-of-the-tests"
 
+KEPT = re.compile("PATH$|HOME$|DOCKER_|PIP_")  # else a setting of the shell would outdo .env
 IMPATIENT = """
 services:
   eigencal:
@@ -88,7 +89,8 @@ class Composition:
 
     def shell(self, commands: str) -> str:
         """Run commands in the project's folder, as an operator types them."""
-        environment = os.environ | {"COMPOSE_PROJECT_NAME": PROJECT}
+        environment = {name: value for name, value in os.environ.items() if KEPT.match(name)}
+        environment["COMPOSE_PROJECT_NAME"] = PROJECT
         return run("bash", "-euo", "pipefail", "-c", commands, folder=self.folder, env=environment)
 
     def up(self) -> None:

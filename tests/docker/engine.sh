@@ -16,7 +16,6 @@ installed() { # COMMAND PACKAGE
 
 start_engine() {
   installed dockerd docker.io
-  installed iptables iptables
   local run=$1
   export DOCKER_HOST=unix://$run/socket
   dockerd --data-root "$cache/data" --exec-root "$run/exec" --pidfile "$run/pid" -H "$DOCKER_HOST" >"$run/log" 2>&1 &
@@ -81,7 +80,7 @@ make_image() { # IMAGE
 
 if ! docker info >/dev/null 2>&1; then
   run=$(mktemp -d)
-  trap 'docker image prune --force >/dev/null; kill "$engine" && wait "$engine"; rm -rf "$run"' EXIT
+  trap 'docker image prune --force >/dev/null || true; kill "$engine" && wait "$engine" || true; rm -rf "$run"' EXIT
   start_engine "$run"
 fi
 if ! docker compose version >/dev/null 2>&1 || ! docker buildx version >/dev/null 2>&1; then
