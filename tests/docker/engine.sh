@@ -15,7 +15,6 @@ installed() { # COMMAND PACKAGE
 }
 
 start_engine() {
-  installed dockerd docker.io
   local run=$1
   export DOCKER_HOST=unix://$run/socket
   dockerd --data-root "$cache/data" --exec-root "$run/exec" --pidfile "$run/pid" -H "$DOCKER_HOST" >"$run/log" 2>&1 &
@@ -30,7 +29,8 @@ start_engine() {
 # packages of its next one; nothing of that is installed.
 fetch_plugins() {
   local apt=$cache/apt site
-  site=$(apt-get indextargets --format '$(SITE)' 'Codename: bookworm' | head -1)
+  apt-get update -qq
+  site=$(apt-get indextargets --format '$(SITE)' 'Label: Debian' | sort -u | head -1)
   mkdir -p "$apt/lists/partial" "$DOCKER_CONFIG/cli-plugins"
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site sid main" >"$apt/sources"
   local options=(-o "Dir::Etc::SourceList=$apt/sources" -o Dir::Etc::SourceParts=- -o "Dir::State::Lists=$apt/lists"
@@ -79,6 +79,7 @@ make_image() { # IMAGE
 }
 
 if ! docker info >/dev/null 2>&1; then
+  installed dockerd docker.io
   run=$(mktemp -d)
   trap 'docker image prune --force >/dev/null || true; kill "$engine" && wait "$engine" || true; rm -rf "$run"' EXIT
   start_engine "$run"

@@ -25,6 +25,11 @@ from tests.e2e.conftest import VllmServer
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 QUESTIONS, SAMPLES = 40, 5
 CALLERS = 4
+# With the modes that files have in a checkout: the layers are those of the next image, too.
+BUILD_THE_COMMIT_BEFORE = (
+    "set -o pipefail; git -c tar.umask=0022 archive HEAD~1 | docker build --tag eigencal-service:before"
+    " --build-arg PIP_INDEX_URL --build-arg PIP_EXTRA_INDEX_URL -"
+)
 KILL_THE_PROCESS = (
     "docker compose exec eigencal python -c "
     "\"import os; [os.kill(int(pid), 9) for pid in open('/proc/1/task/1/children').read().split()]\""
@@ -54,11 +59,7 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composition]:
     with ThreadPoolExecutor() as pool:
         starting = pool.submit(vllm.start)
         try:
-            run(
-                "bash",
-                "-c",
-                "git -c tar.umask=0022 archive HEAD~1 | docker build --tag eigencal-service:before -",
-            )
+            run("bash", "-c", BUILD_THE_COMMIT_BEFORE)
             starting.result()
             yield made
         finally:
