@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from service.api.admission import Admission
 from service.api.errors import ErrorLog
 from service.api.uploads import UploadThreads
 from service.calibration.calibration import Calibration
@@ -64,6 +65,9 @@ class Metrics(Collector):
             registry=to,
         )
         self._errors = Counter("eigencal_score_errors", "Scores refused or failed.", ["code"], registry=to)
+        self._shed = Counter(
+            "eigencal_chat_scores_shed", "Chats answered without a score for want of room.", registry=to
+        )
         self._stages = Histogram(
             "eigencal_score_stage_seconds", "Time by stage.", ["stage"], buckets=_SECONDS, registry=to
         )
@@ -123,6 +127,10 @@ class Metrics(Collector):
         if self._events is not None:
             self._events.failed(code)
 
+    def was_shed(self) -> None:
+        """Count a chat that was answered without a score, since others waited for the LLM."""
+        self._shed.inc()
+
     def was_pending(self, score: Score | None) -> None:
         """Count a chat that was answered before its score was there; None: that has failed."""
         self._pending.labels(_calibration_of(score)).inc()
@@ -164,6 +172,7 @@ class Services:
     jobs: DurableJobs
     calibrations: SqlCalibrations
     kept: ScoreCache
+    admission: Admission
     checks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
     batch_concurrency: int = 8
