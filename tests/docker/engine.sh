@@ -17,7 +17,9 @@ installed() { # COMMAND PACKAGE
 start_engine() {
   local run=$1
   export DOCKER_HOST=unix://$run/socket
-  dockerd --data-root "$cache/data" --exec-root "$run/exec" --pidfile "$run/pid" -H "$DOCKER_HOST" >"$run/log" 2>&1 &
+  echo '{"builder": {"gc": {"enabled": true, "defaultKeepStorage": "6GB"}}}' >"$run/config" # else a tenth of the disk
+  dockerd --config-file "$run/config" --data-root "$cache/data" --exec-root "$run/exec" --pidfile "$run/pid" \
+    -H "$DOCKER_HOST" >"$run/log" 2>&1 &
   engine=$!
   until docker info >/dev/null 2>&1; do
     kill -0 "$engine" 2>/dev/null || { tail -20 "$run/log" >&2; exit 1; }
