@@ -19,7 +19,8 @@ from service.proxy.chat_score import RunningScore, Uncertainty
 from service.proxy.upstream import Reply, too_long
 
 MAX_EVENT_BYTES = 2 << 20
-MAX_ANSWER_BYTES = 8 << 20  # of one that is read whole, and of the text of one that goes by
+MAX_ANSWER_BYTES = 8 << 20  # of one that is read whole
+MAX_JUDGED = 1 << 20  # characters of an answer that goes by; a log-probability counts as eight
 MAX_HELD_BYTES = 64 << 20  # of all that are read whole at the same time
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
 TOO_LONG = Unscorable("too_long", "The answer is longer than what is judged.")
@@ -37,6 +38,9 @@ class Event:
     __slots__ = ("data", "raw")
 
     def __init__(self, raw: bytes) -> None:
+        if b"data:" not in raw:  # comments keep a connection alive, and there may be thousands
+            self.raw, self.data = raw, ""
+            return
         lines = _END_OF_LINE.split(raw)
         data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
         self.raw, self.data = raw, data.decode("utf-8", "replace")
@@ -191,7 +195,7 @@ class AnswerReader:
         if piece and not values:
             values = [None]  # text whose tokens have none: a sum without them would be too high
         self._num_kept += len(piece) + 8 * len(values)
-        self.is_too_long = self._num_kept > MAX_ANSWER_BYTES
+        self.is_too_long = self._num_kept > MAX_JUDGED
         if not self.is_too_long:
             self._texts.append(piece)
             self._logprobs += values

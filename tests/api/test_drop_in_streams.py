@@ -297,7 +297,7 @@ async def test_an_event_without_end_breaks_the_stream_off_in_words(
 async def test_a_stream_of_more_text_than_is_judged_goes_on_without_a_score(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scored_stream, "MAX_ANSWER_BYTES", 100)
+    monkeypatch.setattr(scored_stream, "MAX_JUDGED", 100)
     sent = BEGIN + TEXT * 30 + FINISH + DONE
     async with before(pieces(sent)) as made:
         response = await stream(made)
