@@ -21,7 +21,7 @@ from service.proxy.upstream import Reply, too_long
 MAX_EVENT_BYTES = 2 << 20
 MAX_ANSWER_BYTES = 8 << 20  # of one that is read whole
 MAX_JUDGED = 1 << 20  # characters of an answer that goes by; a log-probability counts as eight
-MAX_HELD_BYTES = 64 << 20  # of all that are read whole at the same time
+MAX_HELD_BYTES = 24 << 20  # of all that are read whole at the same time
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
 TOO_LONG = Unscorable("too_long", "The answer is longer than what is judged.")
 NO_END = Unscorable("no_answer", "The stream ended before the answer did.")
