@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import time
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -111,7 +112,8 @@ class HttpLanguageModel:
         self._build_body = partial(
             build_body, shape=self._shape, api=api, logprobs=logprobs, use_priority=use_priority
         )
-        self._queue = AdmissionQueue(max_concurrency, max_waiting)
+        self.queue = AdmissionQueue(max_concurrency, max_waiting)
+        self.failures = Counter[str]()  # of calls, by the code of the error
         self._quirks = ServerQuirks()
         # Model and parameters omitted, by the model asked for and whether a top_k was.
         self._answered_by: LRU[tuple[str, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
@@ -161,7 +163,7 @@ class HttpLanguageModel:
             live=request.priority == 0,
             calls=len(self._sizes(request.model or self._model, wanted)),
         )
-        with self._queue.admitted(queued):
+        with self.queue.admitted(queued):
             model = request.model or await self._resolve_model()
             replies, failures = await self._draw(request, model, wanted, queued)
         if not request.model and any(isinstance(failure, ModelNotFound) for failure in failures):
@@ -305,7 +307,7 @@ class HttpLanguageModel:
         clock = asyncio.get_running_loop().time
         asked_at, reader = clock(), ReplyReader(self._api_key)
         failure: EigencalError | None = None
-        permit = await self._queue.permit(queued)
+        permit = await self.queue.permit(queued)
         try:
             async with asyncio.timeout_at(queued.ends):
                 await with_retries(
@@ -322,8 +324,12 @@ class HttpLanguageModel:
         finally:
             reply = reader.reply()
             permit.release(answered=bool(reply.draws))
-        if not reply.draws:
-            raise failure or LLMBadResponse("The LLM server's answer holds no choices.")
+        if not reply.draws and failure is None:
+            failure = LLMBadResponse("The LLM server's answer holds no choices.")
+        if failure is not None:
+            self.failures[failure.code] += 1
+            if not reply.draws:
+                raise failure
         return replace(reply, failure=failure, queued_s=permit.begun - asked_at)
 
     async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
