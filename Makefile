@@ -3,7 +3,7 @@
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
 # The others: stop, check, check-docker, bench, bench-rivals, examples, record-devset, openapi, openapi-models, openapi-types,
-#   test-vllm, test-postgres, test-browser, test-edge, test-clients, docs, test-docs, figures, dist, test-dist, clean.
+#   test-vllm, test-postgres, test-browser, test-edge, test-observe, test-clients, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -17,7 +17,7 @@ NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 # What needs something installed besides; each has a target of its own.
-HEAVY := vllm or postgres or browser or caddy or mpnet or clients or site or dist
+HEAVY := vllm or postgres or browser or caddy or prometheus or mpnet or clients or site or dist
 QUICK := tests/unit tests/api tests/client tests/cli
 SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weights
 # Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
@@ -26,7 +26,7 @@ WORKERS ?= auto
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: run stop test test-all check check-docker bench bench-rivals examples record-devset openapi openapi-models openapi-types chromium test-vllm \
-  test-postgres test-browser test-edge test-clients docs test-docs figures dist test-dist clean help
+  test-postgres test-browser test-edge test-observe test-clients docs test-docs figures dist test-dist clean help
 
 help:
 	@sed -n '1,5s/^# //p' Makefile
@@ -108,6 +108,19 @@ test-edge: $(VENV)/.installed-dev
 	@command -v caddy >/dev/null || { apt-get update -qq && apt-get install -y -qq caddy >/dev/null; } || \
 	  { echo "Caddy is needed: install your system's caddy package"; exit 1; }
 	$(PY) -m pytest tests/e2e -m caddy -v $(ARGS)
+
+# Debian's package unpacked, not installed: no service of the machine begins.
+PROMETHEUS := .cache/prometheus/usr/bin
+$(PROMETHEUS)/promtool:
+	mkdir -p .cache/prometheus
+	if command -v promtool >/dev/null && command -v prometheus >/dev/null; then mkdir -p $(PROMETHEUS) && \
+	  ln -sf "$$(command -v promtool)" "$$(command -v prometheus)" $(PROMETHEUS)/; \
+	else { apt-get update -qq && cd .cache/prometheus && apt-get download -qq prometheus && \
+	  dpkg-deb -x prometheus_*.deb .; } || { echo "Prometheus is needed: install your system's package"; exit 1; }; fi
+
+# Alerts and dashboard by promtool, a real Prometheus before the service.
+test-observe: $(VENV)/.installed-dev $(PROMETHEUS)/promtool
+	PATH="$(CURDIR)/$(PROMETHEUS):$$PATH" $(PY) -m pytest tests/e2e -m prometheus -v $(ARGS)
 
 # Client packages pin one another: they have an environment of their own, and every version is written down.
 $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
