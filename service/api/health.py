@@ -140,7 +140,8 @@ async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
     openapi_extra=BEARER,
 )
 async def metrics(app: ServicesDep) -> Response:
-    """Return counts and timings in the Prometheus text format; what works is asked as for /readyz."""
+    """Return counts and timings in the Prometheus text format."""
+    # What works is asked as for /readyz: a figure kept in between could be stale.
     states, jobs = await asyncio.gather(states_of(app), jobs_by_state(app))
     text = app.metrics.text({part: state == "ok" for part, state in states.items()}, jobs)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
