@@ -2,7 +2,7 @@
 #   make run        install, start the service on this machine, score two prompts, calibrate, score again
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
-# The others: stop, check, check-docker, check-kubernetes, bench, bench-rivals, examples, record-devset, openapi, openapi-models, openapi-types,
+# The others: stop, check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset, openapi, openapi-models, openapi-types,
 #   test-vllm, test-postgres, test-browser, test-edge, test-observe, test-clients, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
@@ -25,7 +25,7 @@ WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test test-all check check-docker check-kubernetes bench bench-rivals examples record-devset openapi openapi-models openapi-types chromium test-vllm \
+.PHONY: run stop test test-all check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset openapi openapi-models openapi-types chromium test-vllm \
   test-postgres test-browser test-edge test-observe test-clients docs test-docs figures dist test-dist clean help
 
 help:
@@ -181,13 +181,26 @@ check-kubernetes: $(DOCKER_VENV)/.installed
 PYTHON_PROJECTS := . $(patsubst %/,%,$(dir $(wildcard clients/*/pyproject.toml)))
 NODE_PROJECTS := $(patsubst %/,%,$(dir $(wildcard clients/*/package.json)))
 
+RELEASE_VENV := .cache/release-venv
+$(RELEASE_VENV)/.installed: Makefile
+	$(PYTHON) -m venv $(RELEASE_VENV)
+	$(RELEASE_VENV)/bin/pip install --disable-pip-version-check -q cyclonedx-bom==7.5.0 detect-secrets==1.5.0
+	@touch $@
+
+# Nothing that looks like a key may be in what git holds. By its form: entropy and names of variables find tests alone.
+check-secrets: $(RELEASE_VENV)/.installed
+	git ls-files -z | xargs -0 $(RELEASE_VENV)/bin/detect-secrets-hook --no-verify \
+	  --disable-plugin Base64HighEntropyString --disable-plugin HexHighEntropyString --disable-plugin KeywordDetector
+
 # setuptools packs whatever an earlier build has listed in its egg-info: without it the files that are here decide.
 # The wheel is built from the source distribution, and both by the pinned version of what the project names.
-dist: $(VENV)/.installed-dev
+dist: $(VENV)/.installed-dev check-secrets
 	rm -rf dist $(foreach p,$(PYTHON_PROJECTS),$(p)/*.egg-info $(p)/src/*.egg-info)
 	for project in $(PYTHON_PROJECTS); do \
 	  PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PY) -m build --outdir dist $$project || exit 1; done
 	$(PY) -m twine check --strict dist/*.whl dist/*.tar.gz
+	$(RELEASE_VENV)/bin/cyclonedx-py environment $(PY) --output-format JSON --output-file .cache/sbom.json
+	$(PY) -m tools.sbom .cache/sbom.json
 	@command -v npm >/dev/null || { echo "No npm: not packed: $(NODE_PROJECTS)"; exit 0; }; \
 	for project in $(NODE_PROJECTS); do \
 	  npm ci --prefix $$project --ignore-scripts --no-audit --no-fund && \

@@ -147,3 +147,18 @@ async def test_calls_to_an_llm_server_are_counted_where_they_are_and_how_they_en
     assert "eigencal_llm_calls_in_flight 0.0" in text and "eigencal_llm_calls_waiting 0.0" in text
     assert 'eigencal_llm_failures_total{code="llm_error"} 1.0' in text
     assert re.search(r'eigencal_score_tokens_total\{direction="completion"\} [1-9]', text)
+
+
+async def test_metrics_hold_nothing_of_callers() -> None:
+    prompt, answer, key = "a prompt of a caller", "an answer to it", "the-key-of-a-caller"
+    async with OpenAIServer(default=answers(answer)) as server, drop_in(server, score_key=key) as made:
+        made.http.headers["Authorization"] = f"Bearer {key}"
+        await made.http.post("/score", json={"prompt": prompt, "model": "a model"})
+        await made.http.post("/score", json={"prompt": prompt, "effort": prompt})
+        await made.http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": prompt}]})
+        await made.http.post(f"/{prompt}")
+        await made.at_rest()
+        text = (await made.http.get("/metrics")).text
+    assert "eigencal_scores_total{" in text
+    for secret in (prompt, answer, key, "a model"):
+        assert secret not in text
