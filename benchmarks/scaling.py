@@ -1,8 +1,8 @@
 """What a replica takes of cores, memory and Postgres: by effort, and by number of replicas.
 
 First the embedder alone, on one thread: core-seconds for 100 scores of the bundled recorded answers, no
-vector kept. Then real services with a scripted LLM on a real Postgres: connections and transactions while nobody
-asks and under load, memory, and the bytes that a score, a row and a job take.
+vector kept. Then real services with a scripted LLM on a real Postgres: connections and transactions while
+nobody asks and under load, memory, and the bytes that a score, a row and a job take.
 
     python -m benchmarks.scaling [--replicas 1 3] [--embedder all-MiniLM-L6-v2]
 """
@@ -166,7 +166,8 @@ async def load(addresses: list[str], scores: int, store: Store) -> int:
 async def calibrate(address: str) -> None:
     rows = [
         {"id": str(i), "prompt": f"Question {i}?", "reference": f"answer {i % 7}",
-         "samples": [f"answer {(i * j) % (3 + i % 9)}" for j in range(20)], "logprobs": [-1.0 - j / 10 for j in range(20)]}
+         "samples": [f"answer {(i * j) % (3 + i % 9)}" for j in range(20)],
+         "logprobs": [-1.0 - j / 10 for j in range(20)]}
         for i in range(ROWS)
     ]  # fmt: skip
     body = "\n".join(map(json.dumps, rows)).encode()
@@ -203,9 +204,7 @@ async def one_run(number: int, store: Store, started: list[Service]) -> None:
     took = time.perf_counter() - began
     await asyncio.sleep(2)
     per_score = (store.commits - before - per_s * (took + 2)) / SCORES
-    print(
-        f"  {SCORES} scores of 20 answers: at most {most} connections, {per_score:.2f} transactions a score more"
-    )
+    print(f"  {SCORES} scores of 20 answers: {most} connections at most, {per_score:.2f} transactions each")
     print(f"  a score kept: {(store.size('kept') - size) / SCORES:.0f} bytes")
     after = [memory_mib(process.pid) for process, _ in started]
     print(f"  memory: {fresh[0]:.0f} MiB after the start, {after[0]:.0f} MiB after {SCORES} scores")
