@@ -565,7 +565,7 @@ class Scorer:
             came = supplied(command.samples or (), command.logprobs)
         else:
             asked = in_time(command.generation, command.arrived)
-            with self._spans.generation(asked, self._llm.identity(asked)) as span:
+            with self._spans.generation(asked, self._llm.identity) as span:
                 came = await self._llm.generate(asked)
                 span.tell(came)
         generation = with_text(came, self.empty_answers)

@@ -39,7 +39,9 @@ class Spans:
         """Return the span of a request to one of the paths that score, below the caller's."""
         return NO_SPAN
 
-    def generation(self, asked: GenerationRequest, of: LLMIdentity) -> AbstractContextManager[Span]:
+    def generation(
+        self, asked: GenerationRequest, identity: Callable[[GenerationRequest], LLMIdentity]
+    ) -> AbstractContextManager[Span]:
         """Return the span of drawing answers; several calls where the server gives few at once."""
         return NO_SPAN
 
@@ -101,8 +103,11 @@ class OtelSpans(Spans):
         attributes = {"http.request.method": method, "http.route": path}
         return self._one(f"{method} {path}", self._kinds.SERVER, attributes, _answered, sent)
 
-    def generation(self, asked: GenerationRequest, of: LLMIdentity) -> AbstractContextManager[Span]:
+    def generation(
+        self, asked: GenerationRequest, identity: Callable[[GenerationRequest], LLMIdentity]
+    ) -> AbstractContextManager[Span]:
         """Return the span of an inference by the LLM."""
+        of = identity(asked)
         operation = "chat" if asked.api(of.api) == "chat" else "text_completion"
         sampling = asked.sampling
         attributes = {
