@@ -1,11 +1,12 @@
-"""What callers get when they are more than the LLM can take: scores per second, and how soon the others know.
+"""Callers that are more than the LLM can take: answers per second, and how soon the others know.
 
-A stub of an LLM server that takes a second for every request, the service before it with a fake embedder, and
-callers at 1.25, 4, 10 and 30 times the service's slots, each a process, all over real sockets. Callers come
-spread over some seconds. One asks again as soon as he has an answer; refused, he waits for Retry-After and up
-to as long again. Rounds without and with `deadline_ms`. Per round, once it has settled: scores per second;
-p50 and p99 of the scored (200) and of the refused (503), in milliseconds; how many came late (504), and how
-many waited half a minute for nothing.
+A stub of an LLM server that takes about a second for a request, the service before it with a fake embedder,
+and callers at 0.5, 1, 1.25, 4, 10 and 30 times the service's slots, each a process, all over real sockets.
+Callers come spread over some seconds. One asks again as soon as he has an answer; refused, he waits for
+Retry-After and up to as long again. Rounds of `/score`, without and with `deadline_ms`, and of chats. Per
+round, settled: answers per second; p50 and p99 of the answered (200) and of the refused (503), each ms;
+how many came late (504), and how many waited half a minute for nothing; the share of answers with a score;
+p99 and most of `/healthz`, asked twenty times a second, in ms.
 """
 
 import argparse
@@ -21,15 +22,16 @@ import uvicorn
 
 from benchmarks.load import request
 from benchmarks.processes import PYTHON, free_port, running, wait_for
-from service.app import build_llm, create_app
+from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
 from tests.support.sqlite_store import SqliteStore
 
-FACTORS = (1.25, 4, 10, 30)
+FACTORS = (0.5, 1, 1.25, 4, 10, 30)
+PROBE_S = 0.05
 ANSWER_S, DEADLINE_MS, HUNG_S = 1.0, 1500, 30.0
 COMING_S, SETTLING_S = 4.0, 5.0  # while callers come, and until figures are taken
-ROW = "{:<9} {:>7} {:>9} {:>15} {:>15} {:>6} {:>6}"
+ROW = "{:<9} {:>7} {:>9} {:>15} {:>15} {:>6} {:>6} {:>7} {:>13}"
 
 
 async def stub(port: int) -> None:
@@ -53,9 +55,9 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     asked = json.loads(await reader.readexactly(header(head, b"content-length", 0)) or b"{}")
     content, kind = b'{"data": [{"id": "stub"}]}', b"application/json"
     if head.startswith(b"POST"):
-        await asyncio.sleep(ANSWER_S)
+        await asyncio.sleep(ANSWER_S * random.uniform(0.75, 1.25))
         text = {"message": {"content": "Paris"}, "delta": {"content": "Paris"}}
-        choices = [{"index": i, "finish_reason": "stop", **text} for i in range(asked["n"])]
+        choices = [{"index": i, "finish_reason": "stop", **text} for i in range(asked.get("n", 1))]
         content = json.dumps({"model": "stub", "choices": choices}).encode()
         if asked.get("stream"):
             content, kind = b"data: " + content + b"\n\ndata: [DONE]\n\n", b"text/event-stream"
@@ -75,23 +77,37 @@ def service(port: int, llm_port: int, slots: int) -> None:
     """The real application and LLM client; embedder and store are fakes, which leaves the cores to them."""
     url = f"http://127.0.0.1:{llm_port}"
     settings = Settings(llm_backend="vllm", llm_url=url, llm_model="stub", llm_slots=slots)
-    app = create_app(settings, llm=build_llm(settings), embedder=FakeEmbedder(), store=SqliteStore())
+    app = create_app(settings, embedder=FakeEmbedder(), store=SqliteStore())
     uvicorn.run(app, port=port, log_level="error", access_log=False, backlog=4096)
 
 
 class Round:
     """Callers for some seconds; `times` of the answers (s) once it has settled, by status (0: none came)."""
 
-    def __init__(self, port: int, body: dict[str, object], seconds: float) -> None:
+    def __init__(self, port: int, path: str, body: dict[str, object], seconds: float) -> None:
         self.port = port
-        self.raw = request("127.0.0.1", port, "/score", json.dumps(body).encode())
+        self.raw = request("127.0.0.1", port, path, json.dumps(body).encode())
+        self.probe = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         self.seconds = seconds
         self.begun = time.perf_counter()
         self.times: dict[int, list[float]] = defaultdict(list)
+        self.probed: list[float] = []
+        self.num_scored = 0
 
     async def run(self, callers: int) -> None:
         """Let so many callers ask."""
-        await asyncio.gather(*(self.caller(i / callers * COMING_S) for i in range(callers)))
+        await asyncio.gather(self.prober(), *(self.caller(i / callers * COMING_S) for i in range(callers)))
+
+    async def prober(self) -> None:
+        while time.perf_counter() - self.begun < self.seconds:
+            start = time.perf_counter()
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            writer.write(self.probe)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            if start - self.begun > SETTLING_S:
+                self.probed.append(time.perf_counter() - start)
+            await asyncio.sleep(PROBE_S)
 
     async def caller(self, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
@@ -111,10 +127,11 @@ class Round:
         async with asyncio.timeout(HUNG_S):
             writer.write(self.raw)
             head = await reader.readuntil(b"\r\n\r\n")
-            await reader.readexactly(header(head, b"content-length", 0))
+            content = await reader.readexactly(header(head, b"content-length", 0))
         status, now = int(head.split(b" ", 2)[1]), time.perf_counter()
         if SETTLING_S < now - self.begun < self.seconds:
             self.times[status].append(now - start)
+            self.num_scored += status == 200 and b'"entropy"' in content
         if status == 503:
             wait_s = header(head, b"retry-after", 1) * random.uniform(1, 2)
             await asyncio.sleep(min(wait_s, max(0.0, self.begun + self.seconds - now)))
@@ -124,22 +141,36 @@ class Round:
         """Return the figures of the round."""
         good = len(self.times[200]) / (self.seconds - SETTLING_S)
         late, hung = len(self.times[504]), len(self.times[0])
-        return ROW.format(name, callers, f"{good:.1f}", self.cuts(200), self.cuts(503), late, hung)
+        share = f"{self.num_scored / max(1, len(self.times[200])):.2f}"
+        probed = f"{_p99(self.probed) * 1000:.0f} / {max(self.probed) * 1000:.0f}"
+        cuts = (self.cuts(200), self.cuts(503))
+        return ROW.format(name, callers, f"{good:.1f}", *cuts, late, hung, share, probed)
 
     def cuts(self, status: int) -> str:
         times = self.times[status]
         if len(times) < 2:
             return "-"
-        return f"{statistics.median(times) * 1000:.0f} / {statistics.quantiles(times, n=100)[98] * 1000:.0f}"
+        return f"{statistics.median(times) * 1000:.0f} / {_p99(times) * 1000:.0f}"
+
+
+def _p99(times: list[float]) -> float:
+    return statistics.quantiles(times, n=100)[98]
 
 
 async def measure(port: int, slots: int, seconds: float) -> None:
     plain: dict[str, object] = {"prompt": "Who?", "num_samples": 4}
-    print(ROW.format("", "callers", "scores/s", "scored ms", "refused ms", "late", "hung"))
-    for name, body in (("plain", plain), ("deadline", plain | {"deadline_ms": DEADLINE_MS})):
+    chat: dict[str, object] = {"model": "stub", "messages": [{"role": "user", "content": "Who?"}]}
+    columns = ("callers", "answers/s", "answered ms", "refused ms", "late", "hung", "scored", "healthz ms")
+    print(ROW.format("", *columns))
+    rounds = {
+        "plain": ("/score", plain),
+        "deadline": ("/score", plain | {"deadline_ms": DEADLINE_MS}),
+        "chat": ("/v1/chat/completions", chat),
+    }
+    for name, (path, body) in rounds.items():
         for factor in FACTORS:
             callers = int(slots * factor)
-            one = Round(port, body, seconds)
+            one = Round(port, path, body, seconds)
             await one.run(callers)
             print(one.row(name, callers), flush=True)
 
@@ -147,7 +178,7 @@ async def measure(port: int, slots: int, seconds: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--slots", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=20, help="of each of the eight rounds")
+    parser.add_argument("--seconds", type=float, default=20, help="of each round")
     options = parser.parse_args()
     port, llm_port = free_port(), free_port()
     module = [PYTHON, "-m", "benchmarks.overload"]

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from service import __version__
 from service.api import docs, health
 from service.api import key_routes as keys
+from service.api.admission import Admission
 from service.api.auth import Keys
 from service.api.deps import Metrics, Pages, Queues, Services
 from service.api.errors import ErrorLog, install
@@ -42,6 +43,7 @@ from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, 
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import DbosEngine, JobEngine, JobSteps
+from service.llm.admission import AdmissionQueue
 from service.llm.port import LanguageModel, Message, Sampling, shape_hash
 from service.llm.prompting import FEW_SHOT, PromptShape
 from service.llm.weights import WeightsError
@@ -88,6 +90,8 @@ def build_chat(
     scorer: Scorer,
     serving: Serving,
     *,
+    admission: Admission,
+    queue: AdmissionQueue,
     metrics: Metrics,
     errors: ErrorLog,
     keep: Callable[[str, str, str], None],
@@ -98,6 +102,8 @@ def build_chat(
         upstream=upstream,
         scorer=ChatScorer(scorer, draws_as, reporter(metrics, errors, keep)),
         serving=serving,
+        admission=admission,
+        one_call=partial(queue.one_call, settings.llm_timeout_s),
         mode=settings.chat_mode,
         deadline_s=settings.chat_deadline_s,
         effort=settings.chat_effort or None,
@@ -143,7 +149,7 @@ def prompt_shape(settings: Settings) -> PromptShape:
     )
 
 
-def build_llm(settings: Settings) -> LanguageModel:
+def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> LanguageModel:
     """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex.
 
     Either tells the log-probability of each answer, a server where it can.
@@ -166,8 +172,7 @@ def build_llm(settings: Settings) -> LanguageModel:
         api_key=settings.llm_api_key.get_secret_value(),
         shape=shape,
         timeout_s=settings.llm_timeout_s,
-        max_concurrency=settings.llm_slots,
-        max_waiting=max(MIN_LLM_QUEUE, settings.llm_slots // 4),
+        queue=queue or llm_queue(settings),
         use_priority=settings.llm_priority,
         logprobs=True,
         proxies_from_env=settings.proxies_from_env,
@@ -222,14 +227,13 @@ def _sending(make: Callable[[], T], what: str, variables: Sequence[str]) -> T | 
         return None
 
 
-def queues_of(llm: LanguageModel, embedder: Embedder) -> Queues:
-    """Return what is under way in these; the embedded LLM has no queue."""
-    calls = getattr(llm, "queue", None)
+def queues_of(queue: AdmissionQueue, llm: LanguageModel, embedder: Embedder) -> Queues:
+    """Return what is under way and waits; the LLM in this process has no calls that fail."""
     return Queues(
-        llm_in_flight=None if calls is None else calls.num_running,
-        llm_waiting=None if calls is None else calls.num_waiting,
-        embedder=getattr(embedder, "num_queued", None),
-        llm_failures=getattr(llm, "failures", {}),
+        queue.num_running,
+        queue.num_waiting,
+        getattr(embedder, "num_queued", 0),
+        getattr(llm, "failures", {}),
     )
 
 
@@ -320,6 +324,12 @@ def _parts_of(name: str, sampling: Sampling) -> dict[str, Any]:
 def llm_slots(settings: Settings) -> int:
     """Return how many requests the LLM takes at once; the embedded one works on one at a time."""
     return settings.llm_slots if settings.llm_backend == "vllm" else 1
+
+
+def llm_queue(settings: Settings) -> AdmissionQueue:
+    """Return the queue before the LLM, for draws and for the calls of the drop-in."""
+    slots = llm_slots(settings)
+    return AdmissionQueue(slots, max(MIN_LLM_QUEUE, slots // 4))
 
 
 def own_fingerprints(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[Fingerprint, ...]:
@@ -542,7 +552,8 @@ def create_app(
     resamples: how many stand behind the intervals of reports. Nothing is loaded before the lifespan starts.
     Raises ValueError for settings that contradict themselves.
     """
-    llm = llm or build_llm(settings)
+    queue = llm_queue(settings)
+    llm = llm or build_llm(settings, queue)
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live, resamples=resamples)
@@ -564,7 +575,10 @@ def create_app(
         events,
         in_force=in_force,
         activations=store.calibrations.num_activations,
-        queues=lambda: queues_of(llm, embedder),
+        queues=lambda: queues_of(queue, llm, embedder),
+    )
+    admission = Admission(
+        queue.slots + queue.max_waiting, queue.max_waiting, queue.retry_after_s, metrics.registry
     )
     scorer = Scorer(
         llm,
@@ -581,6 +595,8 @@ def create_app(
         upstream or build_upstream(settings, llm, serving),
         scorer,
         serving,
+        admission=admission,
+        queue=queue,
         metrics=metrics,
         errors=errors,
         keep=kept.keep,
@@ -614,6 +630,7 @@ def create_app(
         jobs=store.jobs,
         calibrations=store.calibrations,
         kept=kept,
+        admission=admission,
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         errors=errors,
         metrics=metrics,

@@ -64,10 +64,16 @@ class Settings(BaseSettings):
         gt=0,
         description="Longest wait for the LLM server's answers, in line included, in seconds.",
     )
-    llm_slots: int = Field(64, ge=1, description="Most requests to the LLM server at once; the rest wait.")
+    llm_slots: int = Field(
+        64,
+        ge=1,
+        description="Most requests to the LLM server at once, chats and draws together; a quarter as many "
+        "(16 at least) wait, the rest is refused.",
+    )
     llm_priority: bool = Field(
         False,
-        description="Send vLLM's `priority` (needs `--scheduling-policy priority`): calibration gives way.",
+        description="Send vLLM's `priority` (needs `--scheduling-policy priority`): calibration gives way to "
+        "scores, and draws beside a chat's answer to answers.",
     )
 
     system_prompt: str = Field(

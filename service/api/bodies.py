@@ -1,13 +1,16 @@
-"""Requests: JSON bodies straight from bytes to the model, and work that ends when its caller hangs up."""
+"""JSON bodies straight from bytes to the model, and work and streams that end when their caller hangs up."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, ClassVar, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from service.api.errors import invalid_request
 from service.errors import InvalidRequest, UnsupportedMediaType
@@ -120,3 +123,32 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T |
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+class Relay(Response):
+    """Sends pieces as they come, until the last of them or until the caller hangs up; then all is let go."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        pieces: AsyncGenerator[bytes, None],
+        ending: AsyncExitStack,
+    ) -> None:
+        self.status_code = status
+        self.background = None
+        self.init_headers(headers)
+        self._pieces = pieces
+        self._ending = ending
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        async with self._ending:
+            await while_connected(Request(scope, receive), self._send(send))
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._pieces):
+            async for piece in self._pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

@@ -22,6 +22,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from service.api.admission import Admission
 from service.api.errors import ErrorLog
 from service.api.uploads import UploadThreads
 from service.calibration.calibration import Calibration
@@ -44,14 +45,14 @@ LAG_EVERY_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """What a replica has under way, and who waits; None where a part has no queue of its own.
+    """What a replica has under way, and who waits.
 
-    llm_failures: calls to the LLM server that failed or were cut, by the error's code, since the start.
+    llm_failures: draws of the LLM server that failed or were cut, by the error's code, since the start.
     """
 
-    llm_in_flight: int | None = None
-    llm_waiting: int | None = None
-    embedder: int | None = None
+    llm_in_flight: int = 0
+    llm_waiting: int = 0
+    embedder: int = 0
     llm_failures: Mapping[str, int] = field(default_factory=Counts)
 
 
@@ -94,6 +95,9 @@ class Metrics(Collector):
             registry=to,
         )
         self._errors = Counter("eigencal_score_errors", "Scores refused or failed.", ["code"], registry=to)
+        self._shed = Counter(
+            "eigencal_chat_scores_shed", "Chats answered without a score for want of room.", registry=to
+        )
         self._stages = Histogram(
             "eigencal_score_stage_seconds", "Time by stage.", ["stage"], buckets=_SECONDS, registry=to
         )
@@ -168,15 +172,18 @@ class Metrics(Collector):
         )
         queues = self._queues()
         for name, help_, value in (
-            ("llm_calls_in_flight", "Calls of scores and jobs to the LLM under way.", queues.llm_in_flight),
-            ("llm_calls_waiting", "Calls of scores and jobs that wait for the LLM.", queues.llm_waiting),
+            (
+                "llm_calls_in_flight",
+                "Calls of chats, scores and jobs to the LLM.",
+                queues.llm_in_flight,
+            ),
+            ("llm_calls_waiting", "Calls that wait for the LLM.", queues.llm_waiting),
             ("embedder_queued", "Batches of texts that are embedded, or wait for that.", queues.embedder),
         ):
-            if value is not None:
-                yield GaugeMetricFamily(f"eigencal_{name}", help_, value=value)
+            yield GaugeMetricFamily(f"eigencal_{name}", help_, value=value)
         failures = CounterMetricFamily(
             "eigencal_llm_failures",
-            "Calls of scores and jobs to the LLM that failed or were cut, by code.",
+            "Draws of scores and jobs by the LLM that failed or were cut, by code.",
             labels=["code"],
         )
         for code, count in queues.llm_failures.items():
@@ -227,6 +234,10 @@ class Metrics(Collector):
         if self._events is not None:
             self._events.failed(code)
 
+    def was_shed(self) -> None:
+        """Count a chat that was answered without a score, since others waited for the LLM."""
+        self._shed.inc()
+
     def was_pending(self, score: Score | None) -> None:
         """Count a chat that was answered before its score was there; None: that has failed."""
         self._pending.labels(_calibration_of(score)).inc()
@@ -273,6 +284,7 @@ class Services:
     jobs: DurableJobs
     calibrations: SqlCalibrations
     kept: ScoreCache
+    admission: Admission
     checks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
     batch_concurrency: int = 8

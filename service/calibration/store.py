@@ -179,6 +179,7 @@ class SqlCalibrations:
         self._poll_s = poll_s
         self._own_keys = own_keys
         self._version: int | None = None
+        self._refreshing = asyncio.Lock()  # of two at a time the one that read first might end last
         self._by_key: dict[str, Calibration] = {}
         self._seen = LRU[str, Calibration](MAX_REMEMBERED)
         self._task: asyncio.Task[None] | None = None
@@ -211,7 +212,7 @@ class SqlCalibrations:
         """Load the active calibrations if any activation has happened since."""
         current = activations.c.calibration_id == calibrations.c.id
         query = with_reference().join(activations, current).where(activations.c.current)
-        async with self._database.read() as connection:
+        async with self._refreshing, self._database.read() as connection:
             latest = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
             if latest != self._version:
                 stored = (await connection.execute(query.order_by(activations.c.id.desc()))).mappings()

@@ -330,7 +330,7 @@ async def _score(
     if not key.call_id:
         raise Unscorable("not_drawn", "The call has no litellm_call_id.")
     target = app.serving.target(params.target_error, params.confidence)
-    with app.metrics.under_way():
+    with app.admission.one("gateway"), app.metrics.under_way():
         score = await guardrail.score(key, call.texts[0], target)
     app.metrics.scored(score)
     return score

@@ -72,8 +72,11 @@ async def post_verify(request: Request, app: ServicesDep) -> Response:
     `confidence` is P(correct) by the calibration in force. Where none tells it, 503 `no_probability` says
     why: raw values are no probabilities, and are not passed off as such.
     """
+    app.admission.refuse_if_full("gateway")
     body = await read_json(request, VerifyRequest)
-    verified = await while_connected(request, _verified(app, body, request.scope.get("eigencal.arrived")))
+    with app.admission.one("gateway"):
+        arrived = request.scope.get("eigencal.arrived")
+        verified = await while_connected(request, _verified(app, body, arrived))
     if verified is None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     score, confidence = verified

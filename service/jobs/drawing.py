@@ -12,12 +12,11 @@ from service.embedding.port import Embedder, EmbedderIdentity
 from service.errors import Conflict, LLMError
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity, refuses
-from service.llm.port import Generation, GenerationRequest, LanguageModel
+from service.llm.port import Generation, GenerationRequest, LanguageModel, Priority
 from service.scoring.command import Serving
 
 logger = logging.getLogger(__name__)
 
-LOW_PRIORITY = 10
 DRAWN_AGAIN = 2  # times the answers asked for: so many are drawn at most where some hold no text
 
 
@@ -33,7 +32,7 @@ def row_request(serving: Serving, row: DevRow, num_samples: int) -> GenerationRe
     """Return the request for so many answers to a row; live scoring goes before it."""
     prompt = (row.prompt or "") if row.messages is None else None
     return serving.request(
-        prompt=prompt, messages=row.messages, num_samples=num_samples, priority=LOW_PRIORITY
+        prompt=prompt, messages=row.messages, num_samples=num_samples, priority=Priority.JOB
     )
 
 

@@ -166,6 +166,9 @@ class SqlJobs:
     async def get(self, job_id: str) -> Job | None:
         """Return a job."""
         stored = await self._one(jobs.c.id == job_id)
+        if stored is not None and stored["activated"]:
+            # Whoever hears that its calibration is in force is served by it here, too.
+            await self._calibrations.refresh()
         return None if stored is None else _job(stored)
 
     async def latest(self, limit: int = 100) -> list[Job]:

@@ -1,36 +1,38 @@
 """The admission queue before an LLM server: so many calls at once, so many queued, refusal past that.
 
 Requests are admitted whole, calls are served one by one: a request whose server gives one answer a call is
-never refused half way because of its own calls. Live requests wait in one queue, jobs in another. Jobs are
-few (see `calibration_max_concurrency`) and never refused; while both wait, they get one permit in
-`JOBS_EVERY` that falls free, so that neither starves the other.
+never refused half way because of its own calls. Calls wait by priority. Draws beside an answer are refused as
+soon as an answer waits: under load they are what is given up first. Jobs are few (see
+`calibration_max_concurrency`) and never refused; while others wait, they get one permit in `JOBS_EVERY` that
+falls free, so that neither starves the other.
 """
 
 import statistics
 from asyncio import Future, get_running_loop, timeout_at
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from service.errors import DeadlineExceeded, Overloaded
+from service.llm.port import Priority
 
 JOBS_EVERY = 8
 RECENT = 64  # calls whose times the estimates rest on
 MIN_RETRY_S, MAX_RETRY_S = 1.0, 60.0
 MAX_REMEMBERED = 100_000
+NO_ROOM_BESIDE = "Answers wait for the LLM: none are drawn beside one to score it."
 
 
 @dataclass(eq=False, slots=True)
 class QueuedRequest:
     """A request. `ends`: until when its calls may wait and run, on the loop's clock.
 
-    `live`: somebody waits for it, it is no job's. `calls`: that it makes at first. `coming`: those of them
-    that have been admitted and are not queued yet.
+    `calls`: that it makes at first. `coming`: those of them that have been admitted and are not queued yet.
     """
 
     ends: float
-    live: bool = True
+    priority: Priority = Priority.LIVE
     calls: int = 1
     coming: int = 0
 
@@ -41,20 +43,26 @@ class Permit:
 
     queue: "AdmissionQueue"
     begun: float
+    is_held: bool = True
 
     def release(self, *, answered: bool) -> None:
-        """Pass the permit on to the next call. `answered`: the time that this one took is typical."""
-        self.queue.take_back(get_running_loop().time() - self.begun if answered else None)
+        """Pass the permit on to the next call; idempotent. `answered`: the time that it took is typical."""
+        if self.is_held:
+            self.is_held = False
+            self.queue.take_back(get_running_loop().time() - self.begun if answered else None)
 
 
 class AdmissionQueue:
-    """`slots` calls at once; no request is admitted while `max_waiting` live calls wait. One event loop's."""
+    """`slots` calls at once; no live request is admitted while `max_waiting` such calls wait.
+
+    Of one event loop.
+    """
 
     def __init__(self, slots: int, max_waiting: int) -> None:
-        self._slots = self.free = slots
-        self._max_waiting = max_waiting
-        self._live: deque[tuple[Future[None], QueuedRequest]] = deque()
-        self._jobs: deque[tuple[Future[None], QueuedRequest]] = deque()
+        self.slots = self.free = slots
+        self.max_waiting = max_waiting
+        self._lines: dict[Priority, deque[tuple[Future[None], QueuedRequest]]]
+        self._lines = {priority: deque() for priority in Priority}
         self._coming = 0
         self._num_passed_on = 0
         self._times: deque[float] = deque(maxlen=RECENT)
@@ -63,17 +71,17 @@ class AdmissionQueue:
     @property
     def num_running(self) -> int:
         """Return how many calls have a permit."""
-        return self._slots - self.free
+        return self.slots - self.free
 
     @property
     def num_waiting(self) -> int:
         """Return how many calls wait for one, those of jobs included."""
-        return len(self._live) + len(self._jobs)
+        return sum(map(len, self._lines.values()))
 
     @contextmanager
     def admitted(self, queued: QueuedRequest) -> Iterator[None]:
         """Count the calls of a request until they are queued. Raises Overloaded, at once."""
-        if queued.live:
+        if queued.priority != Priority.JOB:
             self._refuse_if_full(queued)
             queued.coming = queued.calls
             self._coming += queued.coming
@@ -82,6 +90,19 @@ class AdmissionQueue:
         finally:
             self._coming -= queued.coming
             queued.coming = 0
+
+    @asynccontextmanager
+    async def one_call(self, max_wait_s: float) -> AsyncIterator[Permit]:
+        """Yield the permit of a live request of one call. Raises Overloaded, and DeadlineExceeded."""
+        queued = QueuedRequest(get_running_loop().time() + max_wait_s)
+        with self.admitted(queued):
+            permit = await self.permit(queued)
+        answered = False
+        try:
+            yield permit
+            answered = True
+        finally:
+            permit.release(answered=answered)
 
     async def permit(self, queued: QueuedRequest) -> Permit:
         """Return a permit when it is this call's turn. Raises DeadlineExceeded at the request's end."""
@@ -98,14 +119,15 @@ class AdmissionQueue:
         """Give a permit to the next call that waits. `took_s`: of the call that had it, if answered."""
         if took_s is not None:
             self._times.append(took_s)
-        while self._live or self._jobs:
+        jobs = self._lines[Priority.JOB]
+        while (others := self._lines[Priority.LIVE] or self._lines[Priority.BESIDE]) or jobs:
             self._num_passed_on += 1
-            is_jobs_turn = self._jobs and (not self._live or self._num_passed_on % JOBS_EVERY == 0)
-            waiting, queued = (self._jobs if is_jobs_turn else self._live).popleft()
+            is_jobs_turn = jobs and (not others or self._num_passed_on % JOBS_EVERY == 0)
+            waiting, queued = (jobs if is_jobs_turn else others).popleft()
             if waiting.done():  # its caller has gone
                 continue
             left_s = queued.ends - get_running_loop().time()
-            if queued.live and self._live and left_s < self._quick_s():
+            if not is_jobs_turn and others and left_s < self._quick_s():
                 waiting.set_exception(self._too_late())
                 continue
             waiting.set_result(None)
@@ -114,8 +136,13 @@ class AdmissionQueue:
 
     async def _turn(self, queued: QueuedRequest) -> None:
         waiting: Future[None] = get_running_loop().create_future()
-        queue = self._live if queued.live else self._jobs
+        queue = self._lines[queued.priority]
         queue.append((waiting, queued))
+        if queued.priority == Priority.LIVE:
+            for beside, _ in self._lines[Priority.BESIDE]:
+                if not beside.done():
+                    beside.set_exception(Overloaded(NO_ROOM_BESIDE))
+            self._lines[Priority.BESIDE].clear()
         try:
             async with timeout_at(queued.ends):
                 await waiting
@@ -131,27 +158,31 @@ class AdmissionQueue:
             raise
 
     def _refuse_if_full(self, queued: QueuedRequest) -> None:
-        ahead = len(self._live) + self._coming - self.free  # below 0: so many permits are free
+        live, beside = len(self._lines[Priority.LIVE]), len(self._lines[Priority.BESIDE])
+        is_beside = queued.priority == Priority.BESIDE
+        ahead = live + beside * is_beside + self._coming - self.free  # below 0: so many permits are free
         if ahead < 0:
             return
+        if is_beside and (live or ahead >= self.max_waiting):
+            raise Overloaded(NO_ROOM_BESIDE)  # nobody comes back for them alone
         typical_s = statistics.median(self._times) if self._times else 0.0
-        wait_s = (ahead + 1) * typical_s / self._slots
+        wait_s = (ahead + 1) * typical_s / self.slots
         left_s = queued.ends - get_running_loop().time()
-        if ahead >= self._max_waiting:
-            raise Overloaded("Too many requests wait for the LLM.", retry_after_s=self._retry_after_s())
+        if ahead >= self.max_waiting:
+            raise Overloaded("Too many requests wait for the LLM.", retry_after_s=self.retry_after_s())
         if left_s < wait_s + typical_s:
             raise self._too_late()
 
     def _too_late(self) -> Overloaded:
         """Return the error for a request to which a permit is not given: nobody would read its answer."""
         reason = "Too many requests wait for the LLM to answer this one before its deadline."
-        return Overloaded(reason, retry_after_s=self._retry_after_s())
+        return Overloaded(reason, retry_after_s=self.retry_after_s())
 
     def _quick_s(self) -> float:
         """Return what the quicker calls take: the lower quartile."""
         return statistics.quantiles(self._times)[0] if len(self._times) > 1 else 0.0
 
-    def _retry_after_s(self) -> float:
+    def retry_after_s(self) -> float:
         """Return when to come back: after the queue, and after half of those who were told so before.
 
         All at once they would only be refused again, and a thousand refusals a second keep us from scoring.
@@ -160,8 +191,9 @@ class AdmissionQueue:
         while self._returning and self._returning[0] <= now:
             self._returning.popleft()
         typical_s = statistics.median(self._times) if self._times else 0.0
-        ahead = max(0, len(self._live) + self._coming - self.free + 1) + len(self._returning) / 2
-        wait_s = ahead * typical_s / self._slots
+        waiting = len(self._lines[Priority.LIVE]) + self._coming
+        ahead = max(0, waiting - self.free + 1) + len(self._returning) / 2
+        wait_s = ahead * typical_s / self.slots
         wait_s = min(MAX_RETRY_S, max(MIN_RETRY_S, wait_s))
         self._returning.append(now + wait_s)
         return wait_s

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from filelock import FileLock
 
 from service.errors import DeadlineExceeded, LLMError, LLMUnavailable, ModelNotFound, Overloaded
-from service.llm.port import Draw, Generation, GenerationRequest, LLMIdentity, Sampling, Usage
+from service.llm.port import Draw, Generation, GenerationRequest, LLMIdentity, Priority, Sampling, Usage
 from service.llm.prompting import FEW_SHOT, PromptShape
 from service.llm.weights import SMOLLM2, TABLE, WeightsError, find
 from service.llm.wire import spread_seed
@@ -255,7 +255,8 @@ class EmbeddedLanguageModel:
         if request.model not in (None, "", SMOLLM2):
             raise ModelNotFound(f"The embedded LLM is {SMOLLM2}.")
         self._loaded()
-        if request.priority == 0 and self._waiting > self._max_waiting:  # a job's would never be let in
+        # A job's would never be let in.
+        if request.priority != Priority.JOB and self._waiting > self._max_waiting:
             raise Overloaded("Too many requests wait for the embedded LLM.", retry_after_s=1.0)
         asked_at = time.monotonic()
         is_cancelled = threading.Event()

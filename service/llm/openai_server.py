@@ -75,8 +75,8 @@ class HttpLanguageModel:
 
     `base_url` with or without /v1; `model` None or "": the first that the server lists, asked once.
     One call asks for all answers; what the server does otherwise is learnt (see `ServerQuirks`). Answers of
-    two models are never mixed: that is a LLMBadResponse. At most `max_concurrency` calls run at once. Past
-    `max_waiting` queued calls a request is Overloaded; those of jobs (`priority` above 0) are not.
+    two models are never mixed: that is a LLMBadResponse. Calls wait for a permit of `queue`, and a request
+    for which it has no room is Overloaded.
     A sampling temperature of 0 makes all answers equal: one is drawn and repeated.
     Deadlines: without `deadline_s` a call is plain, and one without an answer after `timeout_s` (waiting and
     retries included) is DeadlineExceeded; with it the answer is streamed, and what has been finished by then
@@ -95,8 +95,7 @@ class HttpLanguageModel:
         shape: PromptShape | None = None,
         timeout_s: float = 120.0,
         max_retries: int = 3,
-        max_concurrency: int = 64,
-        max_waiting: int = 16,
+        queue: AdmissionQueue | None = None,
         use_priority: bool = False,
         logprobs: bool = False,
         proxies_from_env: bool = False,
@@ -112,7 +111,7 @@ class HttpLanguageModel:
         self._build_body = partial(
             build_body, shape=self._shape, api=api, logprobs=logprobs, use_priority=use_priority
         )
-        self.queue = AdmissionQueue(max_concurrency, max_waiting)
+        self._queue = queue or AdmissionQueue(64, 16)
         self.failures = Counter[str]()  # of calls, by the code of the error
         self._quirks = ServerQuirks()
         # Model and parameters omitted, by the model asked for and whether a top_k was.
@@ -160,10 +159,10 @@ class HttpLanguageModel:
         deadline_s = self._timeout_s if request.deadline_s is None else request.deadline_s
         queued = QueuedRequest(
             ends=asyncio.get_running_loop().time() + min(deadline_s, self._timeout_s),
-            live=request.priority == 0,
+            priority=request.priority,
             calls=len(self._sizes(request.model or self._model, wanted)),
         )
-        with self.queue.admitted(queued):
+        with self._queue.admitted(queued):
             model = request.model or await self._resolve_model()
             replies, failures = await self._draw(request, model, wanted, queued)
         if not request.model and any(isinstance(failure, ModelNotFound) for failure in failures):
@@ -307,7 +306,7 @@ class HttpLanguageModel:
         clock = asyncio.get_running_loop().time
         asked_at, reader = clock(), ReplyReader(self._api_key)
         failure: EigencalError | None = None
-        permit = await self.queue.permit(queued)
+        permit = await self._queue.permit(queued)
         try:
             async with asyncio.timeout_at(queued.ends):
                 await with_retries(

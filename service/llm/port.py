@@ -5,6 +5,7 @@ import json
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from enum import IntEnum
 from typing import Any, Literal, Protocol
 
 # Of a question's text, from its beginning, when it is embedded: more than most embedders read, and less than
@@ -41,6 +42,18 @@ class Sampling:
     seed: int | None = None
 
 
+class Priority(IntEnum):
+    """Who goes first, lower before higher; the numbers are vLLM's `priority`.
+
+    LIVE: somebody waits for it. BESIDE: draws beside an answer, which goes out without them if need be. JOB:
+    nobody waits.
+    """
+
+    LIVE = 0
+    BESIDE = 1
+    JOB = 10
+
+
 @dataclass(frozen=True, slots=True)
 class WirePrompt:
     """A prompt in the words of a call to an OpenAI-compatible server, to be sent as it is.
@@ -61,7 +74,7 @@ class GenerationRequest:
     Exactly one of `prompt` (shaped by the adapter's settings), `messages` (sent as they are, after a system
     prompt of the settings) and `wire` (nothing is put around it) is set.
     `deadline_s` is the time left, from the call on; None: the adapter's own timeout.
-    `priority`: 0 for live scoring, greater for work that may wait.
+    `priority`: who goes first where calls queue, here and in vLLM.
     """
 
     num_samples: int
@@ -71,7 +84,7 @@ class GenerationRequest:
     wire: WirePrompt | None = None
     model: str | None = None
     deadline_s: float | None = None
-    priority: int = 0
+    priority: Priority = Priority.LIVE
 
     @property
     def question(self) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from service.embedding.port import FAILED
 from service.errors import EigencalError, NoUsableAnswers, Unscorable
 from service.ids import new_id
-from service.llm.port import Draw, GenerationRequest, is_blank
+from service.llm.port import Draw, GenerationRequest, Priority, is_blank
 from service.proxy.prompt import Api, drawn_alike, token_limit, wire_prompt
 from service.scoring.command import ScoreCommand, Serving, Target
 from service.scoring.score import Score, ScoreWarning, warning
@@ -157,6 +157,7 @@ def plan_for(
     serving: Serving,
     options: Options,
     recommended: Callable[[ScoreCommand], int | None],
+    priority: Priority = Priority.BESIDE,
 ) -> Plan:
     """Return what to draw beside a call of this body. Raises Unscorable.
 
@@ -169,6 +170,7 @@ def plan_for(
         sampling=sampling,
         wire=wire_prompt(body, api),
         model=model if isinstance(model, str) and model else None,
+        priority=priority,
     )
     command = ScoreCommand(
         request, calibration=options.calibration, target=options.target, arrived=time.perf_counter()

@@ -1,8 +1,8 @@
 """POST /v1/chat/completions, POST /v1/completions and GET /v1/models, for clients of OpenAI's API."""
 
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
@@ -10,13 +10,29 @@ from typing import Annotated, Any, Literal, cast, get_args
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field, ValidationError, model_validator
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
+from service.api.admission import Admission
 from service.api.auth import BEARER, owner_of, score_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST, RequestModel, refusal, require_json, while_connected
+from service.api.bodies import (
+    CLIENT_CLOSED_REQUEST,
+    Relay,
+    RequestModel,
+    refusal,
+    require_json,
+    while_connected,
+)
 from service.api.deps import Metrics
 from service.api.errors import ErrorLog, error_body, internal_body, request_id_of
-from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, LLMUnavailable, Unscorable
+from service.errors import (
+    EigencalError,
+    EmbedderUnavailable,
+    InvalidRequest,
+    LLMUnavailable,
+    Overloaded,
+    Unscorable,
+)
+from service.llm.admission import Permit
+from service.llm.port import Priority
 from service.proxy.abstention import (
     abstaining,
     has_others,
@@ -162,6 +178,7 @@ def parse_call(body: bytes) -> dict[str, Any] | None:
 class Chat:
     """The LLM server as its callers see it, the scores beside its answers, and the settings of both.
 
+    `one_call`: waits for the permit of a call of the LLM, and releases it. Raises Overloaded.
     `deadline_s`: how long a complete answer waits for its score. `effort`: None for the normal number of
     answers. `abstain`: whether answers are withheld by their decision whatever callers ask, `abstain_text` in
     their stead, streams held until then; `abstain_fail_open`: but those that cannot be judged go out.
@@ -170,6 +187,8 @@ class Chat:
     upstream: Upstream
     scorer: ChatScorer
     serving: Serving
+    admission: Admission
+    one_call: Callable[[], AbstractAsyncContextManager[Permit]]
     mode: Mode = "on"
     deadline_s: float = 10.0
     effort: Effort | None = None
@@ -212,6 +231,8 @@ class Chat:
                 self.serving,
                 self._options(call.options),
                 self._recommended,
+                # Where an answer goes out by its score alone, neither is worth more than the other.
+                Priority.LIVE if self.passes_only_judged else Priority.BESIDE,
             )
         except Unscorable as reason:
             return reason
@@ -265,6 +286,8 @@ def reporter(
             metrics.scored(uncertainty.score)
         if (failure := uncertainty.failure) is not None:
             metrics.failed(uncertainty.warning.code if uncertainty.warning else "internal")
+            if isinstance(failure, Overloaded):
+                metrics.was_shed()
             where = f"the score {uncertainty.id} beside an answer"
             if isinstance(failure, EigencalError):
                 errors.note(error_body(failure, None), where)
@@ -273,35 +296,6 @@ def reporter(
         keep(uncertainty.id, uncertainty.owner, json.dumps(uncertainty.document()))
 
     return report
-
-
-class Relay(Response):
-    """Sends pieces as they come, until the last of them or until the caller hangs up; then all is let go."""
-
-    def __init__(
-        self,
-        status: int,
-        headers: Mapping[str, str],
-        pieces: AsyncGenerator[bytes, None],
-        ending: AsyncExitStack,
-    ) -> None:
-        self.status_code = status
-        self.background = None
-        self.init_headers(headers)
-        self._pieces = pieces
-        self._ending = ending
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
-        async with self._ending:
-            await while_connected(Request(scope, receive), self._send(send))
-
-    async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with aclosing(self._pieces):
-            async for piece in self._pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
 
 
 LOOSE: dict[str, Any] = {"type": "object", "additionalProperties": True}
@@ -352,6 +346,7 @@ async def models(request: Request, chat: ChatDep) -> Response:
 
 
 async def _complete(request: Request, chat: Chat, api: Api) -> Response:
+    chat.admission.refuse_if_full("chat")
     call = await read_call(request, chat.mode, abstains=chat.abstain)
     query = f"?{request.url.query}" if request.url.query else ""  # some servers take their version there
     sent = Call(PATHS[api] + query, call.body, _headers(request))
@@ -374,6 +369,9 @@ async def _answer(request: Request, work: Coroutine[Any, Any, Response]) -> Resp
 async def _forward(chat: Chat, sent: Call) -> Response:
     """Return the server's answer as it is."""
     async with AsyncExitStack() as ending:
+        if sent.body is not None:
+            ending.enter_context(chat.admission.one("chat"))
+            await ending.enter_async_context(chat.one_call())
         reply = await chat.upstream.open(sent)
         ending.push_async_callback(reply.close)
         if reply.is_stream:
@@ -386,6 +384,8 @@ async def _forward(chat: Chat, sent: Call) -> Response:
 async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: RunningScore) -> Response:
     """Return the server's answer with its score."""
     async with AsyncExitStack() as ending:
+        ending.enter_context(chat.admission.one("chat"))
+        permit = await ending.enter_async_context(chat.one_call())
         ending.push_async_callback(running.discard)
         if not call.streams:
             running.start()
@@ -393,12 +393,13 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
         ending.push_async_callback(reply.close)
         if reply.is_stream and reply.status in GOOD:
             wait_s = chat.deadline_s if call.mode == "on" else None
-            pieces = scored_stream(reply, running, wait_s, hides_logprobs=hides)
+            pieces = scored_stream(reply, permit, running, wait_s, hides_logprobs=hides)
             if chat.abstain:
                 pieces = held_stream(pieces, partial(_rewritten, chat, api, call, running))
             headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
             return Relay(reply.status, headers, pieces, ending.pop_all())
         content = await read_all(reply.pieces(), MAX_ANSWER_BYTES)
+        permit.release(answered=True)  # its own draws may wait for it
         if reply.status not in GOOD:  # no score of a call that failed
             return Response(content, reply.status, dict(reply.headers))
         return await _judged(chat, reply, content, api, call, running, hides_logprobs=hides)

@@ -12,6 +12,7 @@ from typing import Any
 
 from service.api.errors import error_body, openai_error
 from service.errors import EigencalError, Unscorable
+from service.llm.admission import Permit
 from service.proxy.chat_score import RunningScore, Uncertainty
 from service.proxy.upstream import Reply, too_long
 
@@ -304,9 +305,17 @@ async def as_it_is(reply: Reply) -> AsyncGenerator[bytes, None]:
 
 
 async def scored_stream(
-    reply: Reply, running: RunningScore, wait_s: float | None, *, hides_logprobs: bool = False
+    reply: Reply,
+    permit: Permit,
+    running: RunningScore,
+    wait_s: float | None,
+    *,
+    hides_logprobs: bool = False,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the stream; its last chunk waits `wait_s` for the score. None: it says where to find it."""
+    """Yield the stream; its last chunk waits `wait_s` for the score. None: it says where to find it.
+
+    The permit of its call is released before that: the draws may wait for it.
+    """
     rewriter, pieces = StreamRewriter(hides_logprobs=hides_logprobs), reply.pieces()
     answer = rewriter.answer
     try:
@@ -319,6 +328,7 @@ async def scored_stream(
             if rewriter.holds or rewriter.has_failed:
                 break
         if rewriter.holds:
+            permit.release(answered=True)
             running.judge(answer.choice, answer.model)
             async with aclosing(_released(rewriter, running, wait_s)) as released:
                 async for piece in released:

@@ -1,6 +1,6 @@
 """Calls that go to the LLM server as their callers wrote them, and its answers as they come.
 
-None is queued or bounded in time, nor tried again, but for one whose kept connection the server had closed: a
+None is bounded in time here, nor tried again, but for one whose kept connection the server had closed: a
 call fares as it would without us.
 """
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from service.llm.port import GenerationRequest, Message, Sampling
+from service.llm.port import GenerationRequest, Message, Priority, Sampling
 from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
@@ -97,7 +97,7 @@ class Serving:
         prompt: str | None = None,
         messages: tuple[Message, ...] | None = None,
         num_samples: int | None = None,
-        priority: int = 0,
+        priority: Priority = Priority.LIVE,
     ) -> GenerationRequest:
         """Return the request of a caller that names only what to answer; exactly one of the first two."""
         return GenerationRequest(

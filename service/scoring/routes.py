@@ -5,17 +5,17 @@ import json
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from fastapi import APIRouter, Depends, Path, Request
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST, RequestModel, parse, read_json, while_connected
+from service.api.bodies import CLIENT_CLOSED_REQUEST, Relay, RequestModel, parse, read_json, while_connected
 from service.api.deps import Services, ServicesDep
 from service.api.errors import error_body, internal_body, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
@@ -336,8 +336,10 @@ async def post_score(request: Request, app: ServicesDep) -> Response:
     `target_error` asks whether to let it, or without one the `answer`, through. With `effort` `none` nothing
     is drawn: the `candidate` is judged by its log-probability alone, and there is no spectrum.
     """
+    app.admission.refuse_if_full("score")
     body = await read_json(request, ScoreRequest)
-    score = await while_connected(request, score_one(app, body, request.scope.get("eigencal.arrived")))
+    with app.admission.one("score"):
+        score = await while_connected(request, score_one(app, body, request.scope.get("eigencal.arrived")))
     if score is None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     content = score.json_text(body.return_)
@@ -348,21 +350,25 @@ async def post_score(request: Request, app: ServicesDep) -> Response:
 @router.post(
     "/score/batch",
     summary="Score up to 256 prompts",
-    response_class=StreamingResponse,
+    response_class=Response,
     responses={
         200: {
             "description": "A line for each item as it is done: `{index, result}` or `{index, error}`.",
             "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
         },
-        **responses(*BODY_CODES, *KEY_CODES, "internal"),
+        **responses(*BODY_CODES, *KEY_CODES, "overloaded", "internal"),
     },
     openapi_extra={**json_body("BatchRequest"), **BEARER},
 )
-async def post_batch(request: Request, app: ServicesDep) -> StreamingResponse:
+async def post_batch(request: Request, app: ServicesDep) -> Response:
     """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""
+    app.admission.refuse_if_full("batch")
     body = await read_batch(request)
     lines = batch_lines(app, body.items, request_id_of(request), owner_of(request))
-    return StreamingResponse(lines, media_type="application/x-ndjson")
+    async with AsyncExitStack() as ending:
+        ending.enter_context(app.admission.one("batch"))
+        return Relay(200, {"content-type": "application/x-ndjson"}, lines, ending.pop_all())
+    raise AssertionError("unreachable: the block returns or raises")
 
 
 async def read_batch(request: Request) -> BatchRequest:
@@ -379,12 +385,12 @@ async def read_batch(request: Request) -> BatchRequest:
 
 async def batch_lines(
     app: Services, items: list[Any], request_id: str | None, owner: str = ""
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Yield a line as each item is done, and keep it. Closing the iterator cancels what is under way."""
     slots = asyncio.Semaphore(app.batch_concurrency)
 
     async def line(index: int, item: object) -> bytes:
-        async with slots:
+        async with slots, app.admission.items:
             return await batch_line(app, index, item, request_id, owner)
 
     tasks = [asyncio.ensure_future(line(index, item)) for index, item in enumerate(items)]

@@ -57,7 +57,7 @@ async def test_nothing_stays_under_way_when_callers_hang_up(mode: str, own: str)
     }
     calls = 1 if mode == "off" else 2
     async with OpenAIServer(default=draws_and(answer[own], hang)) as server:
-        async with drop_in(server, llm_slots=CALLERS, chat_deadline_s=600, score_cache_size=1) as made:
+        async with drop_in(server, llm_slots=2 * CALLERS, chat_deadline_s=600, score_cache_size=1) as made:
             writers = [await begun(made, mode, stream=stream) for _ in range(CALLERS)]
             await until(lambda: len(server.requests) == calls * CALLERS)
             for writer in writers:
@@ -74,21 +74,11 @@ async def test_nothing_stays_under_way_when_callers_hang_up(mode: str, own: str)
 async def test_an_embedder_that_is_full_costs_no_answer() -> None:
     embedder = FakeEmbedder(16, gate=asyncio.Event())
     async with OpenAIServer(default=answers("Paris")) as server:
-        async with drop_in(server, embedder=embedder, chat_deadline_s=0.2) as made:
+        async with drop_in(server, embedder=embedder, llm_slots=100, chat_deadline_s=0.2) as made:
             replies = await asyncio.gather(*(made.ask() for _ in range(50)))
             found = [reply.json()["uncertainty"]["status"] for reply in replies]
             assert {reply.status_code for reply in replies} == {200}
             assert set(found) == {"pending"}
-
-
-async def test_a_full_line_before_the_llm_costs_no_answer() -> None:
-    async with OpenAIServer(default=draws_and(answers("Paris"), hang)) as server:
-        async with drop_in(server, llm_slots=1, chat_deadline_s=0.2) as made:
-            replies = await asyncio.gather(*(made.ask() for _ in range(40)))
-            found = [reply.json()["uncertainty"] for reply in replies]
-    assert {reply.status_code for reply in replies} == {200}
-    assert {one["status"] for one in found} == {"pending", "failed"}
-    assert {one["warning"]["code"] for one in found if one["status"] == "failed"} == {"overloaded"}
 
 
 async def test_a_store_that_is_down_costs_neither_answer_nor_score() -> None:
@@ -111,7 +101,7 @@ async def test_a_server_that_dies_in_the_midst_of_many_streams_is_said_to_each()
 
     own = pieces(BEGIN, then=dies)
     async with OpenAIServer(default=draws_and(own, hang)) as server:
-        async with drop_in(server, llm_slots=50) as made:
+        async with drop_in(server, llm_slots=100) as made:
             calls = [asyncio.create_task(made.ask(stream=True)) for _ in range(50)]
             await until(lambda: len(server.requests) == 100)
             die.set()

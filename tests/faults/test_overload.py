@@ -10,6 +10,7 @@ import pytest
 
 from service.app import create_app
 from service.errors import DeadlineExceeded, EigencalError, Overloaded
+from service.llm.admission import AdmissionQueue
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
 from service.settings import Settings
@@ -98,7 +99,7 @@ def test_overload_wears_nothing_out(once: Callable[[HttpLanguageModel], Awaitabl
     async def main() -> None:
         moody = Moody()
         async with OpenAIServer(default=moody) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=SLOTS, max_waiting=SLOTS)
+            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(SLOTS, SLOTS))
             for factor in FACTORS:
                 await crowd(int(factor * SLOTS), lambda: once(llm))
                 await asyncio.wait_for(as_good_as_new(llm, server, moody), 60)
@@ -118,7 +119,7 @@ def test_the_same_through_the_service() -> None:
     async def main() -> None:
         moody = Moody()
         async with OpenAIServer(default=moody) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=SLOTS, max_waiting=SLOTS)
+            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(SLOTS, SLOTS))
             app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
             async with served(app) as port:
                 url = f"http://127.0.0.1:{port}"
@@ -163,7 +164,7 @@ async def gone(port: int) -> None:
 def test_the_health_check_does_not_wait_behind_generations() -> None:
     async def main() -> None:
         async with OpenAIServer(default=hang) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=2, max_waiting=2)
+            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 2))
             calls = [asyncio.create_task(llm.generate(ask())) for _ in range(4)]
             while server.active < 2:
                 await asyncio.sleep(0.01)
@@ -179,7 +180,7 @@ def test_the_health_check_does_not_wait_behind_generations() -> None:
 def test_hang_ups_give_every_slot_back() -> None:
     async def main() -> None:
         async with OpenAIServer(default=hang) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=2, max_waiting=99)
+            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 99))
             for _ in range(20):
                 calls = [asyncio.create_task(llm.generate(ask())) for _ in range(6)]
                 await asyncio.sleep(0.02)
@@ -202,7 +203,7 @@ def test_a_crowd_is_refused_with_the_time_to_come_back() -> None:
 
     async def main() -> list[httpx.Response]:
         async with OpenAIServer(default=held) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=SLOTS, max_waiting=SLOTS)
+            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(SLOTS, SLOTS))
             app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
             async with served(app) as port, httpx.AsyncClient(timeout=60) as http, asyncio.timeout(60):
                 url = f"http://127.0.0.1:{port}/score"
@@ -223,7 +224,7 @@ def test_a_crowd_is_refused_with_the_time_to_come_back() -> None:
 def test_behind_a_hung_llm_all_end_after_one_timeout() -> None:
     async def main() -> None:
         async with OpenAIServer(default=hang) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=2, max_waiting=98, timeout_s=2)
+            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 98), timeout_s=2)
             calls = (llm.generate(ask()) for _ in range(100))
             async with asyncio.timeout(60):  # fifty waves one after the other take 100 s
                 ended = await asyncio.gather(*calls, return_exceptions=True)
@@ -247,7 +248,7 @@ def test_a_server_that_drips_does_not_hold_a_slot_past_the_timeout(deadline_s: f
 
     async def main() -> None:
         async with OpenAIServer([drip]) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=1, timeout_s=2)
+            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(1, 16), timeout_s=2)
             with pytest.raises(DeadlineExceeded):
                 await asyncio.wait_for(llm.generate(ask(deadline_s)), 60)
             assert len((await llm.generate(ask())).draws) == 2
@@ -259,7 +260,7 @@ def test_a_server_that_drips_does_not_hold_a_slot_past_the_timeout(deadline_s: f
 def test_a_request_of_many_calls_is_not_refused_by_its_own() -> None:
     async def main() -> None:
         async with OpenAIServer(default=answers(at_most=1)) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=2, max_waiting=1)
+            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 1))
             twenty = GenerationRequest(20, Sampling(), prompt="p")
             for _ in range(2):  # the second time it is known that 20 calls are needed
                 assert len((await llm.generate(twenty)).draws) == 20
@@ -271,7 +272,7 @@ def test_a_request_of_many_calls_is_not_refused_by_its_own() -> None:
 def test_jobs_get_on_while_callers_are_refused() -> None:
     async def main() -> None:
         async with OpenAIServer(default=after(0.02, answers())) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, max_concurrency=2, max_waiting=2)
+            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 2))
             refused = 0
 
             async def live() -> None:

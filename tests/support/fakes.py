@@ -141,11 +141,6 @@ class FakeEmbedder:
         """Return the fake's identity."""
         return EmbedderIdentity("fake-embedder", "1", self.dimension, "float32", self.empty_answers)
 
-    @property
-    def num_queued(self) -> int:
-        """Return 0: nothing waits here."""
-        return 0
-
     async def start(self) -> None:
         """Nothing to load."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from service.api.admission import Admission
 from service.api.auth import Keys
 from service.api.deps import Pages, Services
 from service.api.errors import install
@@ -46,6 +47,7 @@ class World:
             self.jobs,
             self.calibrations,
             ScoreCache(MemoryKept(), keep_s=0, max_scores=1),
+            Admission(80, 16, lambda: 1.0),
             limits=UploadLimits(**limits),
             pages=Pages(
                 report=lambda report: f"<html>{report['risk']}</html>",

@@ -28,6 +28,7 @@ from service.jobs.store import SqlJobs
 from service.jobs.workflows import DbosEngine, JobSteps
 from service.llm import embedded as embedded_llm
 from service.llm import openai_server as llm_http
+from service.llm.admission import AdmissionQueue
 from service.proxy.routes import Chat
 from service.proxy.upstream import HttpUpstream
 from service.scoring.command import Serving
@@ -109,6 +110,7 @@ SERVERS_ONLY = {
 IN_NO_SERVERS = IN_PROCESS_ONLY | {"llm_backend"}  # the base itself has the other value
 
 BUILT = [
+    AdmissionQueue,
     llm_http.HttpLanguageModel,
     llm_http.PromptShape,
     HttpUpstream,

@@ -9,6 +9,7 @@ import pytest
 
 from service.errors import DeadlineExceeded, Overloaded
 from service.llm.admission import JOBS_EVERY, AdmissionQueue, Permit, QueuedRequest
+from service.llm.port import Priority
 
 
 def played(scenario: Callable[[], Awaitable[Any]]) -> Any:
@@ -19,8 +20,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def queued(left_s: float = 60.0, *, live: bool = True, calls: int = 1) -> QueuedRequest:
-    return QueuedRequest(now() + left_s, live, calls)
+def queued(left_s: float = 60.0, *, priority: Priority = Priority.LIVE, calls: int = 1) -> QueuedRequest:
+    return QueuedRequest(now() + left_s, priority, calls)
 
 
 async def waiter(queue: AdmissionQueue, one: QueuedRequest) -> asyncio.Task[Permit]:
@@ -101,7 +102,7 @@ def test_jobs_are_never_refused_and_get_their_share_of_a_crowded_queue() -> None
         await asyncio.sleep(0)
         jobs = []
         for _ in range(50):
-            job = queued(live=False)
+            job = queued(priority=Priority.JOB)
             with queue.admitted(job):
                 jobs.append(asyncio.create_task(call("job", job)))
                 await asyncio.sleep(0)
@@ -194,5 +195,61 @@ def test_refused_callers_are_told_different_times_to_come_back() -> None:
             waits_s.append(caught.value.retry_after_s)
         assert waits_s == sorted(waits_s)
         assert waits_s[-1] - waits_s[0] == pytest.approx(20, abs=1)
+
+    played(scenario)
+
+
+def test_draws_beside_an_answer_wait_only_as_long_as_no_answer_does() -> None:
+    async def scenario() -> None:
+        queue = AdmissionQueue(1, 9)
+        held = await queue.permit(queued())
+        beside = await waiter(queue, queued(priority=Priority.BESIDE))
+        job = await waiter(queue, queued(priority=Priority.JOB))
+        live = await waiter(queue, queued())
+        with pytest.raises(Overloaded):
+            await beside
+        with pytest.raises(Overloaded), queue.admitted(queued(priority=Priority.BESIDE)):
+            pass
+        held.release(answered=True)
+        second = await live
+        with queue.admitted(late := queued(priority=Priority.BESIDE)):  # nobody but a job waits
+            beside = await waiter(queue, late)
+        second.release(answered=True)
+        (await beside).release(answered=True)
+        (await job).release(answered=True)
+        assert queue.free == 1
+
+    played(scenario)
+
+
+def test_draws_beside_answers_are_bounded_like_answers() -> None:
+    async def scenario() -> None:
+        queue = AdmissionQueue(1, 2)
+        await queue.permit(queued())
+        waiting = [await waiter(queue, queued(priority=Priority.BESIDE)) for _ in range(2)]
+        with pytest.raises(Overloaded), queue.admitted(queued(priority=Priority.BESIDE)):
+            pass
+        with queue.admitted(queued()):  # an answer has room all the same
+            assert not any(task.done() for task in waiting)
+        for task in waiting:
+            task.cancel()
+
+    played(scenario)
+
+
+def test_one_call_gives_its_permit_back_once_whenever_it_is_over() -> None:
+    async def scenario() -> None:
+        queue = AdmissionQueue(1, 0)
+        async with queue.one_call(60) as permit:
+            with pytest.raises(Overloaded):
+                async with queue.one_call(60):
+                    pass
+            permit.release(answered=True)
+            assert queue.free == 1
+        assert queue.free == 1
+        with pytest.raises(ZeroDivisionError):
+            async with queue.one_call(60):
+                raise ZeroDivisionError
+        assert queue.free == 1
 
     played(scenario)

@@ -16,6 +16,7 @@ from service.errors import (
     LLMUnavailable,
     ModelNotFound,
 )
+from service.llm.admission import AdmissionQueue
 from service.llm.openai_server import QUIRK_KEPT_S, HttpLanguageModel
 from service.llm.port import Generation, GenerationRequest, Message, Sampling
 from service.llm.prompting import PromptShape
@@ -235,7 +236,7 @@ def test_parallel_calls_keep_to_the_slots() -> None:
         assert len((await llm.generate(ask(12))).draws) == 12
         assert server.most_active <= 3
 
-    played(scenario, default=answers(at_most=1), max_concurrency=3)
+    played(scenario, default=answers(at_most=1), queue=AdmissionQueue(3, 16))
 
 
 def test_some_parallel_calls_failing_leave_a_partial_generation() -> None:
@@ -426,7 +427,7 @@ def test_a_second_cancellation_costs_no_connection() -> None:
         server.default = answers()
         assert len((await llm.generate(ask())).draws) == 4
 
-    played(scenario, default=hang, max_concurrency=1)
+    played(scenario, default=hang, queue=AdmissionQueue(1, 16))
 
 
 def test_attempts_are_bounded() -> None:
@@ -589,7 +590,7 @@ def test_waiting_for_a_slot_counts_towards_the_deadline() -> None:
         assert len(server.bodies) == 1
         first.cancel()
 
-    played(scenario, hang, max_concurrency=1)
+    played(scenario, hang, queue=AdmissionQueue(1, 16))
 
 
 @pytest.mark.parametrize("deadline_s", [None, 60.0])
@@ -603,7 +604,7 @@ def test_cancelling_closes_the_connection_and_frees_the_slot(deadline_s: float |
         await asyncio.wait_for(server.disconnected.wait(), 60)
         assert len((await llm.generate(ask())).draws) == 4
 
-    played(scenario, hang, max_concurrency=1)
+    played(scenario, hang, queue=AdmissionQueue(1, 16))
 
 
 def test_the_deadline_closes_the_connection() -> None:
@@ -629,7 +630,7 @@ def test_the_wait_for_a_slot_is_told() -> None:
         release.set()
         assert (await first).queued_s < (await second).queued_s
 
-    played(scenario, held, max_concurrency=1)
+    played(scenario, held, queue=AdmissionQueue(1, 16))
 
 
 # Health

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service.errors import DeadlineExceeded
+from service.llm.admission import AdmissionQueue
 from service.llm.embedded import EmbeddedLanguageModel
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, LanguageModel, Message, Sampling
@@ -137,7 +138,9 @@ class TestHttp(LanguageModelContract):
             default = answers(at_most=1 if one_by_one else None)
             async with OpenAIServer([hang] if busy else [], default=default) as server:
                 api = "chat" if one_by_one else request.param
-                async with started(HttpLanguageModel(server.url, api=api, max_concurrency=4)) as llm:
+                async with started(
+                    HttpLanguageModel(server.url, api=api, queue=AdmissionQueue(4, 16))
+                ) as llm:
                     yield llm
 
         return open_http

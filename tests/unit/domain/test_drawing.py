@@ -23,13 +23,13 @@ from service.errors import (
     Overloaded,
     StoreUnavailable,
 )
-from service.jobs.drawing import LOW_PRIORITY, Drawer
+from service.jobs.drawing import Drawer
 from service.jobs.model import Job
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import JobSteps, run_job
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, LLMIdentity, Message, Sampling
+from service.llm.port import GenerationRequest, LLMIdentity, Message, Priority, Sampling
 from service.scoring.command import Serving
 from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -134,7 +134,7 @@ async def test_each_row_gets_its_answers(make: Make) -> None:
         await case.draw()
         assert await case.answers() == [["Paris", "Paris", "Lyon", "paris", "Marseille"]] * ROWS
         asked = {(r.num_samples, r.priority, r.sampling.max_tokens) for r in case.llm.requests}
-        assert asked == {(5, LOW_PRIORITY, 7)}
+        assert asked == {(5, Priority.JOB, 7)}
         assert len(case.llm.requests) == ROWS
         bound = await case.bound()
         assert bound is not None

@@ -1,0 +1,103 @@
+"""More than the service takes is refused at once; draws beside an answer are the first to go."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.support.drop_in import QUESTION, DropIn, drop_in
+from tests.support.openai_server import Exchange, OpenAIServer, answers, draws_and, hang
+
+pytestmark = pytest.mark.anyio
+IN_FLIGHT = 17  # with one slot: 16 wait
+
+
+async def head_only(made: DropIn, path: str) -> tuple[int, dict[str, str], dict[str, object]]:
+    """Return what is answered to a request of which only the head has come."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", made.http.base_url.port)
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 9"
+    writer.write(f"{head}\r\n\r\n".encode())
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    content = json.loads(await reader.readexactly(int(headers["content-length"])))
+    writer.close()
+    return int(first.split(" ")[1]), headers, content
+
+
+async def gauge(made: DropIn, name: str, kind: str) -> float:
+    lines = (await made.http.get("/metrics")).text.splitlines()
+    return sum(float(line.split(" ")[1]) for line in lines if line.startswith(f'{name}{{kind="{kind}"}}'))
+
+
+async def settled(made: DropIn, kind: str, number: int) -> None:
+    async with asyncio.timeout(60):
+        while await gauge(made, "eigencal_requests_in_flight", kind) != number:
+            await asyncio.sleep(0.01)
+
+
+async def test_past_the_bound_a_request_is_refused_before_its_body_has_come() -> None:
+    async with OpenAIServer(default=hang) as server, drop_in(server, llm_slots=1) as made:
+        held = [asyncio.create_task(made.ask("off")) for _ in range(IN_FLIGHT)]
+        await settled(made, "chat", IN_FLIGHT)
+        for path in ("/score", "/verify", "/v1/chat/completions", "/v1/completions"):
+            code, headers, content = await head_only(made, path)
+            assert (code, int(headers["retry-after"]) >= 1) == (503, True), path
+            error = content["error"] if path.startswith("/v1/") else content
+            assert isinstance(error, dict) and error["code"] == "overloaded"
+        assert await gauge(made, "eigencal_requests_refused_total", "chat") == 2
+        assert await gauge(made, "eigencal_requests_refused_total", "score") == 1
+        assert (await made.http.get("/healthz")).status_code == 200
+        guarded = {"input_type": "response", "texts": ["Paris"], "litellm_call_id": "1"}
+        verdict = await made.http.post("/beta/litellm_basic_guardrail_api", json=guarded)
+        assert verdict.json() == {"action": "NONE"}  # no chat fails for want of room to judge it
+        for task in held:
+            task.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+        await settled(made, "chat", 0)
+
+
+async def test_batches_are_bounded_apart_and_their_items_take_turns() -> None:
+    async with OpenAIServer(default=hang) as server, drop_in(server, llm_slots=1) as made:
+        batch = {"items": [{"prompt": f"{i}"} for i in range(20)]}
+        held = [asyncio.create_task(made.http.post("/score/batch", json=batch)) for _ in range(16)]
+        await settled(made, "batch", 16)
+        code, _, content = await head_only(made, "/score/batch")
+        assert (code, content["code"]) == (503, "overloaded")
+        given = await made.http.post("/score", json={"samples": ["a", "b"]})
+        assert given.status_code == 200  # the items of batches leave room for others
+        for task in held:
+            task.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+        await settled(made, "batch", 0)
+
+
+async def test_draws_beside_an_answer_are_given_up_as_soon_as_an_answer_waits() -> None:
+    gate = asyncio.Event()
+
+    async def held_answer(exchange: Exchange) -> None:
+        await gate.wait()
+        await answers("Paris")(exchange)
+
+    async with OpenAIServer(default=draws_and(held_answer)) as server, drop_in(server, llm_slots=1) as made:
+        first = asyncio.create_task(made.ask("on"))
+        await settled(made, "chat", 1)
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        second = asyncio.create_task(made.ask("on"))
+        await settled(made, "chat", 2)
+        gate.set()
+        shed, scored = [(await one).json() for one in (first, second)]
+        text = (await made.http.get("/metrics")).text
+    for answered in (shed, scored):
+        assert answered["choices"][0]["message"]["content"] == "Paris"
+    assert (shed["uncertainty"]["status"], shed["uncertainty"]["warning"]["code"]) == ("failed", "overloaded")
+    assert scored["uncertainty"]["status"] == "scored"
+    assert "eigencal_chat_scores_shed_total 1.0" in text
+
+
+async def test_where_only_judged_answers_go_out_their_draws_wait_like_answers() -> None:
+    settings = {"llm_slots": 1, "abstain": True, "target_error": 0.2}
+    async with OpenAIServer(default=answers("Paris")) as server, drop_in(server, **settings) as made:
+        told = await asyncio.gather(*(made.ask("on") for _ in range(4)))
+    assert {one.json()["uncertainty"]["status"] for one in told} == {"scored"}
+    assert QUESTION["model"] == told[0].json()["model"]
