@@ -51,6 +51,7 @@ from service.llm.wire import draw_of
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
 from service.proxy.routes import Chat, reporter
+from service.proxy.traced import TracedUpstream
 from service.proxy.upstream import HttpUpstream, Upstream
 from service.report.model import Report
 from service.scoring import routes as score
@@ -590,9 +591,10 @@ def create_app(
         spans=spans or NO_SPANS,
     )
     rail = Guardrail(scorer)
+    upstream = upstream or build_upstream(settings, llm, serving)
     chat = build_chat(
         settings,
-        upstream or build_upstream(settings, llm, serving),
+        upstream if spans is None else TracedUpstream(upstream, spans),
         scorer,
         serving,
         admission=admission,

@@ -45,6 +45,10 @@ class Spans:
         """Return the span of drawing answers; several calls where the server gives few at once."""
         return NO_SPAN
 
+    def forwarding(self, path: str) -> AbstractContextManager[Span]:
+        """Return the span of a caller's own call to the LLM server, until the head of its answer."""
+        return NO_SPAN
+
     def embedding(self) -> AbstractContextManager[Span]:
         """Return the span of embedding texts."""
         return NO_SPAN
@@ -121,6 +125,12 @@ class OtelSpans(Spans):
             "gen_ai.request.top_k": sampling.top_k,
         }
         return self._one(f"{operation} {of.model}", self._kinds.CLIENT, attributes, _drawn)
+
+    def forwarding(self, path: str) -> AbstractContextManager[Span]:
+        """Return the span of an inference of which only the call is known."""
+        operation = "chat" if path.startswith("/chat/") else "text_completion"
+        attributes = {"gen_ai.operation.name": operation, "gen_ai.provider.name": "openai"}
+        return self._one(operation, self._kinds.CLIENT, attributes, _answered)
 
     def embedding(self) -> AbstractContextManager[Span]:
         """Return the span of embedding texts."""

@@ -11,8 +11,11 @@ import pytest
 
 from service.app import OTEL_TRACES_VARIABLES, build_spans
 from service.errors import LLMUnavailable
+from service.scoring.spans import OtelSpans
 from tests.api.test_telemetry import PARENT, SECRET, SPAN, TRACE, collector
+from tests.support.drop_in import drop_in
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.openai_server import MODEL, OpenAIServer, answers
 from tests.support.replica_apps import replica_app
 
 pytestmark = pytest.mark.anyio
@@ -33,12 +36,12 @@ class Traced:
 
     @asynccontextmanager
     async def serving(self, llm: FakeLLM | None = None) -> AsyncIterator[httpx.AsyncClient]:
-        from service.scoring.spans import OtelSpans
-
-        spans = OtelSpans(exporter=self._exporter)
         asked: dict[str, Any] = {"num_samples": 5, "embedder": FakeEmbedder(8)}
-        async with replica_app(self._folder, "one", llm=llm, spans=spans, **asked) as http:
+        async with replica_app(self._folder, "one", llm=llm, spans=self.sender(), **asked) as http:
             yield http
+
+    def sender(self) -> OtelSpans:
+        return OtelSpans(exporter=self._exporter)
 
     @property
     def spans(self) -> list[Any]:
@@ -100,6 +103,19 @@ async def test_requests_at_once_keep_to_their_own_traces(traced: Traced) -> None
         assert sorted(span.name for span in own) == sorted(
             ["POST /score/batch", *2 * ["chat fake-llm", "embeddings", "spectrum"]]
         )
+
+
+async def test_a_chat_has_a_span_for_its_own_call_and_for_the_draws_beside_it(traced: Traced) -> None:
+    async with OpenAIServer(default=answers("Paris")) as server:
+        async with drop_in(server, spans=traced.sender()) as made:
+            reply = await made.ask()
+            await made.http.get("/v1/models")
+    assert reply.json()["uncertainty"]["status"] == "scored"
+    root = traced.named("POST /v1/chat/completions")
+    below = {span.name: span for span in traced.spans if span is not root}
+    assert below.keys() == {"chat", f"chat {MODEL}", "embeddings", "spectrum"}
+    assert {span.parent.span_id for span in below.values()} == {root.context.span_id}
+    assert dict(below["chat"].attributes)["http.response.status_code"] == 200
 
 
 async def test_what_does_not_score_is_not_traced(traced: Traced) -> None:
