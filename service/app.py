@@ -116,6 +116,7 @@ def build_chat(
 
 # The components that the settings ask for, each built in one place.
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 EMBEDDER_PARTS = frozenset(
     ("embedder", "embedder_revision", "embedder_precision", "embedder_dimension", "empty_answers")
@@ -124,9 +125,6 @@ EMBEDDER_PARTS = frozenset(
 MIN_LLM_QUEUE = 16
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 OTEL_TRACES_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-
-
-T = TypeVar("T")
 
 
 class Component(Protocol):
