@@ -12,7 +12,14 @@ import compose_spec
 import yaml
 
 FILE = Path(__file__).parents[1] / "docker-compose.yml"
-PROFILES = (("gpu",), ("cpu",), ("external",), ("gpu", "postgres"), ("cpu", "postgres"))
+PROFILES = (
+    ("gpu",),
+    ("cpu",),
+    ("external",),
+    ("gpu", "postgres"),
+    ("cpu", "postgres"),
+    ("external", "observe"),
+)
 VARIABLE = re.compile(r"\$\{\w+:-([^${}]*)\}")
 
 
