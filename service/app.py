@@ -513,6 +513,16 @@ def build_start_log(
     )
 
 
+# What is counted and traced: the paths that score, by kind.
+KINDS: Mapping[str, str] = {
+    "/score": "score",
+    "/score/batch": "batch",
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "chat",
+    "/verify": "gateway",
+    guardrail.PATH: "gateway",
+}
+
 # Bodies that routes read themselves, and the error that all of them send: FastAPI cannot know of them.
 BODIES: list[type[BaseModel]] = [
     ScoreRequest,
@@ -656,7 +666,7 @@ def create_app(
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    app.add_middleware(RequestContext, responded=metrics.responded, spans=spans or NO_SPANS)
+    app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded, spans=spans or NO_SPANS)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
     return app
 

@@ -11,13 +11,13 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.errors import error_response, internal_problem
 from service.errors import BodyTooLarge
-from service.gateways.guardrail import PATH as GUARDRAIL_PATH
 from service.scoring.spans import NO_SPAN, NO_SPANS, Spans
 from service.scoring.telemetry import TRACEPARENT
 
@@ -27,15 +27,6 @@ log = logging.getLogger(__name__)
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 UPLOAD_PATHS = ("/calibrate", "/evaluate")  # with larger bounds of their own, see `uploads`
 Header = tuple[bytes, bytes]
-# What is counted and traced: the paths that score, by kind.
-KINDS: Mapping[str, str] = {
-    "/score": "score",
-    "/score/batch": "batch",
-    "/v1/chat/completions": "chat",
-    "/v1/completions": "chat",
-    "/verify": "gateway",
-    GUARDRAIL_PATH: "gateway",
-}
 
 CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 # A page of ours has its style and its plots within, and no script.
@@ -77,17 +68,20 @@ def new_request_id() -> str:
 class RequestContext:
     """Gives each request an id (the caller's, if it is well-formed) and each answer its security headers.
 
-    Answers 500 when the application fails before it has begun an answer. `responded`: is told of an answer
-    begun on a path that scores its kind, its status and the seconds until then.
+    Answers 500 when the application fails before it has begun an answer. `kinds`: the paths that are counted
+    and traced. `responded`: is told of an answer begun on one of them its kind, its status and the seconds
+    until then.
     """
 
     def __init__(
         self,
         app: ASGIApp,
+        kinds: Mapping[str, str] = MappingProxyType({}),
         responded: Callable[[str, int, float], object] = lambda *_: None,
         spans: Spans = NO_SPANS,
     ) -> None:
         self._app = app
+        self._kinds = kinds
         self._responded = responded
         self._spans = spans
 
@@ -101,7 +95,7 @@ class RequestContext:
         scope["eigencal.request_id"] = request_id
         scope["eigencal.arrived"] = arrived = time.perf_counter()
         traceparent, path = _header(scope, b"traceparent").decode("latin-1"), scope["path"]
-        trace, kind = TRACEPARENT.set(traceparent), KINDS.get(path)
+        trace, kind = TRACEPARENT.set(traceparent), self._kinds.get(path)
         started = False
 
         async def send_with_id(message: Message) -> None:
