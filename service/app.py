@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -16,7 +16,7 @@ from service.api import docs, health
 from service.api import key_routes as keys
 from service.api.admission import Admission
 from service.api.auth import Keys
-from service.api.deps import Metrics, Pages, Services
+from service.api.deps import Metrics, Pages, Queues, Services
 from service.api.errors import ErrorLog, install
 from service.api.key_routes import KeyRequest
 from service.api.middleware import BodyLimit, PlainStart, RequestContext
@@ -51,6 +51,7 @@ from service.llm.wire import draw_of
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
 from service.proxy.routes import Chat, reporter
+from service.proxy.traced import TracedUpstream
 from service.proxy.upstream import HttpUpstream, Upstream
 from service.report.model import Report
 from service.scoring import routes as score
@@ -58,6 +59,7 @@ from service.scoring.command import Serving
 from service.scoring.routes import BatchRequest, ScoreRequest
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import LiveLoad, Scorer
+from service.scoring.spans import NO_SPANS, OtelSpans
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
@@ -114,6 +116,7 @@ def build_chat(
 
 # The components that the settings ask for, each built in one place.
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 EMBEDDER_PARTS = frozenset(
     ("embedder", "embedder_revision", "embedder_precision", "embedder_dimension", "empty_answers")
@@ -121,6 +124,7 @@ EMBEDDER_PARTS = frozenset(
 # Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
 MIN_LLM_QUEUE = 16
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+OTEL_TRACES_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 class Component(Protocol):
@@ -199,17 +203,37 @@ def build_embedder(settings: Settings) -> Embedder:
 
 def build_events() -> OtelEvents | None:
     """Return what sends a collector an event per score; None where no standard variable names one."""
-    if not any(os.environ.get(name) for name in OTEL_VARIABLES):
+    return _sending(OtelEvents, "events", OTEL_VARIABLES)
+
+
+def build_spans() -> OtelSpans | None:
+    """Return what sends a collector spans; None where no standard variable names one."""
+    return _sending(OtelSpans, "spans", OTEL_TRACES_VARIABLES)
+
+
+def _sending(make: Callable[[], T], what: str, variables: Sequence[str]) -> T | None:
+    if not any(os.environ.get(name) for name in variables):
         return None
     try:
-        return OtelEvents()
+        return make()
     except ImportError:
         # The variables may be meant for others in the same environment.
         log.warning(
-            "No events are sent, though an OTEL_ variable names a collector: OpenTelemetry is not installed "
-            '(pip install "eigencal-service[otel]").'
+            "No %s are sent, though an OTEL_ variable names a collector: OpenTelemetry is not installed "
+            '(pip install "eigencal-service[otel]").',
+            what,
         )
         return None
+
+
+def queues_of(queue: AdmissionQueue, llm: LanguageModel, embedder: Embedder) -> Queues:
+    """Return what is under way and waits; the LLM in this process has no calls that fail."""
+    return Queues(
+        queue.num_running,
+        queue.num_waiting,
+        getattr(embedder, "num_queued", 0),
+        getattr(llm, "failures", {}),
+    )
 
 
 def serving_of(settings: Settings) -> Serving:
@@ -489,6 +513,16 @@ def build_start_log(
     )
 
 
+# What is counted and traced: the paths that score, by kind.
+KINDS: Mapping[str, str] = {
+    "/score": "score",
+    "/score/batch": "batch",
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "chat",
+    "/verify": "gateway",
+    guardrail.PATH: "gateway",
+}
+
 # Bodies that routes read themselves, and the error that all of them send: FastAPI cannot know of them.
 BODIES: list[type[BaseModel]] = [
     ScoreRequest,
@@ -519,6 +553,7 @@ def create_app(
     store: Replica | None = None,
     upstream: Upstream | None = None,
     events: OtelEvents | None = None,
+    spans: OtelSpans | None = None,
     resamples: Resamples = DEFAULT_RESAMPLES,
 ) -> FastAPI:
     """Return the application. Components given here stand in for those that the settings ask for.
@@ -538,14 +573,19 @@ def create_app(
         score=settings.score_key.get_secret_value(),
         host=None if settings.allow_open else settings.host,
     )
-    events = events or build_events()
+    events, spans = events or build_events(), spans or build_spans()
     errors = ErrorLog()
 
     def in_force() -> list[Calibration]:
         own = {one.key() for one in own_fingerprints(serving, llm, embedder)}
         return [one for one in store.calibrations.any_active() if one.fingerprint.key() in own]
 
-    metrics = Metrics(events, in_force=in_force, activations=store.calibrations.num_activations)
+    metrics = Metrics(
+        events,
+        in_force=in_force,
+        activations=store.calibrations.num_activations,
+        queues=lambda: queues_of(queue, llm, embedder),
+    )
     admission = Admission(
         queue.slots + queue.max_waiting, queue.max_waiting, queue.retry_after_s, metrics.registry
     )
@@ -556,11 +596,13 @@ def create_app(
         live=live,
         ood_abstain=settings.ood_abstain,
         default=packaged() if settings.default_calibration else None,
+        spans=spans or NO_SPANS,
     )
     rail = Guardrail(scorer)
+    upstream = upstream or build_upstream(settings, llm, serving)
     chat = build_chat(
         settings,
-        upstream or build_upstream(settings, llm, serving),
+        upstream if spans is None else TracedUpstream(upstream, spans),
         scorer,
         serving,
         admission=admission,
@@ -576,7 +618,8 @@ def create_app(
         description=DESCRIPTION,
         lifespan=_lifespan(
             errors,
-            *([] if events is None else [events]),
+            *(sender for sender in (events, spans) if sender is not None),
+            metrics,
             embedder,
             llm,
             chat.upstream,
@@ -623,7 +666,7 @@ def create_app(
     install(app, errors)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    app.add_middleware(RequestContext)
+    app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded, spans=spans or NO_SPANS)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
     return app
 

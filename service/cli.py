@@ -122,6 +122,29 @@ def _warn_of_unknown_variables() -> None:
         logging.getLogger("service").warning("%s is no setting and is not read%s.", name, meant)
 
 
+@cli.command("migrate")
+def migrate_command() -> None:
+    """Bring the tables of the database up to date, and end. A start does so, too."""
+    import asyncio
+
+    from service.errors import StoreUnavailable
+    from service.store.database import Database
+
+    settings = load_settings()
+    _log_from(settings.log_level)
+
+    async def migrated() -> None:
+        database = Database(settings.resolved_database_url())
+        await database.start()
+        await database.stop()
+
+    try:
+        asyncio.run(migrated())
+    except (ValueError, StoreUnavailable) as error:
+        typer.echo(f"Not migrated: {getattr(error, 'detail', error)}", err=True)
+        raise typer.Exit(1) from None
+
+
 @weights.command("fetch")
 def weights_fetch(
     names: Annotated[list[str] | None, typer.Argument(help="Which; none named: all.")] = None,

@@ -12,7 +12,14 @@ import compose_spec
 import yaml
 
 FILE = Path(__file__).parents[1] / "docker-compose.yml"
-PROFILES = (("gpu",), ("cpu",), ("external",), ("gpu", "postgres"), ("external", "router"))
+PROFILES = (
+    ("gpu",),
+    ("cpu",),
+    ("external",),
+    ("gpu", "postgres"),
+    ("external", "router"),
+    ("external", "observe"),
+)
 GATEWAY = "host-gateway"  # an address to Compose, which the package does not know as one
 VARIABLE = re.compile(r"\$\{\w+:-([^${}]*)\}")
 

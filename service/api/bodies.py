@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.errors import invalid_request
 from service.errors import InvalidRequest, UnsupportedMediaType
+from service.heavy_json import MAX_VALUES, is_heavy
 
 Body = TypeVar("Body", bound=BaseModel)
 T = TypeVar("T")
@@ -78,6 +79,9 @@ def require_json(request: Request) -> None:
 
 def parse(body: bytes, model: type[Body]) -> Body:
     """Return JSON bytes as a model; raises InvalidRequest (TooFewSamples for too short a list of samples)."""
+    if is_heavy(body):
+        msg = f"holds more than {MAX_VALUES} values"
+        raise InvalidRequest(f"The body {msg}.", [{"loc": ["body"], "msg": msg}])
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

@@ -1,14 +1,24 @@
 """What the routes work with: the services built in `app`, and the ids in their paths."""
 
+import asyncio
 import re
+from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -21,6 +31,7 @@ from service.calibration.fingerprint import Fingerprint
 from service.calibration.store import SqlCalibrations
 from service.errors import EigencalError, NotFound
 from service.jobs.durable import DurableJobs
+from service.jobs.model import JobState
 from service.scoring.command import Serving
 from service.scoring.score import Score
 from service.scoring.score_cache import ScoreCache
@@ -29,13 +40,28 @@ from service.scoring.telemetry import OtelEvents
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _UNIT = tuple(i / 10 for i in range(1, 11))
+LAG_EVERY_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """What a replica has under way, and who waits.
+
+    llm_failures: draws of the LLM server that failed or were cut, by the error's code, since the start.
+    """
+
+    llm_in_flight: int = 0
+    llm_waiting: int = 0
+    embedder: int = 0
+    llm_failures: Mapping[str, int] = field(default_factory=Counts)
 
 
 class Metrics(Collector):
-    """Prometheus metrics of scoring, in a registry of their own: two applications in a process stay apart.
+    """Prometheus metrics, in a registry of their own: two applications in a process stay apart.
 
     `events`: is told of every score and error that is counted. `in_force`: the calibrations that are active
-    for the service's own set-up; `activations`: how many there ever were, on all replicas.
+    for the service's own set-up; `activations`: how many there ever were, on all replicas. Started, it
+    measures how late the event loop is.
     """
 
     def __init__(
@@ -44,12 +70,16 @@ class Metrics(Collector):
         *,
         in_force: Callable[[], Sequence[Calibration]] = tuple,
         activations: Callable[[], int] = int,
+        queues: Callable[[], Queues] = Queues,
     ) -> None:
         self._events = events
         self._in_force = in_force
         self._activations = activations
+        self._queues = queues
+        self._watch: asyncio.Task[None] | None = None
         self.registry = to = CollectorRegistry()
         to.register(self)
+        ProcessCollector(registry=to)
         self._scores = Counter("eigencal_scores", "Scores served.", ["calibrated"], registry=to)
         of_calibration = ["calibration"]  # its id; empty for what none was applied to
         self._warnings = Counter(
@@ -75,8 +105,54 @@ class Metrics(Collector):
             "eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT, registry=to
         )
         self.in_flight = Gauge("eigencal_scores_in_flight", "Scores under way.", registry=to)
+        self._tokens = Counter(
+            "eigencal_score_tokens", "Tokens of scores, as the LLM counts them.", ["direction"], registry=to
+        )
+        self._responses = Counter(
+            "eigencal_responses", "Answers begun, by kind and HTTP status.", ["kind", "status"], registry=to
+        )
+        self._first_byte = Histogram(
+            "eigencal_first_byte_seconds",
+            "Time from a request to the head of its answer; of a stream, to its begin.",
+            ["kind"],
+            buckets=_SECONDS,
+            registry=to,
+        )
+        self._lag = Histogram(
+            "eigencal_event_loop_lag_seconds",
+            "How much later than asked the event loop woke up.",
+            buckets=(0.001, 0.0025, *_SECONDS[:-3]),
+            registry=to,
+        )
+        self._part_up = Gauge(
+            "eigencal_part_up", "1 where store, embedder or LLM works, else 0.", ["part"], registry=to
+        )
+        self._jobs = Gauge(
+            "eigencal_jobs", "Jobs by state, of all replicas; absent with the store.", ["state"], registry=to
+        )
         # Looked up once: `labels` takes a lock, and this is on the path of every score.
         self._calibrated = {flag: self._scores.labels(str(flag).lower()) for flag in (True, False)}
+        self._prompt, self._completion = map(self._tokens.labels, ("prompt", "completion"))
+        self._of_kind: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+
+    async def start(self) -> None:
+        """Begin to measure the event loop."""
+        self._watch = asyncio.create_task(self._watching(), name="loop-lag")
+
+    async def stop(self) -> None:
+        """End measuring; idempotent."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+
+    async def _watching(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = clock() + LAG_EVERY_S
+            await asyncio.sleep(LAG_EVERY_S)
+            self._lag.observe(max(clock() - due, 0.0))
 
     def collect(self) -> Iterator[Metric]:
         """Yield what is looked up when it is asked for."""
@@ -94,6 +170,34 @@ class Metrics(Collector):
         yield CounterMetricFamily(
             "eigencal_activations", "Activations of calibrations, on all replicas.", value=self._activations()
         )
+        queues = self._queues()
+        for name, help_, value in (
+            (
+                "llm_calls_in_flight",
+                "Calls of chats, scores and jobs to the LLM.",
+                queues.llm_in_flight,
+            ),
+            ("llm_calls_waiting", "Calls that wait for the LLM.", queues.llm_waiting),
+            ("embedder_queued", "Batches of texts that are embedded, or wait for that.", queues.embedder),
+        ):
+            yield GaugeMetricFamily(f"eigencal_{name}", help_, value=value)
+        failures = CounterMetricFamily(
+            "eigencal_llm_failures",
+            "Draws of scores and jobs by the LLM that failed or were cut, by code.",
+            labels=["code"],
+        )
+        for code, count in queues.llm_failures.items():
+            failures.add_metric([code], count)
+        yield failures
+
+    def responded(self, kind: str, status: int, seconds: float) -> None:
+        """Count an answer of which the head goes out, so many seconds after its request came."""
+        counted = self._of_kind.get((kind, status))
+        if counted is None:
+            counted = self._responses.labels(kind, str(status)), self._first_byte.labels(kind)
+            self._of_kind[kind, status] = counted
+        counted[0].inc()
+        counted[1].observe(seconds)
 
     def scored(self, score: Score) -> None:
         """Count a score."""
@@ -108,6 +212,9 @@ class Metrics(Collector):
         for stage, milliseconds in score.timings_ms:
             if milliseconds is not None:
                 self._stages.labels(stage).observe(milliseconds / 1000)
+        if score.usage is not None:
+            self._prompt.inc(score.usage.prompt_tokens)
+            self._completion.inc(score.usage.completion_tokens)
         if self._events is not None:
             self._events.scored(score)
 
@@ -135,8 +242,13 @@ class Metrics(Collector):
         """Count a chat that was answered before its score was there; None: that has failed."""
         self._pending.labels(_calibration_of(score)).inc()
 
-    def text(self) -> bytes:
-        """Return all metrics in the Prometheus text format."""
+    def text(self, parts: Mapping[str, bool], jobs: Mapping[JobState, int]) -> bytes:
+        """Return all metrics in the Prometheus text format. `parts`: which work; `jobs`: by state."""
+        for part, works in parts.items():
+            self._part_up.labels(part).set(works)
+        self._jobs.clear()
+        for state, count in jobs.items():
+            self._jobs.labels(state).set(count)
         return generate_latest(self.registry)
 
 

@@ -1,7 +1,7 @@
 """GET /healthz, /readyz, /metrics, and the root path, which says where everything is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
 from fastapi import APIRouter, Depends, Request
@@ -10,11 +10,12 @@ from starlette.responses import Response
 
 from service import __version__
 from service.api.auth import BEARER, KEY_CODES, score_scope
-from service.api.deps import ServicesDep
+from service.api.deps import Services, ServicesDep
 from service.api.errors import DEFAULT_RETRY_AFTER_S, log, problem_body, problem_response, request_id_of
 from service.api.headers import VARY, prefers_html
 from service.api.openapi import json_or_page, responses
-from service.errors import EigencalError
+from service.errors import EigencalError, StoreUnavailable
+from service.jobs.model import JobState
 
 router = APIRouter(tags=["health"])
 CHECK_TIMEOUT_S = 5.0
@@ -95,8 +96,7 @@ async def healthz() -> Health:
 )
 async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
     """Check store, embedder and LLM; 503 names the part that does not work."""
-    results = await asyncio.gather(*(check(name, call) for name, call in app.checks.items()))
-    states = dict(zip(app.checks, results, strict=True))
+    states = await states_of(app)
     broken = [name for name in ORDER if states.get(name, "ok") != "ok"]
     if not broken:
         return Ready(status="ready", parts=dict.fromkeys(states, "ok"))
@@ -108,6 +108,12 @@ async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
         parts={name: "ok" if state == "ok" else "unavailable" for name, state in states.items()},
     )
     return problem_response(body, {"Retry-After": str(round(DEFAULT_RETRY_AFTER_S))})
+
+
+async def states_of(app: Services) -> dict[str, str]:
+    """Return by component "ok", or what is wrong with it."""
+    results = await asyncio.gather(*(check(name, call) for name, call in app.checks.items()))
+    return dict(zip(app.checks, results, strict=True))
 
 
 async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
@@ -135,4 +141,15 @@ async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
 )
 async def metrics(app: ServicesDep) -> Response:
     """Return counts and timings in the Prometheus text format."""
-    return Response(app.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    # What works is asked as for /readyz: a figure kept in between could be stale.
+    states, jobs = await asyncio.gather(states_of(app), jobs_by_state(app))
+    text = app.metrics.text({part: state == "ok" for part, state in states.items()}, jobs)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def jobs_by_state(app: Services) -> Mapping[JobState, int]:
+    """Return how many jobs there are by state; nothing where the store cannot tell."""
+    try:
+        return await app.jobs.store.by_state()
+    except StoreUnavailable:
+        return {}

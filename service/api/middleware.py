@@ -10,12 +10,15 @@ import re
 import secrets
 import sys
 import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.errors import error_response, internal_problem
 from service.errors import BodyTooLarge
+from service.scoring.spans import NO_SPAN, NO_SPANS, Spans
 from service.scoring.telemetry import TRACEPARENT
 
 log = logging.getLogger(__name__)
@@ -65,11 +68,22 @@ def new_request_id() -> str:
 class RequestContext:
     """Gives each request an id (the caller's, if it is well-formed) and each answer its security headers.
 
-    Answers 500 when the application fails before it has begun an answer.
+    Answers 500 when the application fails before it has begun an answer. `kinds`: the paths that are counted
+    and traced. `responded`: is told of an answer begun on one of them its kind, its status and the seconds
+    until then.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        kinds: Mapping[str, str] = MappingProxyType({}),
+        responded: Callable[[str, int, float], object] = lambda *_: None,
+        spans: Spans = NO_SPANS,
+    ) -> None:
         self._app = app
+        self._kinds = kinds
+        self._responded = responded
+        self._spans = spans
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -79,29 +93,36 @@ class RequestContext:
         sent = _header(scope, b"x-request-id")
         request_id = sent.decode() if SANE_ID.match(sent) else new_request_id()
         scope["eigencal.request_id"] = request_id
-        scope["eigencal.arrived"] = time.perf_counter()
-        trace = TRACEPARENT.set(_header(scope, b"traceparent").decode("latin-1"))
+        scope["eigencal.arrived"] = arrived = time.perf_counter()
+        traceparent, path = _header(scope, b"traceparent").decode("latin-1"), scope["path"]
+        trace, kind = TRACEPARENT.set(traceparent), self._kinds.get(path)
         started = False
 
         async def send_with_id(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
+                if kind is not None:
+                    self._responded(kind, message["status"], time.perf_counter() - arrived)
+                    span.tell(message["status"])
                 given = list(message.get("headers", ()))
                 own = (b"x-request-id", request_id.encode())
                 message["headers"] = [*given, own, *SECURITY_HEADERS, *policy_for(given)]
             await send(message)
 
+        begun = NO_SPAN if kind is None else self._spans.request(scope["method"], path, traceparent)
         try:
-            await self._app(scope, receive, send_with_id)
-        except ClientDisconnect:
-            log.debug("request %s: the caller hung up while sending", request_id)
-        except Exception as error:
-            # A head that was sent cannot be taken back: all that is left is to cut the answer off.
-            if started:
-                log.exception("unforeseen error in request %s %r", request_id, scope["path"])
-                raise
-            await internal_problem(request_id, error)(scope, receive, send_with_id)
+            with begun as span:
+                try:
+                    await self._app(scope, receive, send_with_id)
+                except ClientDisconnect:
+                    log.debug("request %s: the caller hung up while sending", request_id)
+                except Exception as error:
+                    # A head that was sent cannot be taken back: all that is left is to cut the answer off.
+                    if started:
+                        log.exception("unforeseen error in request %s %r", request_id, path)
+                        raise
+                    await internal_problem(request_id, error)(scope, receive, send_with_id)
         finally:
             TRACEPARENT.reset(trace)
 

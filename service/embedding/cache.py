@@ -49,6 +49,11 @@ class VectorCache:
         self._batches: dict[asyncio.Task[dict[str, Vectors]], list[str]] = {}
         self._batch_of: dict[str, asyncio.Task[dict[str, Vectors]]] = {}
 
+    @property
+    def num_batches(self) -> int:
+        """Return how many batches are embedded, or wait for that."""
+        return len(self._batches)
+
     async def rows(self, texts: Sequence[str]) -> Vectors:
         """Return one row per text, shape (len(texts), dimension); `texts` is not empty.
 

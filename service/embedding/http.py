@@ -91,6 +91,11 @@ class HttpEmbedder:
             raise EmbedderUnavailable("The embedding server has not answered yet.")
         return self._identity
 
+    @property
+    def num_queued(self) -> int:
+        """Return how many calls are embedded, or wait for that."""
+        return self._vectors.num_batches
+
     async def start(self) -> None:
         """Try the server; one that does not answer is tried again later."""
         try:

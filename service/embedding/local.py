@@ -175,6 +175,11 @@ class SentenceTransformerEmbedder:
         """Return the torch device that the model is on; "" before it is loaded."""
         return str(getattr(self._model, "device", ""))
 
+    @property
+    def num_queued(self) -> int:
+        """Return how many calls are embedded, or wait for that."""
+        return self._vectors.num_batches
+
     async def start(self) -> None:
         """Load the model and embed once. Raises WeightsError (for the operator) when it cannot be had."""
         if self._worker is not None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
@@ -176,6 +176,16 @@ class SqlJobs:
         query = sa.select(jobs).order_by(jobs.c.id.desc()).limit(limit)
         async with self._database.read() as connection:
             return [_job(one) for one in (await connection.execute(query)).mappings()]
+
+    async def by_state(self) -> dict[JobState, int]:
+        """Return how many jobs there are of each state, those of all replicas and settings."""
+        query = sa.select(jobs.c.state, sa.func.count().label("number")).group_by(jobs.c.state)
+
+        async def counted() -> dict[JobState, int]:
+            async with self._database.read() as connection:
+                return {one.state: one.number for one in await connection.execute(query)}
+
+        return dict.fromkeys(get_args(JobState), 0) | await self._database.soon(counted())
 
     async def cancel(self, job_id: str) -> Job | None:
         """Cancel a job that is open or has failed, forget its rows; raises Conflict when it has succeeded."""

@@ -68,6 +68,16 @@ class AdmissionQueue:
         self._times: deque[float] = deque(maxlen=RECENT)
         self._returning: deque[float] = deque(maxlen=MAX_REMEMBERED)  # when refused callers come back
 
+    @property
+    def num_running(self) -> int:
+        """Return how many calls have a permit."""
+        return self.slots - self.free
+
+    @property
+    def num_waiting(self) -> int:
+        """Return how many calls wait for one, those of jobs included."""
+        return sum(map(len, self._lines.values()))
+
     @contextmanager
     def admitted(self, queued: QueuedRequest) -> Iterator[None]:
         """Count the calls of a request until they are queued. Raises Overloaded, at once."""

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import time
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -111,6 +112,7 @@ class HttpLanguageModel:
             build_body, shape=self._shape, api=api, logprobs=logprobs, use_priority=use_priority
         )
         self._queue = queue or AdmissionQueue(64, 16)
+        self.failures = Counter[str]()  # of calls, by the code of the error
         self._quirks = ServerQuirks()
         # Model and parameters omitted, by the model asked for and whether a top_k was.
         self._answered_by: LRU[tuple[str, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
@@ -321,8 +323,12 @@ class HttpLanguageModel:
         finally:
             reply = reader.reply()
             permit.release(answered=bool(reply.draws))
-        if not reply.draws:
-            raise failure or LLMBadResponse("The LLM server's answer holds no choices.")
+        if not reply.draws and failure is None:
+            failure = LLMBadResponse("The LLM server's answer holds no choices.")
+        if failure is not None:
+            self.failures[failure.code] += 1
+            if not reply.draws:
+                raise failure
         return replace(reply, failure=failure, queued_s=permit.begun - asked_at)
 
     async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -58,6 +58,8 @@ from service.proxy.chat_score import (
 from service.proxy.prompt import Api
 from service.proxy.stream import (
     MAX_ANSWER_BYTES,
+    MAX_HELD_BYTES,
+    TOO_LONG,
     EventReader,
     as_it_is,
     broken_off,
@@ -67,7 +69,7 @@ from service.proxy.stream import (
     scored_stream,
     without_logprobs,
 )
-from service.proxy.upstream import Call, Reply, Upstream, read_all
+from service.proxy.upstream import Call, HeldBytes, Reply, Upstream, behind, read_ahead, too_long
 from service.scoring.command import EFFORTS, Effort, ScoreCommand, Serving, Target
 
 Mode = Literal["off", "async", "on"]
@@ -195,6 +197,7 @@ class Chat:
     abstain: bool = False
     abstain_text: str = ""
     abstain_fail_open: bool = False
+    held: HeldBytes = field(default_factory=lambda: HeldBytes(MAX_ANSWER_BYTES, MAX_HELD_BYTES))
 
     def begin(self, call: ChatCall, api: Api, owner: str) -> RunningScore:
         """Return the score of the answer to come. Raises InvalidRequest for what may not be asked."""
@@ -376,7 +379,10 @@ async def _forward(chat: Chat, sent: Call) -> Response:
         ending.push_async_callback(reply.close)
         if reply.is_stream:
             return Relay(reply.status, reply.headers, as_it_is(reply), ending.pop_all())
-        content = await read_all(reply.pieces(), MAX_ANSWER_BYTES)
+        pieces, has_room = reply.pieces(), ending.enter_context(chat.held.one())
+        content, is_whole = await read_ahead(pieces, has_room)
+        if not is_whole:
+            return Relay(reply.status, reply.headers, behind(content, pieces), ending.pop_all())
         return Response(content, reply.status, dict(reply.headers))
     raise AssertionError("unreachable: the block returns or raises")
 
@@ -391,14 +397,22 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
             running.start()
         reply, hides = await _open(chat.upstream, sent, api, call if running.needs_logprobs else None)
         ending.push_async_callback(reply.close)
+        has_room = ending.enter_context(chat.held.one())
         if reply.is_stream and reply.status in GOOD:
             wait_s = chat.deadline_s if call.mode == "on" else None
             pieces = scored_stream(reply, permit, running, wait_s, hides_logprobs=hides)
             if chat.abstain:
-                pieces = held_stream(pieces, partial(_rewritten, chat, api, call, running))
+                pieces = held_stream(pieces, partial(_rewritten, chat, api, call, running), has_room)
             headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
             return Relay(reply.status, headers, pieces, ending.pop_all())
-        content = await read_all(reply.pieces(), MAX_ANSWER_BYTES)
+        rest = reply.pieces()
+        content, is_whole = await read_ahead(rest, has_room)
+        if not is_whole and chat.passes_only_judged:
+            raise too_long()
+        if not is_whole:
+            await running.discard(TOO_LONG)
+            headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
+            return Relay(reply.status, headers, behind(content, rest), ending.pop_all())
         permit.release(answered=True)  # its own draws may wait for it
         if reply.status not in GOOD:  # no score of a call that failed
             return Response(content, reply.status, dict(reply.headers))

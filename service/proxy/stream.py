@@ -12,16 +12,23 @@ from typing import Any
 
 from service.api.errors import error_body, openai_error
 from service.errors import EigencalError, Unscorable
+from service.heavy_json import is_heavy
 from service.llm.admission import Permit
+from service.llm.wire import BESIDE_ANSWER, MAX_MODEL_NAME_CHARS, NONSENSE, token_logprobs
 from service.proxy.chat_score import RunningScore, Uncertainty
 from service.proxy.upstream import Reply, too_long
 
-MAX_EVENT_BYTES = 8 << 20
-MAX_ANSWER_BYTES = 64 << 20  # far more than any answer holds, and less than this process has
+MAX_EVENT_BYTES = 2 << 20
+MAX_ANSWER_BYTES = 8 << 20  # of one that is read whole
+MAX_JUDGED = 1 << 20  # characters of an answer that goes by; a log-probability counts as eight
+MAX_HELD_BYTES = 24 << 20  # of all that are read whole at the same time
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
+TOO_LONG = Unscorable("too_long", "The answer is longer than what is judged.")
 NO_END = Unscorable("no_answer", "The stream ended before the answer did.")
 _END_OF_EVENT = re.compile(rb"\n\r?\n|\r\r")
 _END_OF_LINE = re.compile(rb"\r\n|\n|\r")
+# Members of a message or delta by which it is known that there is more to an answer than its text.
+BESIDE_TEXT = (*BESIDE_ANSWER, "function_call", "audio")
 _END_FIELDS = ("finish_reason", "stop_reason")
 
 
@@ -31,6 +38,9 @@ class Event:
     __slots__ = ("data", "raw")
 
     def __init__(self, raw: bytes) -> None:
+        if b"data:" not in raw:  # comments keep a connection alive, and there may be thousands
+            self.raw, self.data = raw, ""
+            return
         lines = _END_OF_LINE.split(raw)
         data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
         self.raw, self.data = raw, data.decode("utf-8", "replace")
@@ -72,7 +82,9 @@ class EventReader:
 
 
 def parse_object(content: str | bytes) -> dict[str, Any] | None:
-    """Return the JSON object in the text; None where there is none, or it is not in UTF-8."""
+    """Return the JSON object in the text; None where there is none, it is not in UTF-8, or it is heavy."""
+    if is_heavy(content.encode() if isinstance(content, str) else content):
+        return None
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -131,21 +143,26 @@ def is_first(choice: object) -> bool:
 
 
 class AnswerReader:
-    """The first choice of an answer, put together from chunks as they come; nonsense is passed over."""
+    """The first choice of an answer, put together from chunks as they come; nonsense is passed over.
+
+    `is_too_long`: more has come than is kept.
+    """
 
     def __init__(self) -> None:
         self.finish_reason: str | None = None
         self.model = ""
+        self.is_too_long = False
         self._texts: list[str] = []
-        self._logprobs: dict[str, list[Any]] = {}
-        self._beside: dict[str, Any] = {}  # the last value of every member of a delta but its text
+        self._logprobs: list[float | None] = []
+        self._beside: dict[str, Any] = {}  # the last value of what tells that there is more than text
         self._is_chat = False
         self._has_begun = False
+        self._num_kept = 0
 
     def take(self, chunk: Mapping[str, Any]) -> bool:
         """Take a chunk; tell whether the first choice is finished by it."""
         if isinstance(chunk.get("model"), str):
-            self.model = self.model or chunk["model"]
+            self.model = self.model or chunk["model"][:MAX_MODEL_NAME_CHARS]
         choices = chunk.get("choices")
         mine = [choice for choice in choices if is_first(choice)] if isinstance(choices, list) else []
         for choice in mine:
@@ -155,7 +172,7 @@ class AnswerReader:
     @property
     def has_text(self) -> bool:
         """Tell whether anything was drawn yet: servers send the role before the first token."""
-        return any(self._texts) or bool(self._beside.keys() - {"role"})
+        return any(self._texts) or bool(self._beside)
 
     def choice(self) -> dict[str, Any]:
         """Return the choice as an answer that is not streamed would hold it; raises Unscorable for none."""
@@ -163,33 +180,34 @@ class AnswerReader:
             raise Unscorable("no_answer", "The answer holds no choice.")
         text = "".join(self._texts)
         content = {"message": {**self._beside, "content": text}} if self._is_chat else {"text": text}
-        return {"finish_reason": self.finish_reason, "logprobs": self._logprobs or None, **content}
+        logprobs = {"token_logprobs": self._logprobs} if self._logprobs else None
+        return {"finish_reason": self.finish_reason, "logprobs": logprobs, **content}
 
     def _take(self, choice: Mapping[str, Any]) -> None:
         self._has_begun = True
         delta = choice.get("delta")
         if isinstance(delta, dict):
             self._is_chat = True
-            self._beside |= {name: value for name, value in delta.items() if value and name != "content"}
+            self._beside |= {name: True for name in BESIDE_TEXT if delta.get(name)}
         piece = delta.get("content") if isinstance(delta, dict) else choice.get("text")
-        if isinstance(piece, str):
+        piece = piece if isinstance(piece, str) else ""
+        values = _logprobs_of(choice)
+        if piece and not values:
+            values = [None]  # text whose tokens have none: a sum without them would be too high
+        self._num_kept += len(piece) + 8 * len(values)
+        self.is_too_long = self._num_kept > MAX_JUDGED
+        if not self.is_too_long:
             self._texts.append(piece)
-        self._take_logprobs(choice.get("logprobs"), has_text=bool(piece))
+            self._logprobs += values
         if isinstance(choice.get("finish_reason"), str):
-            self.finish_reason = choice["finish_reason"]
+            self.finish_reason = choice["finish_reason"][:MAX_MODEL_NAME_CHARS]
 
-    def _take_logprobs(self, logprobs: object, *, has_text: bool) -> None:
-        members = logprobs if isinstance(logprobs, dict) else {}
-        lists = {
-            name: values
-            for name in ("content", "token_logprobs")
-            if isinstance(values := members.get(name), list)
-        }
-        for name, values in lists.items():
-            self._logprobs.setdefault(name, []).extend(values)
-        if has_text and not any(lists.values()):
-            # Text whose tokens have none: a sum without them would be too high. None stands for one.
-            self._logprobs.setdefault("content" if self._is_chat else "token_logprobs", []).append(None)
+
+def _logprobs_of(choice: Mapping[str, Any]) -> list[float | None]:
+    try:
+        return token_logprobs(choice)
+    except NONSENSE:
+        return []
 
 
 class StreamRewriter:
@@ -204,7 +222,6 @@ class StreamRewriter:
         self.is_over = self.has_failed = False
         self._hides_logprobs = hides_logprobs
         self._events = EventReader()
-        self._num_bytes = 0
         self._held: dict[str, Any] | None = None
         self._behind: list[bytes] = []
         self._passes_all = False
@@ -216,10 +233,6 @@ class StreamRewriter:
 
     def feed(self, piece: bytes) -> bytes:
         """Take a piece; return what goes on to the caller now. Raises LLMBadResponse beyond the bounds."""
-        if not self._passes_all:
-            self._num_bytes += len(piece)
-            if self._num_bytes > MAX_ANSWER_BYTES:
-                raise too_long()
         return b"".join([self._passed(event) for event in self._events.feed(piece)])
 
     def release(self, uncertainty: Uncertainty) -> bytes:
@@ -257,7 +270,7 @@ class StreamRewriter:
         if chunk is None:
             return as_it_is
         self.has_failed = self.has_failed or bool(chunk.get("error"))
-        if not self.answer.take(chunk):
+        if not self.answer.take(chunk) or self.answer.is_too_long:
             return as_it_is
         now, self._held = divided(chunk)
         return b"" if now is None else event_of(self._quiet(now))
@@ -325,7 +338,7 @@ async def scored_stream(
             # Not before: the caller's own first token would wait for them, and its prompt is cached now.
             if answer.has_text:
                 running.start()
-            if rewriter.holds or rewriter.has_failed:
+            if rewriter.holds or rewriter.has_failed or answer.is_too_long:
                 break
         if rewriter.holds:
             permit.release(answered=True)
@@ -333,13 +346,13 @@ async def scored_stream(
             async with aclosing(_released(rewriter, running, wait_s)) as released:
                 async for piece in released:
                     yield piece
-        elif rewriter.is_over and not rewriter.has_failed:
+        elif rewriter.is_over and not (rewriter.has_failed or answer.is_too_long):
             # No chunk finished the answer, so none can carry the score: it is left to be fetched.
             running.judge(answer.choice, answer.model)
             running.detach()
         else:
             rewriter.pass_all()
-            await running.discard(NO_END)
+            await running.discard(TOO_LONG if answer.is_too_long else NO_END)
         async for piece in pieces:
             yield rewriter.feed(piece)
         yield rewriter.rest()
@@ -365,7 +378,9 @@ async def _released(
 
 
 async def held_stream(
-    pieces: AsyncGenerator[bytes, None], rewrite: Callable[[bytes], bytes]
+    pieces: AsyncGenerator[bytes, None],
+    rewrite: Callable[[bytes], bytes],
+    has_room: Callable[[bytes], bool],
 ) -> AsyncGenerator[bytes, None]:
     """Yield nothing of a stream before it has ended, but heartbeats; then what `rewrite` makes of it."""
     held, clock = bytearray(), asyncio.get_running_loop().time
@@ -382,7 +397,7 @@ async def held_stream(
             if (piece := more.result()) is None:
                 break
             held += piece
-            if len(held) > MAX_ANSWER_BYTES:
+            if not has_room(piece):
                 yield broken_off(too_long())
                 return
             more = asyncio.ensure_future(anext(pieces, None))

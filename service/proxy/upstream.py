@@ -4,7 +4,9 @@ None is bounded in time here, nor tried again, but for one whose kept connection
 call fares as it would without us.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -32,6 +34,8 @@ _PASSED_ON = frozenset(
 # What is unpacked here, though it was not asked for; anything else goes on as it is packed.
 _UNPACKED = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
 MAX_STATUS = 599
+MAX_LAST_BYTES = 4096  # of a stream: its last events
+_ENDED = re.compile(rb'\[DONE\]|"finish_reason"\s*:\s*"')
 MIN_SECRET_CHARS = 12  # a shorter one is a placeholder, such as "none" or "token", that stands in other words
 GiveBack = Callable[..., Awaitable[None]]
 
@@ -181,13 +185,18 @@ class HttpReply:
         return kind.startswith("text/event-stream")
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body."""
+        """Yield the body. A stream that ends with its connection is whole only if its answer has ended."""
         body = self._response.aiter_bytes() if self._unpacks else self._response.aiter_raw()
+        headers, tail = self._response.headers, b""
+        is_delimited = "content-length" in headers or "transfer-encoding" in headers
         try:
             async for piece in without(self._secret, body) if self._secret else body:
+                tail = (tail + piece[-MAX_LAST_BYTES:])[-MAX_LAST_BYTES:]
                 yield piece
         except httpx.HTTPError:
             raise LLMUnavailable("The LLM server broke off its answer.") from None
+        if self.is_stream and not is_delimited and not _ENDED.search(tail):
+            raise LLMUnavailable("The LLM server broke off its answer.")
         self._is_complete = True
 
     async def close(self) -> None:
@@ -221,11 +230,41 @@ def too_long() -> LLMBadResponse:
     return LLMBadResponse("The LLM server's answer is longer than the service takes.")
 
 
-async def read_all(pieces: AsyncIterator[bytes], max_bytes: int) -> bytes:
-    """Return a body in one piece; raises LLMBadResponse when it is longer than `max_bytes`."""
+class HeldBytes:
+    """Bounds what is held of replies: `max_each` bytes of one, `max_all` of all at the same time."""
+
+    def __init__(self, max_each: int, max_all: int) -> None:
+        self._max_each, self._free = max_each, max_all
+
+    @contextmanager
+    def one(self) -> Iterator[Callable[[bytes], bool]]:
+        """Yield what is told each piece of a reply that is held, and tells whether there is room for it."""
+        num_held = 0
+
+        def has_room(piece: bytes) -> bool:
+            nonlocal num_held
+            num_held += len(piece)
+            self._free -= len(piece)
+            return num_held <= self._max_each and self._free >= 0
+
+        try:
+            yield has_room
+        finally:
+            self._free += num_held
+
+
+async def read_ahead(pieces: AsyncIterator[bytes], has_room: Callable[[bytes], bool]) -> tuple[bytes, bool]:
+    """Return a body, or as much of it as there is room for, and whether it is whole."""
     body = bytearray()
     async for piece in pieces:
         body += piece
-        if len(body) > max_bytes:
-            raise too_long()
-    return bytes(body)
+        if not has_room(piece):
+            return bytes(body), False
+    return bytes(body), True
+
+
+async def behind(begun: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield what has been read, and then the rest as it comes."""
+    yield begun
+    async for piece in pieces:
+        yield piece

@@ -6,7 +6,7 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -21,6 +21,7 @@ from service.api.errors import error_body, internal_body, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
 from service.calibration.rows import LogProbability
 from service.errors import EigencalError, InvalidRequest, NotFound, Overloaded
+from service.heavy_json import is_heavy
 from service.llm.port import GenerationRequest, Message, Sampling, question_text
 from service.scoring.command import EFFORTS, MAX_ITEMS, Effort, ScoreCommand, Serving
 from service.scoring.score import HEADERS, Score, ScorePart
@@ -376,10 +377,9 @@ async def read_batch(request: Request) -> BatchRequest:
     try:
         return await read_json(request, BatchRequest)
     except InvalidRequest:
-        try:
-            return BatchRequest.model_validate(json.loads((await request.body()).decode()))
-        except (ValueError, RecursionError):
-            pass
+        if not is_heavy(body := await request.body()):
+            with suppress(ValueError, RecursionError):
+                return BatchRequest.model_validate(json.loads(body.decode()))
         raise
 
 

@@ -56,6 +56,7 @@ from service.scoring.score import (
     TokenUsage,
     warning,
 )
+from service.scoring.spans import NO_SPANS, Spans
 from service.spectral.maps import DepolarizedMap
 from service.spectral.spectrum import spectrum
 from service.spectral.text_scores import words
@@ -323,7 +324,7 @@ class Scorer:
     """Scores prompts. `live` counts the scores under way: other work gives way to them.
 
     `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: what
-    serves where no calibration fits; None: raw values do.
+    serves where no calibration fits; None: raw values do. `spans`: what traces the work.
     """
 
     def __init__(
@@ -335,6 +336,7 @@ class Scorer:
         live: LiveLoad | None = None,
         ood_abstain: bool = True,
         default: DefaultCalibration | None = None,
+        spans: Spans = NO_SPANS,
     ) -> None:
         self._llm = llm
         self._embedder = embedder
@@ -342,6 +344,7 @@ class Scorer:
         self._live = live or LiveLoad()
         self._ood_abstain = ood_abstain
         self._default = default
+        self._spans = spans
 
     @property
     def empty_answers(self) -> EmptyAnswers:
@@ -515,7 +518,8 @@ class Scorer:
         counts = np.bincount(index, minlength=len(texts))
         dimension = embedded.made_by.dimension
         many = len(texts) > INLINE_DISTINCT
-        spectrum_ = await _maybe_in_thread(many, spectrum, vectors, counts, dimension=dimension)
+        with self._spans.spectrum(len(texts)):
+            spectrum_ = await _maybe_in_thread(many, spectrum, vectors, counts, dimension=dimension)
         alike = await _maybe_in_thread(_is_expensive(texts), num_indistinct, texts, vectors)
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
@@ -560,7 +564,10 @@ class Scorer:
         if command.generation is None:
             came = supplied(command.samples or (), command.logprobs)
         else:
-            came = await self._llm.generate(in_time(command.generation, command.arrived))
+            asked = in_time(command.generation, command.arrived)
+            with self._spans.generation(asked, self._llm.identity) as span:
+                came = await self._llm.generate(asked)
+                span.tell(came)
         generation = with_text(came, self.empty_answers)
         count = len(generation.draws)
         if count == 0 or (count < MIN_SAMPLES and not self._one_may_do(command, chosen)):
@@ -599,8 +606,11 @@ class Scorer:
         deadline_s = command.generation.deadline_s if command.generation else None
         left_s = None if deadline_s is None else max(deadline_s + LATE_S - marks.elapsed_s(), 0.0)
         try:
-            async with asyncio.timeout(left_s):
-                return await self._embedder.embed(texts)
+            with self._spans.embedding() as span:
+                async with asyncio.timeout(left_s):
+                    embedded = await self._embedder.embed(texts)
+                span.tell(embedded)
+                return embedded
         except TimeoutError:
             raise DeadlineExceeded(
                 "The answers came before the deadline, but could not be embedded in time."

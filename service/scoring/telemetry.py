@@ -36,16 +36,11 @@ class OtelEvents:
         from opentelemetry._logs import SeverityNumber
         from opentelemetry.sdk._logs import LoggerProvider
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
-        from opentelemetry.sdk.resources import Resource
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._severity = SeverityNumber.INFO
         self._propagator = TraceContextTextMapPropagator()
-        resource = Resource.create()
-        if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
-            # Only then: a name given to `create` would go before that of OTEL_SERVICE_NAME.
-            resource = resource.merge(Resource({"service.name": "eigencal"}))
-        self._provider = LoggerProvider(resource, shutdown_on_exit=False)
+        self._provider = LoggerProvider(resource(), shutdown_on_exit=False)
         self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter or _exporter()))
         self._logger = self._provider.get_logger("eigencal")
         self._stopped = False
@@ -55,13 +50,9 @@ class OtelEvents:
 
     async def stop(self) -> None:
         """Send what is left; a collector that does not answer is not waited for long. Idempotent."""
-        if self._stopped:
-            return
-        self._stopped = True
-        # A daemon: the exporter tries again for longer than a stop may take.
-        last = threading.Thread(target=self._provider.shutdown, daemon=True)
-        last.start()
-        await asyncio.to_thread(last.join, STOP_S)
+        if not self._stopped:
+            self._stopped = True
+            await shut_down(self._provider)
 
     def scored(self, score: Score) -> None:
         """Tell of a score: P(correct), else the probability of a candidate, lambda_max, or a rank."""
@@ -109,6 +100,25 @@ def attributes_of(score: Score) -> dict[str, Any]:
         "eigencal.calibration.id": score.calibration.id if score.calibration else None,
     }
     return {name: value for name, value in attributes.items() if value is not None}
+
+
+def resource() -> Any:
+    """Return what the service is to a collector."""
+    from opentelemetry.sdk.resources import Resource
+
+    found = Resource.create()
+    if str(found.attributes.get("service.name", "")).startswith("unknown_service"):
+        # Only then: a name given to `create` would go before that of OTEL_SERVICE_NAME.
+        found = found.merge(Resource({"service.name": "eigencal"}))
+    return found
+
+
+async def shut_down(provider: Any) -> None:
+    """Send what is left, for `STOP_S` at most."""
+    # A daemon: the exporter tries again for longer than a stop may take.
+    last = threading.Thread(target=provider.shutdown, daemon=True)
+    last.start()
+    await asyncio.to_thread(last.join, STOP_S)
 
 
 def _exporter() -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from service.heavy_json import MAX_VALUES
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
 
@@ -124,6 +125,15 @@ async def test_the_prompt_is_never_in_an_error(client: Client) -> None:
     async with client() as http:
         response = await http.post("/score", json={"prompt": "hush", "messages": "hush"})
     assert "hush" not in json.dumps(response.json())
+
+
+@pytest.mark.parametrize("path", ["/score", "/score/batch", "/verify"])
+async def test_a_body_of_countless_values_is_refused_unparsed(client: Client, path: str) -> None:
+    content = b'{"items": [' + b"[]," * MAX_VALUES + b"[]]}"
+    async with client() as http:
+        response = await http.post(path, content=content, headers={"content-type": "application/json"})
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
+    assert "more than 200000 values" in response.json()["detail"]
 
 
 async def test_a_body_of_countless_faults_is_refused_without_telling_each(client: Client) -> None:

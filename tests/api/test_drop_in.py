@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from service.heavy_json import MAX_VALUES
+from service.proxy.upstream import HeldBytes
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Behaviour, OpenAIServer, answers, draws_and, raw, status
@@ -74,6 +76,30 @@ async def test_bytes_of_a_call_without_our_field_are_its_own(mode: str, path: st
         headers = {"content-type": "application/json", "x-eigencal": mode}
         assert (await made.http.post(path, content=sent, headers=headers)).status_code == 200
         assert sent in [one.data for one in made.server.requests]
+
+
+@pytest.mark.parametrize("mode", ["off", "on"])
+async def test_an_answer_larger_than_is_held_goes_on_as_it_comes(mode: str) -> None:
+    async with before(raw(OWN)) as made:
+        object.__setattr__(made.chat, "held", HeldBytes(100, 1000))
+        response = await made.ask(mode)
+        assert response.content == OWN
+        if mode == "on":
+            found = await made.scored(response.headers["x-score-id"], "not_scored")
+            assert found["warning"]["code"] == "too_long"
+        object.__setattr__(made.chat, "held", HeldBytes(1000, 100))  # of all of them together
+        assert (await made.ask(mode)).content == OWN
+
+
+@pytest.mark.parametrize("mode", ["off", "on"])
+async def test_an_odd_answer_goes_on_unread(mode: str) -> None:
+    odd = b'{"choices": [' + b"[]," * MAX_VALUES + b"[]]}"
+    async with before(raw(odd)) as made:
+        response = await made.ask(mode)
+        assert response.content == odd
+        if mode == "on":
+            found = await made.scored(response.headers["x-score-id"], "not_scored")
+            assert found["warning"]["code"] == "no_answer"
 
 
 async def test_off_is_bare() -> None:

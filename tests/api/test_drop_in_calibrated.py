@@ -15,6 +15,7 @@ from service.calibration.fingerprint import service_fingerprint
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Message
 from service.proxy import stream as scored_stream
+from service.proxy.upstream import HeldBytes
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import Active, calibration
@@ -520,9 +521,9 @@ async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pyt
     assert last["uncertainty"] and usage["usage"] == {"prompt_tokens": 3}
 
 
-async def test_a_stream_longer_than_is_held_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scored_stream, "MAX_ANSWER_BYTES", 10)
+async def test_a_stream_longer_than_is_held_is_broken_off() -> None:
     async with before(telling(), plain(), **POLICY) as made:
+        object.__setattr__(made.chat, "held", HeldBytes(10, 1000))
         response = await made.ask(stream=True)
         await made.at_rest()
     assert "longer than" in response.text and "Paris" not in response.text

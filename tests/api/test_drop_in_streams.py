@@ -283,14 +283,36 @@ async def test_to_abstain_is_refused_of_a_stream() -> None:
     assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_request")
 
 
-@pytest.mark.parametrize("bound", ["MAX_EVENT_BYTES", "MAX_ANSWER_BYTES"])
-async def test_a_stream_beyond_its_bounds_is_broken_off_in_words(
-    bound: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("begin", [b"data: ", b": ", b""])
+async def test_an_event_without_end_breaks_the_stream_off_in_words(
+    begin: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scored_stream, bound, 2000)
-    line = b"data: " + b"x" * 3000
-    sent = [line] if bound == "MAX_EVENT_BYTES" else [b'data: {"choices":[]}\n\n'] * 200
-    async with before(pieces(*sent, then=hang)) as made:
+    monkeypatch.setattr(scored_stream, "MAX_EVENT_BYTES", 2000)
+    async with before(pieces(begin + b"x" * 3000, then=hang)) as made:
         response = await made.ask(stream=True)
         await made.at_rest()
     assert "longer than the service takes" in response.text.splitlines()[-2]
+
+
+async def test_a_stream_of_more_text_than_is_judged_goes_on_without_a_score(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scored_stream, "MAX_JUDGED", 100)
+    sent = BEGIN + TEXT * 30 + FINISH + DONE
+    async with before(pieces(sent)) as made:
+        response = await stream(made)
+        found = await made.scored(response.headers["x-score-id"], "not_scored")
+    assert (response.content, found["warning"]["code"]) == (sent, "too_long")
+
+
+async def test_a_stream_that_ends_with_its_connection_is_whole_only_if_its_answer_has_ended() -> None:
+    async def dies(exchange: Exchange) -> None:
+        await exchange.start_stream()  # neither a length nor chunks
+        exchange.writer.write(BEGIN)
+        exchange.writer.close()
+
+    for mode in ("off", "on"):
+        async with before(dies) as made:
+            response = await made.ask(mode, stream=True)
+        assert response.content.startswith(BEGIN)
+        assert events_of(response.content)[-1]["error"]["code"] == "llm_unavailable"

@@ -4,13 +4,16 @@ import asyncio
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 
 from service.app import create_app
 from service.settings import Settings
 from tests.api.conftest import Client
+from tests.support.drop_in import drop_in
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.openai_server import OpenAIServer, answers, status
 from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -95,3 +98,67 @@ async def test_head_is_get_without_a_body(
             assert int(headers[b"content-length"]) == len(body) > 0
             _, refused, _ = await asked(port, "DELETE", path)
             assert refused[b"allow"] == b"GET, HEAD"
+
+
+async def test_metrics_tell_what_works_and_how_jobs_are(
+    client: Client, llm: FakeLLM, embedder: FakeEmbedder
+) -> None:
+    async with client() as http:
+        well = (await http.get("/metrics")).text
+        llm.available = False
+        unwell = (await http.get("/metrics")).text
+    for part in ("store", "embedder", "llm"):
+        assert f'eigencal_part_up{{part="{part}"}} 1.0' in well
+    assert 'eigencal_part_up{part="llm"} 0.0' in unwell and 'eigencal_part_up{part="store"} 1.0' in unwell
+    for state in ("queued", "running", "succeeded", "failed", "cancelled"):
+        assert f'eigencal_jobs{{state="{state}"}} 0.0' in well
+
+
+async def test_metrics_without_the_store(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path) -> None:
+    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder)  # its store not open yet
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        text = (await http.get("/metrics")).text
+    assert 'eigencal_part_up{part="store"} 0.0' in text
+    assert "eigencal_jobs{" not in text
+
+
+async def test_answers_are_counted_by_kind_and_status(client: Client, llm: FakeLLM) -> None:
+    async with client() as http:
+        await http.post("/score", json={"samples": ["a", "b"]})
+        llm.available = False
+        await http.post("/score", json={"prompt": "?"})
+        await http.post("/score/batch", json={"items": [{"samples": ["a", "b"]}]})
+        await http.post("/verify", json={})
+        await http.post("/v1/completions", json={"prompt": "?"})
+        text = (await http.get("/metrics")).text
+    for kind, code in (("score", 200), ("score", 503), ("batch", 200), ("gateway", 422), ("chat", 503)):
+        assert f'eigencal_responses_total{{kind="{kind}",status="{code}"}} 1.0' in text
+    assert 'eigencal_first_byte_seconds_count{kind="score"} 2.0' in text
+    assert "/metrics" not in text
+
+
+async def test_calls_to_an_llm_server_are_counted_where_they_are_and_how_they_end() -> None:
+    async with OpenAIServer(default=answers("Paris")) as server, drop_in(server) as made:
+        await made.http.post("/score", json={"prompt": "?"})
+        server.default = status(400, {"error": {"message": "no"}})
+        await made.http.post("/score", json={"prompt": "?"})
+        text = (await made.http.get("/metrics")).text
+    assert "eigencal_llm_calls_in_flight 0.0" in text and "eigencal_llm_calls_waiting 0.0" in text
+    assert 'eigencal_llm_failures_total{code="llm_error"} 1.0' in text
+    assert re.search(r'eigencal_score_tokens_total\{direction="completion"\} [1-9]', text)
+
+
+async def test_metrics_hold_nothing_of_callers() -> None:
+    prompt, answer, key = "a prompt of a caller", "an answer to it", "the-key-of-a-caller"
+    async with OpenAIServer(default=answers(answer)) as server, drop_in(server, score_key=key) as made:
+        made.http.headers["Authorization"] = f"Bearer {key}"
+        await made.http.post("/score", json={"prompt": prompt, "model": "a model"})
+        await made.http.post("/score", json={"prompt": prompt, "effort": prompt})
+        await made.http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": prompt}]})
+        await made.http.post(f"/{prompt}")
+        await made.at_rest()
+        text = (await made.http.get("/metrics")).text
+    assert "eigencal_scores_total{" in text
+    for secret in (prompt, answer, key, "a model"):
+        assert secret not in text

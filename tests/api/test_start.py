@@ -1,6 +1,11 @@
 """A start that fails says why in one line; an error of our own making keeps its traceback."""
 
 import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +19,8 @@ from service.llm.weights import WeightsError
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
+
+ROOT = Path(__file__).parents[2]
 
 
 async def said(tmp_path: Path, error: Exception) -> str:
@@ -97,3 +104,21 @@ def test_a_score_key_that_was_made_will_do(tmp_path: Path) -> None:
         await started(Settings(data_dir=tmp_path, host="0.0.0.0"), store)
 
     asyncio.run(run())
+
+
+def test_migrating_makes_the_tables_and_ends(tmp_path: Path) -> None:
+    environment = os.environ | {"EIGENCAL_DATA_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "service", "migrate"]
+    for _ in range(2):  # the second finds nothing to do
+        subprocess.run(command, env=environment, cwd=ROOT, check=True)
+    with closing(sqlite3.connect(tmp_path / "eigencal.db")) as database:
+        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    assert {"jobs", "calibrations"} <= names
+
+
+def test_migrating_tells_in_a_line_why_it_cannot(tmp_path: Path) -> None:
+    environment = os.environ | {"EIGENCAL_DATABASE_URL": "mysql://nobody@127.0.0.1/none"}
+    command = [sys.executable, "-m", "service", "migrate"]
+    ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr == "Not migrated: the database URL must be of sqlite or postgresql\n"

@@ -143,7 +143,7 @@ def test_errors_of_the_drop_in_are_told_by_code(drive: Driver) -> None:
 
 
 def test_nobody_there_is_told_without_the_password_in_the_url(drive: Driver) -> None:
-    with drive("http://me:secret@127.0.0.1:1", retries=0) as client:
+    with drive("http://me:secret@127.0.0.1:1", retries=0) as client:  # pragma: allowlist secret
         assert "secret" not in repr(client)
         with pytest.raises(APIConnectionError, match=r"http://127\.0\.0\.1:1") as caught:
             client.score("What?")

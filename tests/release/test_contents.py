@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.processes import ROOT
-from tests.release.installed import DIST, PROJECTS, Project
+from tests.release.installed import DIST, PROJECTS, SERVICE, Project
 
 pytestmark = [pytest.mark.dist, pytest.mark.parametrize("project", PROJECTS, ids=str)]
 NOT_SHIPPED = {"tests", "tools", "benchmarks", "docs", "data", "docker", "clients"}
@@ -98,5 +98,6 @@ def test_the_licence_goes_along(project: Project) -> None:
 
 def test_dist_holds_nothing_else(project: Project) -> None:
     ours = {path for one in PROJECTS for path in (one.wheel, one.built(".tar.gz"))}
+    ours.add(SERVICE.built(".cdx.json"))
     assert project.wheel in ours
     assert {path for path in DIST.iterdir() if path.suffix != ".tgz"} == ours

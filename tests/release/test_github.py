@@ -102,7 +102,7 @@ def test_what_is_published_is_checked_and_approved() -> None:
     jobs = loaded(GITHUB / "workflows" / "release.yml")["jobs"]
     publishing = {name: job for name, job in jobs.items() if "environment" in job}
     assert {job["environment"] for job in publishing.values()} == ENVIRONMENTS
-    assert all(set(job["needs"]) == {"checked", "built"} for job in publishing.values())
+    assert all(set(job["needs"]) == {"checked", "built", "audited"} for job in publishing.values())
     writing = {name for name, job in jobs.items() if "write" in job.get("permissions", {}).values()}
     assert writing == {*publishing, "release"}
     assert set(jobs["release"]["needs"]) == publishing.keys()

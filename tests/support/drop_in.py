@@ -13,6 +13,7 @@ import httpx
 
 from service.app import create_app
 from service.proxy.routes import Chat
+from service.scoring.spans import OtelSpans
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
@@ -64,13 +65,15 @@ async def drop_in(
     *,
     embedder: FakeEmbedder | None = None,
     store: SqliteStore | None = None,
+    spans: OtelSpans | None = None,
     **settings: Any,
 ) -> AsyncIterator[DropIn]:
     """Serve the drop-in before this server; `settings` beside those that it takes."""
     values = {"llm_backend": "vllm", "llm_url": server.url, "llm_model": MODEL, "num_samples": 5} | settings
     with tempfile.TemporaryDirectory() as folder:
         made = Settings(data_dir=Path(folder), **values)
-        app = create_app(made, embedder=embedder or FakeEmbedder(16), store=store or SqliteStore())
+        embedder, store = embedder or FakeEmbedder(16), store or SqliteStore()
+        app = create_app(made, embedder=embedder, store=store, spans=spans)
         async with served(app) as port:
             base = f"http://127.0.0.1:{port}"
             async with httpx.AsyncClient(base_url=base, timeout=60) as http:

@@ -16,6 +16,7 @@ from service.jobs.waiting import Patience
 from service.llm.port import LanguageModel, Message
 from service.scoring.command import Serving
 from service.scoring.scorer import LiveLoad
+from service.scoring.spans import OtelSpans
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from tests.support.calibrations import add, calibration
@@ -57,6 +58,7 @@ async def replica_app(
     intervals: Intervals = INTERVALS,
     decides: bool = False,
     events: OtelEvents | None = None,
+    spans: OtelSpans | None = None,
     patience: Patience | None = None,
     **settings: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
@@ -82,7 +84,7 @@ async def replica_app(
         patience=patience,
         intervals=intervals,
     )
-    app = create_app(asked, llm=llm, embedder=embedder, store=store, events=events)
+    app = create_app(asked, llm=llm, embedder=embedder, store=store, events=events, spans=spans)
     async with app.router.lifespan_context(app):
         for one in deciding(serving_of(asked), llm, embedder) if decides else ():
             await add(store.calibrations, one, {})

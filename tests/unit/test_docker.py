@@ -126,6 +126,7 @@ class TestCompose:
             (("external",), {"weights", "eigencal", "edge"}),
             (("gpu", "postgres"), {"weights", "eigencal", "edge", "vllm", "postgres"}),
             (("external", "router"), {"weights", "eigencal", "edge", "router"}),
+            (("external", "observe"), {"weights", "eigencal", "edge", "prometheus", "grafana"}),
         ],
     )
     def test_profiles_start(self, profiles: tuple[str, ...], expected: set[str]) -> None:
@@ -157,7 +158,7 @@ class TestCompose:
         assert "deploy" not in SERVICES["vllm-cpu"]
 
     def test_the_service_is_confined(self) -> None:
-        for name in ("weights", "eigencal"):
+        for name in ("weights", "eigencal", "prometheus", "grafana"):
             service = SERVICES[name]
             assert service["read_only"] is True
             assert service["cap_drop"] == ["ALL"]
@@ -167,7 +168,11 @@ class TestCompose:
     def test_it_is_published_on_loopback_unless_told(self) -> None:
         (port,) = SERVICES["edge"]["ports"]
         assert interpolated(port) == "127.0.0.1:8000:8000"
-        assert all("ports" not in service for name, service in SERVICES.items() if name != "edge")
+        published = {port for service in SERVICES.values() for port in service.get("ports", [])}
+        assert {interpolated(one) for one in published - {port}} == {
+            "127.0.0.1:9090:9090",
+            "127.0.0.1:3000:3000",
+        }
 
     def test_volumes_are_declared(self) -> None:
         mounted = {volume.split(":")[0] for s in SERVICES.values() for volume in s.get("volumes", [])}

@@ -55,7 +55,7 @@ async def started(folder: Path, llm: FakeLLM, embedder: FakeEmbedder, **settings
 async def test_the_set_up_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     secret = {
         "llm_backend": "vllm",
-        "llm_url": "http://me:pass@llm.example:8001/v1?key=abc",
+        "llm_url": "http://me:pass@llm.example:8001/v1?key=abc",  # pragma: allowlist secret
         "llm_api_key": "sk",
     }
     async with started(tmp_path, FakeLLM(), FakeEmbedder(64), **secret):
@@ -165,7 +165,7 @@ async def test_a_check_with_a_bug_is_told_and_ends_nothing(caplog: pytest.LogCap
     [
         ("sqlite:////srv/store.db", "SQLite file /srv/store.db"),
         (
-            "postgresql://me:pass@db.example:6432/eigencal?sslpassword=x",
+            "postgresql://me:pass@db.example:6432/eigencal?sslpassword=x",  # pragma: allowlist secret
             "PostgreSQL database eigencal at db.example:6432",
         ),
     ],

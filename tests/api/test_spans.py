@@ -1,0 +1,151 @@
+"""Spans of OpenTelemetry: which there are for a request, below whose, and what they tell."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.app import OTEL_TRACES_VARIABLES, build_spans
+from service.errors import LLMUnavailable
+from service.scoring.spans import OtelSpans
+from tests.api.test_telemetry import PARENT, SECRET, SPAN, TRACE, collector
+from tests.support.drop_in import drop_in
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.openai_server import MODEL, OpenAIServer, answers
+from tests.support.replica_apps import replica_app
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Traced:
+    """An application whose spans are kept in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+        self._folder = folder
+        self._exporter = export.InMemorySpanExporter()
+
+    @asynccontextmanager
+    async def serving(self, llm: FakeLLM | None = None) -> AsyncIterator[httpx.AsyncClient]:
+        asked: dict[str, Any] = {"num_samples": 5, "embedder": FakeEmbedder(8)}
+        async with replica_app(self._folder, "one", llm=llm, spans=self.sender(), **asked) as http:
+            yield http
+
+    def sender(self) -> OtelSpans:
+        return OtelSpans(exporter=self._exporter)
+
+    @property
+    def spans(self) -> list[Any]:
+        return list(self._exporter.get_finished_spans())
+
+    def named(self, name: str) -> Any:
+        [found] = [span for span in self.spans if span.name == name]
+        return found
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Traced:
+    return Traced(tmp_path)
+
+
+async def test_a_score_is_a_span_below_the_callers_with_its_work_below_it(traced: Traced) -> None:
+    async with traced.serving() as http:
+        await http.post("/score", json={"prompt": SECRET}, headers=PARENT)
+    root = traced.named("POST /score")
+    assert (f"{root.context.trace_id:032x}", f"{root.parent.span_id:016x}") == (TRACE, SPAN)
+    assert dict(root.attributes) == {
+        "http.request.method": "POST",
+        "http.route": "/score",
+        "http.response.status_code": 200,
+    }
+    below = [span for span in traced.spans if span is not root]
+    assert [span.name for span in below] == ["chat fake-llm", "embeddings", "spectrum"]
+    assert {span.parent.span_id for span in below} == {root.context.span_id}
+    generation, embedding, spectrum = (dict(span.attributes) for span in below)
+    assert generation["gen_ai.request.choice.count"] == generation["eigencal.num_samples"] == 5
+    assert generation["gen_ai.response.model"] == "fake-llm"
+    assert generation["gen_ai.usage.output_tokens"] > 0
+    assert embedding["gen_ai.embeddings.dimension.count"] == 8
+    assert spectrum["eigencal.num_distinct"] == 4
+    assert SECRET not in "".join(span.to_json() for span in traced.spans)
+
+
+async def test_what_failed_says_so_by_its_code(traced: Traced) -> None:
+    async with traced.serving(FakeLLM(fail_with=[LLMUnavailable(SECRET)])) as http:
+        await http.post("/score", json={"prompt": SECRET})
+    root, generation = traced.named("POST /score"), traced.named("chat fake-llm")
+    assert root.parent is None
+    assert generation.attributes["error.type"] == "llm_unavailable" and not generation.status.is_ok
+    assert (root.attributes["http.response.status_code"], root.attributes["error.type"]) == (503, "503")
+    assert SECRET not in "".join(span.to_json() for span in traced.spans)
+
+
+async def test_requests_at_once_keep_to_their_own_traces(traced: Traced) -> None:
+    traces = [f"{i + 1:032x}" for i in range(6)]
+    async with traced.serving() as http:
+
+        async def post(trace: str) -> None:
+            headers = {"traceparent": f"00-{trace}-{SPAN}-01"}
+            await http.post("/score/batch", json={"items": [{"prompt": trace}] * 2}, headers=headers)
+
+        await asyncio.gather(*map(post, traces))
+    for trace in traces:
+        own = [span for span in traced.spans if f"{span.context.trace_id:032x}" == trace]
+        assert sorted(span.name for span in own) == sorted(
+            ["POST /score/batch", *2 * ["chat fake-llm", "embeddings", "spectrum"]]
+        )
+
+
+async def test_a_chat_has_a_span_for_its_own_call_and_for_the_draws_beside_it(traced: Traced) -> None:
+    async with OpenAIServer(default=answers("Paris")) as server:
+        async with drop_in(server, spans=traced.sender()) as made:
+            reply = await made.ask()
+            await made.http.get("/v1/models")
+    assert reply.json()["uncertainty"]["status"] == "scored"
+    root = traced.named("POST /v1/chat/completions")
+    below = {span.name: span for span in traced.spans if span is not root}
+    assert below.keys() == {"chat", f"chat {MODEL}", "embeddings", "spectrum"}
+    assert {span.parent.span_id for span in below.values()} == {root.context.span_id}
+    assert dict(below["chat"].attributes)["http.response.status_code"] == 200
+
+
+async def test_what_does_not_score_is_not_traced(traced: Traced) -> None:
+    async with traced.serving() as http:
+        for path in ("/healthz", "/metrics", f"/{SECRET}"):
+            await http.get(path, headers=PARENT)
+    assert traced.spans == []
+
+
+@pytest.mark.parametrize("named_by", OTEL_TRACES_VARIABLES)
+async def test_a_collector_gets_them_by_otlp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
+) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    with collector() as (url, got):
+        monkeypatch.setenv(named_by, f"{url}/v1/traces" if "TRACES" in named_by else url)
+        async with replica_app(tmp_path, "one", spans=build_spans()) as http:
+            await http.post("/score", json={"prompt": SECRET}, headers=PARENT)
+    [body] = [body for path, body in got if path == "/v1/traces"]
+    assert SECRET.encode() not in body
+    [sent] = ExportTraceServiceRequest.FromString(body).resource_spans
+    assert {span.trace_id.hex() for span in sent.scope_spans[0].spans} == {TRACE}
+    assert {"service.name": "eigencal"}.items() <= {
+        one.key: one.value.string_value for one in sent.resource.attributes
+    }.items()
+
+
+def test_they_are_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in OTEL_TRACES_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert build_spans() is None

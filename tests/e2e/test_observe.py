@@ -1,0 +1,115 @@
+"""Rules, their own tests and the dashboard's queries by promtool; a real Prometheus before the service."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from benchmarks.processes import ROOT, free_port
+from service.app import create_app
+from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.live import served
+from tests.support.sqlite_store import SqliteStore
+
+pytestmark = [pytest.mark.anyio, pytest.mark.prometheus]
+OBSERVE = ROOT / "deploy" / "observe"
+KEY = "the-score-key"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def passed(ran: subprocess.CompletedProcess[str]) -> None:
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Return the configuration in a folder with the key that it names."""
+    folder = tmp_path / "observe"
+    shutil.copytree(OBSERVE, folder, ignore=shutil.ignore_patterns("score.key"))
+    (folder / "score.key").write_text(KEY)
+    return folder / "prometheus.yml"
+
+
+def test_the_configuration_and_its_rules_are_sound(config: Path) -> None:
+    passed(promtool("check", "config", config))
+
+
+def test_each_alert_fires_and_does_not() -> None:
+    passed(promtool("test", "rules", OBSERVE / "alerts.test.yml"))
+
+
+def test_every_query_of_the_dashboard_is_understood(tmp_path: Path) -> None:
+    panels = json.loads((OBSERVE / "grafana" / "dashboards" / "eigencal.json").read_text())["panels"]
+    queries = [target["expr"] for panel in panels for target in panel.get("targets", [])]
+    assert queries
+    rules = [
+        {"record": f"query:{i}", "expr": query.replace("$__rate_interval", "5m")}
+        for i, query in enumerate(queries)
+    ]
+    file = tmp_path / "queries.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    passed(promtool("check", "rules", file))
+    file.write_text(file.read_text().replace("sum", "sun", 1))
+    assert promtool("check", "rules", file).returncode != 0
+
+
+@asynccontextmanager
+async def prometheus(config: Path, service: int) -> AsyncIterator[httpx.AsyncClient]:
+    """Run Prometheus on the configuration, but for where the service is and how often it is asked."""
+    given = yaml.safe_load(config.read_text())
+    given["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}
+    (job,) = given["scrape_configs"]
+    del job["dns_sd_configs"], job["scrape_timeout"]
+    job["static_configs"] = [{"targets": [f"127.0.0.1:{service}"]}]
+    config.write_text(yaml.safe_dump(given))
+    address = f"127.0.0.1:{free_port()}"
+    command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={config.parent / 'data'}"]
+    process = await asyncio.create_subprocess_exec(
+        *command, f"--web.listen-address={address}", stderr=subprocess.DEVNULL
+    )
+    try:
+        async with httpx.AsyncClient(base_url=f"http://{address}/api/v1") as http:
+            yield http
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def answered(http: httpx.AsyncClient, query: str) -> list[dict[str, Any]]:
+    """Return what a query gives, once it gives something."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(httpx.TransportError):
+                reply = await http.get("/query", params={"query": query})
+                if reply.status_code == 200 and (found := reply.json()["data"]["result"]):
+                    return list(found)
+            await asyncio.sleep(0.2)
+
+
+async def test_a_prometheus_reads_the_service_with_its_key(config: Path, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, score_key=KEY)
+    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(8), store=SqliteStore())
+    async with served(app) as port, prometheus(config, port) as http:
+        [up] = await answered(http, 'up{job="eigencal"} == 1')
+        assert up["metric"]["instance"] == f"127.0.0.1:{port}"
+        parts = await answered(http, "eigencal_part_up == 1")
+        assert {one["metric"]["part"] for one in parts} == {"store", "embedder", "llm"}
+        [group] = (await http.get("/rules")).json()["data"]["groups"]
+        assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}

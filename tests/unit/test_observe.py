@@ -1,0 +1,65 @@
+"""Alerts, dashboard and runbook: they name what there is; Prometheus itself checks the rest (tests/e2e)."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.drop_in import drop_in
+from tests.support.openai_server import OpenAIServer, answers
+
+ROOT = Path(__file__).parents[2]
+OBSERVE = ROOT / "deploy" / "observe"
+(GROUP,) = yaml.safe_load((OBSERVE / "alerts.yml").read_text())["groups"]
+RULES: list[dict[str, Any]] = GROUP["rules"]
+TESTED: list[dict[str, Any]] = yaml.safe_load((OBSERVE / "alerts.test.yml").read_text())["tests"]
+DASHBOARD: dict[str, Any] = json.loads((OBSERVE / "grafana" / "dashboards" / "eigencal.json").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
+
+
+def named(query: str) -> set[str]:
+    """Return the metrics that a query names, without the suffixes of a histogram's series."""
+    found = re.findall(r"\b(?:eigencal|process)_\w+", re.sub(r'"[^"]*"', "", query))
+    return {re.sub(r"_(bucket|sum|count)$", "", one) for one in found}
+
+
+@pytest.mark.anyio
+async def test_every_metric_that_is_asked_for_is_told() -> None:
+    async with OpenAIServer(default=answers("Paris")) as server, drop_in(server) as made:
+        text = (await made.http.get("/metrics")).text
+    told = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+    asked = set().union(*map(named, [*QUERIES, *(rule["expr"] for rule in RULES)]))
+    assert len(asked) > 20
+    assert asked - told == set()
+
+
+def test_every_alert_has_a_section_of_the_runbook_and_no_section_is_of_none() -> None:
+    sections = re.findall(r"^## (Eigencal\w+)$", (ROOT / "docs" / "runbook.md").read_text(), re.MULTILINE)
+    assert sections == [rule["alert"] for rule in RULES]
+    for rule in RULES:
+        assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{rule['alert'].lower()}"
+        assert rule["labels"]["severity"] in ("critical", "warning")
+
+
+def test_every_alert_is_seen_to_fire() -> None:
+    fired = {one["alertname"] for test in TESTED for one in test["alert_rule_test"] if one["exp_alerts"]}
+    assert fired == {rule["alert"] for rule in RULES}
+
+
+def test_the_dashboard_is_whole() -> None:
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+    for panel in PANELS:
+        assert panel["title"] and panel["description"]
+        assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
+        assert {target["datasource"]["uid"] for target in panel["targets"]} == {"prometheus"}
+    taken = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in DASHBOARD["panels"]]
+    assert len(set(taken)) == len(taken)
+    (source,) = yaml.safe_load(
+        (OBSERVE / "grafana" / "provisioning" / "datasources" / "prometheus.yml").read_text()
+    )["datasources"]
+    assert source["uid"] == "prometheus"

@@ -1,0 +1,25 @@
+"""SECURITY.md's table: each line names tests that guard it, and they are there."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+(TABLE,) = re.findall(r"^## Who could do what.*?(?=^## )", (ROOT / "SECURITY.md").read_text(), re.M | re.S)
+LINES = [line for line in TABLE.splitlines() if line.startswith("| ")][2:]
+GUARD = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+
+
+def functions_of(file: str) -> set[str]:
+    """Return the names of a file's functions, those in classes too."""
+    nodes = ast.walk(ast.parse((ROOT / file).read_text()))
+    return {one.name for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_every_line_is_guarded_by_tests_that_there_are() -> None:
+    assert LINES
+    for line in LINES:
+        guards = GUARD.findall(line)
+        assert guards and line.count("::") == len(guards), line
+        for file, test in guards:
+            assert test in functions_of(file), f"{file}::{test}"
