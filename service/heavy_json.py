@@ -6,18 +6,20 @@ number of values, up to a microsecond each, not the length of their texts.
 
 import re
 
-MAX_VALUES = 200_000  # 256 items with 256 samples and log-probabilities are two thirds of it
+MAX_VALUES = 100_000
+MAX_BATCH_VALUES = 200_000  # 256 items with 256 samples and log-probabilities are two thirds of it
+MAX_ANSWER_VALUES = 500_000  # 3,500 tokens with 20 alternatives each
 _TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
-def is_heavy(content: bytes) -> bool:
-    """Tell whether JSON holds more than `MAX_VALUES` values; commas and brackets within texts are none."""
-    if _num_values(content) <= MAX_VALUES:
+def is_heavy(content: bytes, most: int = MAX_VALUES) -> bool:
+    """Tell whether JSON in UTF-8 holds more than `most` values; commas and brackets in texts are none."""
+    if _num_values(content) <= most:
         return False
     # So many texts are too many by themselves, and would take long to leave out.
-    if content.count(b'"') - content.count(b'\\"') > 2 * MAX_VALUES:
+    if content.count(b'"') - content.count(b'\\"') > 2 * most:
         return True
-    return _num_values(_TEXT.sub(b"", content)) > MAX_VALUES
+    return _num_values(_TEXT.sub(b"", content)) > most
 
 
 def _num_values(content: bytes) -> int:

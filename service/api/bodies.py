@@ -9,6 +9,7 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -19,6 +20,7 @@ from service.heavy_json import MAX_VALUES, is_heavy
 Body = TypeVar("Body", bound=BaseModel)
 T = TypeVar("T")
 CLIENT_CLOSED_REQUEST = 499
+MAX_SEND_S = 30.0  # for a caller to take what has come: meanwhile it holds what others wait for
 MAX_FAULTS = 1000  # pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds
 
 
@@ -58,13 +60,13 @@ class RequestModel(BaseModel):
 BAD_BODY = ("invalid_request", "body_too_large", "unsupported_media_type")
 
 
-async def read_json(request: Request, model: type[Body]) -> Body:
+async def read_json(request: Request, model: type[Body], max_values: int = MAX_VALUES) -> Body:
     """Return the body as a model.
 
     Raises UnsupportedMediaType for anything but JSON, InvalidRequest for what does not fit, BodyTooLarge.
     """
     require_json(request)
-    return parse(await request.body(), model)
+    return parse(await request.body(), model, max_values)
 
 
 def require_json(request: Request) -> None:
@@ -77,15 +79,20 @@ def require_json(request: Request) -> None:
         raise UnsupportedMediaType("Send JSON with Content-Type: application/json.")
 
 
-def parse(body: bytes, model: type[Body]) -> Body:
+def parse(body: bytes, model: type[Body], max_values: int = MAX_VALUES) -> Body:
     """Return JSON bytes as a model; raises InvalidRequest (TooFewSamples for too short a list of samples)."""
-    if is_heavy(body):
-        msg = f"holds more than {MAX_VALUES} values"
-        raise InvalidRequest(f"The body {msg}.", [{"loc": ["body"], "msg": msg}])
+    refuse_heavy(body, max_values)
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise refusal(error, getattr(model, "misnamed", {})) from None
+
+
+def refuse_heavy(body: bytes, max_values: int = MAX_VALUES) -> None:
+    """Raise InvalidRequest for a body that would take too long to parse."""
+    if is_heavy(body, max_values):
+        msg = f"holds more than {max_values} values"
+        raise InvalidRequest(f"The body {msg}.", [{"loc": ["body"], "msg": msg}])
 
 
 def refusal(
@@ -154,5 +161,9 @@ class Relay(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._pieces):
             async for piece in self._pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                try:
+                    async with asyncio.timeout(MAX_SEND_S):
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                except TimeoutError:
+                    raise ClientDisconnect from None
         await send({"type": "http.response.body", "body": b""})

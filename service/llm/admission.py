@@ -29,12 +29,14 @@ class QueuedRequest:
     """A request. `ends`: until when its calls may wait and run, on the loop's clock.
 
     `calls`: that it makes at first. `coming`: those of them that have been admitted and are not queued yet.
+    `only_waits`: it has to begin by its end, however long it takes then.
     """
 
     ends: float
     priority: Priority = Priority.LIVE
     calls: int = 1
     coming: int = 0
+    only_waits: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -43,13 +45,14 @@ class Permit:
 
     queue: "AdmissionQueue"
     begun: float
+    of: QueuedRequest
     is_held: bool = True
 
     def release(self, *, answered: bool) -> None:
         """Pass the permit on to the next call; idempotent. `answered`: the time that it took is typical."""
         if self.is_held:
             self.is_held = False
-            self.queue.take_back(get_running_loop().time() - self.begun if answered else None)
+            self.queue.take_back(self.of, get_running_loop().time() - self.begun if answered else None)
 
 
 class AdmissionQueue:
@@ -65,7 +68,8 @@ class AdmissionQueue:
         self._lines = {priority: deque() for priority in Priority}
         self._coming = 0
         self._num_passed_on = 0
-        self._times: deque[float] = deque(maxlen=RECENT)
+        self._times: deque[float] = deque(maxlen=RECENT)  # of all calls: by them a wait is estimated
+        self._draw_times: deque[float] = deque(maxlen=RECENT)  # of those that have to be over by an end
         self._returning: deque[float] = deque(maxlen=MAX_REMEMBERED)  # when refused callers come back
 
     @property
@@ -94,7 +98,7 @@ class AdmissionQueue:
     @asynccontextmanager
     async def one_call(self, max_wait_s: float) -> AsyncIterator[Permit]:
         """Yield the permit of a live request of one call. Raises Overloaded, and DeadlineExceeded."""
-        queued = QueuedRequest(get_running_loop().time() + max_wait_s)
+        queued = QueuedRequest(get_running_loop().time() + max_wait_s, only_waits=True)
         with self.admitted(queued):
             permit = await self.permit(queued)
         answered = False
@@ -113,12 +117,14 @@ class AdmissionQueue:
             self.free -= 1
         else:
             await self._turn(queued)
-        return Permit(self, get_running_loop().time())
+        return Permit(self, get_running_loop().time(), queued)
 
-    def take_back(self, took_s: float | None) -> None:
+    def take_back(self, of: QueuedRequest, took_s: float | None) -> None:
         """Give a permit to the next call that waits. `took_s`: of the call that had it, if answered."""
         if took_s is not None:
             self._times.append(took_s)
+            if not of.only_waits:
+                self._draw_times.append(took_s)
         jobs = self._lines[Priority.JOB]
         while (others := self._lines[Priority.LIVE] or self._lines[Priority.BESIDE]) or jobs:
             self._num_passed_on += 1
@@ -127,7 +133,7 @@ class AdmissionQueue:
             if waiting.done():  # its caller has gone
                 continue
             left_s = queued.ends - get_running_loop().time()
-            if not is_jobs_turn and others and left_s < self._quick_s():
+            if not (is_jobs_turn or queued.only_waits) and others and left_s < self._quick_s():
                 waiting.set_exception(self._too_late())
                 continue
             waiting.set_result(None)
@@ -137,6 +143,8 @@ class AdmissionQueue:
     async def _turn(self, queued: QueuedRequest) -> None:
         waiting: Future[None] = get_running_loop().create_future()
         queue = self._lines[queued.priority]
+        if queued.priority == Priority.BESIDE and self._lines[Priority.LIVE]:
+            raise Overloaded(NO_ROOM_BESIDE)
         queue.append((waiting, queued))
         if queued.priority == Priority.LIVE:
             for beside, _ in self._lines[Priority.BESIDE]:
@@ -150,7 +158,7 @@ class AdmissionQueue:
             if (waiting, queued) in queue:
                 queue.remove((waiting, queued))
             elif not waiting.cancelled() and waiting.exception() is None:
-                self.take_back(None)  # the permit came as the caller went
+                self.take_back(queued, None)  # the permit came as the caller went
             if isinstance(error, TimeoutError):
                 raise DeadlineExceeded(
                     "No answer came in time: too many requests wait for the LLM."
@@ -167,10 +175,11 @@ class AdmissionQueue:
             raise Overloaded(NO_ROOM_BESIDE)  # nobody comes back for them alone
         typical_s = statistics.median(self._times) if self._times else 0.0
         wait_s = (ahead + 1) * typical_s / self.slots
+        takes_s = statistics.median(self._draw_times) if self._draw_times and not queued.only_waits else 0.0
         left_s = queued.ends - get_running_loop().time()
         if ahead >= self.max_waiting:
             raise Overloaded("Too many requests wait for the LLM.", retry_after_s=self.retry_after_s())
-        if left_s < wait_s + typical_s:
+        if left_s < wait_s + takes_s:
             raise self._too_late()
 
     def _too_late(self) -> Overloaded:
@@ -180,7 +189,7 @@ class AdmissionQueue:
 
     def _quick_s(self) -> float:
         """Return what the quicker calls take: the lower quartile."""
-        return statistics.quantiles(self._times)[0] if len(self._times) > 1 else 0.0
+        return statistics.quantiles(self._draw_times)[0] if len(self._draw_times) > 1 else 0.0
 
     def retry_after_s(self) -> float:
         """Return when to come back: after the queue, and after half of those who were told so before.

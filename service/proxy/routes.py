@@ -18,6 +18,7 @@ from service.api.bodies import (
     Relay,
     RequestModel,
     refusal,
+    refuse_heavy,
     require_json,
     while_connected,
 )
@@ -31,6 +32,7 @@ from service.errors import (
     Overloaded,
     Unscorable,
 )
+from service.heavy_json import MAX_ANSWER_VALUES, MAX_VALUES, is_heavy
 from service.llm.admission import Permit
 from service.llm.port import Priority
 from service.proxy.abstention import (
@@ -156,24 +158,26 @@ async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatC
         return ChatCall(body, ScoreOptions(), "off", None)
     options = ScoreOptions()
     # Also of a call that cannot be scored: what is ours is no server's to read.
-    if has_field and FIELD in (payload := parse_object(body) or {}):
+    if has_field:
+        refuse_heavy(body)
+    payload = parse_object(body, MAX_VALUES)
+    if has_field and payload is not None and FIELD in payload:
         try:
             options = ScoreOptions.model_validate_json(json.dumps(payload.pop(FIELD)))
         except ValidationError as error:
             raise refusal(error, within=[FIELD]) from None
         body = json.dumps(payload).encode()
-    return ChatCall(body, options, cast("Mode", mode), parse_call(body))
+    return ChatCall(body, options, cast("Mode", mode), payload if _is_sendable(payload) else None)
 
 
-def parse_call(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in the bytes; None where there is none that could be sent again as JSON."""
-    if (payload := parse_object(body)) is not None:
-        try:
-            # Infinities, and halves of surrogate pairs, which no call of ours could hold.
-            json.dumps(payload, allow_nan=False, ensure_ascii=False).encode()
-        except (ValueError, RecursionError):
-            return None
-    return payload
+def _is_sendable(payload: dict[str, Any] | None) -> bool:
+    """Tell whether it could be sent again as JSON."""
+    try:
+        # Infinities, and halves of surrogate pairs, which no call of ours could hold.
+        json.dumps(payload, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,9 +383,10 @@ async def _forward(chat: Chat, sent: Call) -> Response:
         ending.push_async_callback(reply.close)
         if reply.is_stream:
             return Relay(reply.status, reply.headers, as_it_is(reply), ending.pop_all())
-        pieces, has_room = reply.pieces(), ending.enter_context(chat.held.one())
-        content, is_whole = await read_ahead(pieces, has_room)
-        if not is_whole:
+        pieces, held = reply.pieces(), ending.enter_context(chat.held.one())
+        content, no_room = await read_ahead(pieces, held)
+        if no_room is not None:
+            held.give_back()
             return Relay(reply.status, reply.headers, behind(content, pieces), ending.pop_all())
         return Response(content, reply.status, dict(reply.headers))
     raise AssertionError("unreachable: the block returns or raises")
@@ -397,19 +402,24 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
             running.start()
         reply, hides = await _open(chat.upstream, sent, api, call if running.needs_logprobs else None)
         ending.push_async_callback(reply.close)
-        has_room = ending.enter_context(chat.held.one())
+        held = ending.enter_context(chat.held.one())
         if reply.is_stream and reply.status in GOOD:
             wait_s = chat.deadline_s if call.mode == "on" else None
             pieces = scored_stream(reply, permit, running, wait_s, hides_logprobs=hides)
             if chat.abstain:
-                pieces = held_stream(pieces, partial(_rewritten, chat, api, call, running), has_room)
+                pieces = held_stream(pieces, partial(_rewritten, chat, api, call, running), held)
             headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
             return Relay(reply.status, headers, pieces, ending.pop_all())
         rest = reply.pieces()
-        content, is_whole = await read_ahead(rest, has_room)
-        if not is_whole and chat.passes_only_judged:
-            raise too_long()
-        if not is_whole:
+        content, no_room = await read_ahead(rest, held)
+        if no_room is None and is_heavy(content, MAX_ANSWER_VALUES):
+            no_room = too_long()
+        if no_room is not None:
+            # For want of room an answer is not let through that its score might hold back.
+            decides = isinstance(no_room, Overloaded) and (chat.abstain or call.options.abstain)
+            if chat.passes_only_judged or decides:
+                raise no_room
+            held.give_back()
             await running.discard(TOO_LONG)
             headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
             return Relay(reply.status, headers, behind(content, rest), ending.pop_all())

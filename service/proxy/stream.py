@@ -12,16 +12,16 @@ from typing import Any
 
 from service.api.errors import error_body, openai_error
 from service.errors import EigencalError, Unscorable
-from service.heavy_json import is_heavy
+from service.heavy_json import MAX_ANSWER_VALUES, is_heavy
 from service.llm.admission import Permit
 from service.llm.wire import BESIDE_ANSWER, MAX_MODEL_NAME_CHARS, NONSENSE, token_logprobs
 from service.proxy.chat_score import RunningScore, Uncertainty
-from service.proxy.upstream import Reply, too_long
+from service.proxy.upstream import HeldReply, Reply, too_long
 
-MAX_EVENT_BYTES = 2 << 20
+MAX_EVENT_BYTES = 8 << 20
 MAX_ANSWER_BYTES = 8 << 20  # of one that is read whole
 MAX_JUDGED = 1 << 20  # characters of an answer that goes by; a log-probability counts as eight
-MAX_HELD_BYTES = 24 << 20  # of all that are read whole at the same time
+MAX_HELD_BYTES = 128 << 20  # of all that are read whole at the same time
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
 TOO_LONG = Unscorable("too_long", "The answer is longer than what is judged.")
 NO_END = Unscorable("no_answer", "The stream ended before the answer did.")
@@ -81,12 +81,12 @@ class EventReader:
         return bytes(self._buffer)
 
 
-def parse_object(content: str | bytes) -> dict[str, Any] | None:
+def parse_object(content: str | bytes, max_values: int = MAX_ANSWER_VALUES) -> dict[str, Any] | None:
     """Return the JSON object in the text; None where there is none, it is not in UTF-8, or it is heavy."""
-    if is_heavy(content.encode() if isinstance(content, str) else content):
+    if is_heavy(content.encode() if isinstance(content, str) else content, max_values):
         return None
     try:
-        value = json.loads(content)
+        value = json.loads(content if isinstance(content, str) else content.decode())
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -380,7 +380,7 @@ async def _released(
 async def held_stream(
     pieces: AsyncGenerator[bytes, None],
     rewrite: Callable[[bytes], bytes],
-    has_room: Callable[[bytes], bool],
+    held_bytes: HeldReply,
 ) -> AsyncGenerator[bytes, None]:
     """Yield nothing of a stream before it has ended, but heartbeats; then what `rewrite` makes of it."""
     held, clock = bytearray(), asyncio.get_running_loop().time
@@ -397,8 +397,8 @@ async def held_stream(
             if (piece := more.result()) is None:
                 break
             held += piece
-            if not has_room(piece):
-                yield broken_off(too_long())
+            if (no_room := held_bytes.take(piece)) is not None:
+                yield broken_off(no_room)
                 return
             more = asyncio.ensure_future(anext(pieces, None))
         yield rewrite(bytes(held))

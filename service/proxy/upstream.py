@@ -14,7 +14,7 @@ from typing import Protocol
 
 import httpx
 
-from service.errors import LLMBadResponse, LLMUnavailable
+from service.errors import EigencalError, LLMBadResponse, LLMUnavailable, Overloaded
 from service.remote import KEEPALIVE_S, Connections, api_base, tls
 
 # Of the server's headers what a caller needs: what the answer is, and when to come back. Others tell of the
@@ -195,7 +195,8 @@ class HttpReply:
                 yield piece
         except httpx.HTTPError:
             raise LLMUnavailable("The LLM server broke off its answer.") from None
-        if self.is_stream and not is_delimited and not _ENDED.search(tail):
+        is_good = 200 <= self.status < 300
+        if is_good and self.is_stream and not is_delimited and not _ENDED.search(tail):
             raise LLMUnavailable("The LLM server broke off its answer.")
         self._is_complete = True
 
@@ -234,33 +235,47 @@ class HeldBytes:
     """Bounds what is held of replies: `max_each` bytes of one, `max_all` of all at the same time."""
 
     def __init__(self, max_each: int, max_all: int) -> None:
-        self._max_each, self._free = max_each, max_all
+        self.max_each, self.free = max_each, max_all
 
     @contextmanager
-    def one(self) -> Iterator[Callable[[bytes], bool]]:
-        """Yield what is told each piece of a reply that is held, and tells whether there is room for it."""
-        num_held = 0
-
-        def has_room(piece: bytes) -> bool:
-            nonlocal num_held
-            num_held += len(piece)
-            self._free -= len(piece)
-            return num_held <= self._max_each and self._free >= 0
-
+    def one(self) -> Iterator["HeldReply"]:
+        """Yield the account of one reply; what it holds is given back at the end."""
+        held = HeldReply(self)
         try:
-            yield has_room
+            yield held
         finally:
-            self._free += num_held
+            held.give_back()
 
 
-async def read_ahead(pieces: AsyncIterator[bytes], has_room: Callable[[bytes], bool]) -> tuple[bytes, bool]:
-    """Return a body, or as much of it as there is room for, and whether it is whole."""
+class HeldReply:
+    """What is held of one reply."""
+
+    def __init__(self, all_held: HeldBytes) -> None:
+        self._all = all_held
+        self._num_bytes = 0
+
+    def take(self, piece: bytes) -> EigencalError | None:
+        """Count a piece; return why there is no room for it: its reply is too long, or others hold it."""
+        self._num_bytes += len(piece)
+        self._all.free -= len(piece)
+        if self._num_bytes > self._all.max_each:
+            return too_long()
+        return None if self._all.free >= 0 else Overloaded("Too many answers are held.")
+
+    def give_back(self) -> None:
+        """Hold nothing any more; idempotent."""
+        self._all.free += self._num_bytes
+        self._num_bytes = 0
+
+
+async def read_ahead(pieces: AsyncIterator[bytes], held: HeldReply) -> tuple[bytes, EigencalError | None]:
+    """Return a body and None, or as much of it as there is room for, and why there is no more."""
     body = bytearray()
     async for piece in pieces:
         body += piece
-        if not has_room(piece):
-            return bytes(body), False
-    return bytes(body), True
+        if (no_room := held.take(piece)) is not None:
+            return bytes(body), no_room
+    return bytes(body), None
 
 
 async def behind(begun: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -21,7 +21,7 @@ from service.api.errors import error_body, internal_body, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
 from service.calibration.rows import LogProbability
 from service.errors import EigencalError, InvalidRequest, NotFound, Overloaded
-from service.heavy_json import is_heavy
+from service.heavy_json import MAX_BATCH_VALUES, is_heavy
 from service.llm.port import GenerationRequest, Message, Sampling, question_text
 from service.scoring.command import EFFORTS, MAX_ITEMS, Effort, ScoreCommand, Serving
 from service.scoring.score import HEADERS, Score, ScorePart
@@ -375,9 +375,9 @@ async def post_batch(request: Request, app: ServicesDep) -> Response:
 async def read_batch(request: Request) -> BatchRequest:
     """Return the body, raises as `read_json`; half a surrogate pair within an item is the item's fault."""
     try:
-        return await read_json(request, BatchRequest)
+        return await read_json(request, BatchRequest, MAX_BATCH_VALUES)
     except InvalidRequest:
-        if not is_heavy(body := await request.body()):
+        if not is_heavy(body := await request.body(), MAX_BATCH_VALUES):
             with suppress(ValueError, RecursionError):
                 return BatchRequest.model_validate(json.loads(body.decode()))
         raise

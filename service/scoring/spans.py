@@ -10,6 +10,7 @@ from typing import Any, Self
 from service.embedding.port import Embedded, EmbedderIdentity
 from service.errors import EigencalError
 from service.llm.port import Generation, GenerationRequest, LLMIdentity
+from service.llm.wire import MAX_MODEL_NAME_CHARS
 from service.scoring.telemetry import resource, shut_down
 
 Attributes = Mapping[str, Any]
@@ -112,19 +113,21 @@ class OtelSpans(Spans):
     ) -> AbstractContextManager[Span]:
         """Return the span of an inference by the LLM."""
         of = identity(asked)
+        model = of.model[:MAX_MODEL_NAME_CHARS]  # as callers may have written it
         operation = "chat" if asked.api(of.api) == "chat" else "text_completion"
+        name = operation if asked.model else f"{operation} {model}"  # no caller's text is a name
         sampling = asked.sampling
         attributes = {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": "openai",  # whose API is spoken
-            "gen_ai.request.model": of.model,
+            "gen_ai.request.model": model,
             "gen_ai.request.choice.count": asked.num_samples,
             "gen_ai.request.max_tokens": sampling.max_tokens,
             "gen_ai.request.temperature": sampling.temperature,
             "gen_ai.request.top_p": sampling.top_p,
             "gen_ai.request.top_k": sampling.top_k,
         }
-        return self._one(f"{operation} {of.model}", self._kinds.CLIENT, attributes, _drawn)
+        return self._one(name, self._kinds.CLIENT, attributes, _drawn)
 
     def forwarding(self, path: str) -> AbstractContextManager[Span]:
         """Return the span of an inference of which only the call is known."""

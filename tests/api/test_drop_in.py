@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.heavy_json import MAX_VALUES
+from service.heavy_json import MAX_ANSWER_VALUES, MAX_VALUES
 from service.proxy.upstream import HeldBytes
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.fakes import FakeEmbedder
@@ -93,13 +93,30 @@ async def test_an_answer_larger_than_is_held_goes_on_as_it_comes(mode: str) -> N
 
 @pytest.mark.parametrize("mode", ["off", "on"])
 async def test_an_odd_answer_goes_on_unread(mode: str) -> None:
-    odd = b'{"choices": [' + b"[]," * MAX_VALUES + b"[]]}"
+    odd = b'{"choices": [' + b"[]," * MAX_ANSWER_VALUES + b"[]]}"
     async with before(raw(odd)) as made:
         response = await made.ask(mode)
         assert response.content == odd
         if mode == "on":
             found = await made.scored(response.headers["x-score-id"], "not_scored")
-            assert found["warning"]["code"] == "no_answer"
+            assert found["warning"]["code"] == "too_long"
+
+
+async def test_what_is_ours_in_a_body_of_countless_values_is_refused() -> None:
+    biases = {str(i): 1 for i in range(MAX_VALUES)}
+    async with before(raw(OWN)) as made:
+        refused = await made.ask(eigencal={"effort": "low"}, logit_bias=biases)
+        passed = await made.ask(logit_bias=biases)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_request")
+    assert passed.json()["uncertainty"]["warning"]["code"] == "unreadable_request"
+
+
+async def test_for_want_of_room_no_answer_goes_out_that_its_score_might_hold_back() -> None:
+    async with before(raw(OWN)) as made:
+        object.__setattr__(made.chat, "held", HeldBytes(1000, 100))
+        response = await made.ask(eigencal={"abstain": True, "target_error": 0.1})
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "overloaded")
+    assert int(response.headers["retry-after"]) >= 1
 
 
 async def test_off_is_bare() -> None:

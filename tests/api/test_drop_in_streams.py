@@ -316,3 +316,18 @@ async def test_a_stream_that_ends_with_its_connection_is_whole_only_if_its_answe
             response = await made.ask(mode, stream=True)
         assert response.content.startswith(BEGIN)
         assert events_of(response.content)[-1]["error"]["code"] == "llm_unavailable"
+
+
+async def test_an_error_as_a_stream_goes_on_as_it_is() -> None:
+    async def refuses(exchange: Exchange) -> None:
+        await exchange.start(
+            429, {"content-type": "text/event-stream", "connection": "close", "retry-after": "7"}
+        )
+        exchange.writer.write(b'data: {"error": {}}\n\n')
+        exchange.writer.close()
+
+    for mode in ("off", "on"):
+        async with before(refuses) as made:
+            response = await made.ask(mode, stream=True)
+        assert (response.status_code, response.headers["retry-after"]) == (429, "7")
+        assert response.content == b'data: {"error": {}}\n\n'

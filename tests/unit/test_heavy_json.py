@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from service.heavy_json import MAX_VALUES, is_heavy
+from service.heavy_json import MAX_BATCH_VALUES, MAX_VALUES, is_heavy
 
 MANY = MAX_VALUES + 1
 
@@ -28,15 +28,15 @@ def test_many_values_are_heavy(content: bytes) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "[{," * MANY,
-        json.dumps([[1, {}]] * MANY),
+        "[{," * 3 * MANY,
+        json.dumps([[1, {}]] * 2 * MANY),
         "\\" + '"' * 3 * MANY + "[" * MANY,
         [["a,b"] * 256 + [-0.5] * 256] * 256,
     ],
     ids=["signs", "JSON in a text", "quotes", "the largest batch"],
 )
 def test_long_texts_are_not(value: object) -> None:
-    assert not is_heavy(json.dumps({"prompt": value}).encode())
+    assert not is_heavy(json.dumps({"prompt": value}).encode(), MAX_BATCH_VALUES)
 
 
 def test_a_text_without_end_is_looked_through_once() -> None:

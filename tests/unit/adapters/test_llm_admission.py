@@ -253,3 +253,27 @@ def test_one_call_gives_its_permit_back_once_whenever_it_is_over() -> None:
         assert queue.free == 1
 
     played(scenario)
+
+
+def test_a_call_that_only_waits_is_not_refused_for_how_long_it_takes() -> None:
+    """A chat may take longer than anybody waits for a permit, and its times are no measure of a draw's."""
+
+    async def scenario() -> None:
+        queue = AdmissionQueue(2, 9)
+        for _ in range(4):
+            async with queue.one_call(60) as permit:
+                permit.begun -= 400
+        await learnt(queue, 1.0)
+        held = [await queue.permit(queued()) for _ in range(2)]
+        with queue.admitted(queued(500.0)):
+            waiting = [await waiter(queue, queued(5.0)) for _ in range(2)]
+        for permit in held:
+            permit.release(answered=False)
+        for task in waiting:
+            (await task).release(answered=True)
+        async with queue.one_call(60), queue.one_call(60):
+            with pytest.raises(Overloaded):  # not that long
+                async with queue.one_call(0.01):
+                    pass
+
+    played(scenario)
