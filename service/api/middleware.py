@@ -95,10 +95,8 @@ class RequestContext:
         scope["eigencal.request_id"] = request_id
         scope["eigencal.arrived"] = arrived = time.perf_counter()
         traceparent, path = _header(scope, b"traceparent").decode("latin-1"), scope["path"]
-        trace, kind = (
-            TRACEPARENT.set(traceparent),
-            self._kinds.get(path) if scope["method"] == "POST" else None,
-        )
+        kind = self._kinds.get(path) if scope["method"] == "POST" else None
+        trace = TRACEPARENT.set(traceparent)
         started = False
 
         async def send_with_id(message: Message) -> None:
