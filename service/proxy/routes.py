@@ -167,10 +167,10 @@ async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatC
         except ValidationError as error:
             raise refusal(error, within=[FIELD]) from None
         body = json.dumps(payload).encode()
-    return ChatCall(body, options, cast("Mode", mode), payload if _is_sendable(payload) else None)
+    return ChatCall(body, options, cast("Mode", mode), payload if is_sendable(payload) else None)
 
 
-def _is_sendable(payload: dict[str, Any] | None) -> bool:
+def is_sendable(payload: object) -> bool:
     """Tell whether it could be sent again as JSON."""
     try:
         # Infinities, and halves of surrogate pairs, which no call of ours could hold.
