@@ -107,7 +107,7 @@ def test_the_event_of_a_score_is_below_the_callers_span(
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-    bodies: list[bytes] = []
+    bodies: list[tuple[str, bytes]] = []
     with collector(bodies) as endpoint:
         database = f"sqlite:///{tmp_path / 'store.db'}"
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
@@ -116,7 +116,7 @@ def test_the_event_of_a_score_is_below_the_callers_span(
             done = outcome(script("opentelemetry.md", "ask.py", url, tmp_path))
             assert done.stdout == f"{DRAWN[0]}\n", done.stderr
         # What was not yet sent is sent when the service stops.
-    exported = [ExportLogsServiceRequest.FromString(body) for body in bodies]
+    exported = [ExportLogsServiceRequest.FromString(body) for path, body in bodies if path == "/v1/logs"]
     records = [
         record
         for one in exported
@@ -135,13 +135,14 @@ def test_the_event_of_a_score_is_below_the_callers_span(
 
 
 @contextmanager
-def collector(bodies: list[bytes]) -> Iterator[str]:
-    """An OTLP collector by HTTP that keeps what it gets."""
+def collector(bodies: list[tuple[str, bytes]]) -> Iterator[str]:
+    """An OTLP collector by HTTP that keeps what it gets, by path."""
 
     class Keep(BaseHTTPRequestHandler):
         def do_POST(self) -> None:  # the name that the library calls
             sent = self.rfile.read(int(self.headers["content-length"]))
-            bodies.append(gzip.decompress(sent) if self.headers["content-encoding"] == "gzip" else sent)
+            packed = self.headers["content-encoding"] == "gzip"
+            bodies.append((self.path, gzip.decompress(sent) if packed else sent))
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
