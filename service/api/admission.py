@@ -4,7 +4,8 @@ import asyncio
 from collections import Counter as Numbers
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from functools import partial
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -32,7 +33,9 @@ class Admission:
         self.items = asyncio.Semaphore(max(1, max_in_flight // 2))
         self._numbers: Numbers[Kind] = Numbers()
         to = registry or CollectorRegistry()
-        self._in_flight = Gauge("eigencal_requests_in_flight", "Requests in flight.", ["kind"], registry=to)
+        in_flight = Gauge("eigencal_requests_in_flight", "Requests in flight.", ["kind"], registry=to)
+        for kind in get_args(Kind):
+            in_flight.labels(kind).set_function(partial(self._numbers.__getitem__, kind))
         self._refused = Counter(
             "eigencal_requests_refused", "Requests refused for want of room.", ["kind"], registry=to
         )
@@ -48,14 +51,11 @@ class Admission:
     def one(self, kind: Kind) -> Iterator[None]:
         """Count a request whose body has come, for as long as it takes. Raises Overloaded."""
         self.refuse_if_full(kind)
-        gauge = self._in_flight.labels(kind)
         self._numbers[kind] += 1
-        gauge.inc()
         try:
             yield
         finally:
             self._numbers[kind] -= 1
-            gauge.dec()
 
     def _has_room(self, kind: Kind) -> bool:
         if kind == "batch":
