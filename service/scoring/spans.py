@@ -11,7 +11,7 @@ from service.embedding.port import Embedded, EmbedderIdentity
 from service.errors import EigencalError
 from service.llm.port import Generation, GenerationRequest, LLMIdentity
 from service.llm.wire import MAX_MODEL_NAME_CHARS
-from service.scoring.telemetry import resource, shut_down
+from service.scoring.telemetry import Sender, resource
 
 Attributes = Mapping[str, Any]
 
@@ -73,7 +73,7 @@ class _Recorded(Span):
         )
 
 
-class OtelSpans(Spans):
+class OtelSpans(Sender, Spans):
     """Sends spans to a collector; the standard OTEL_* variables name it, and decide on sampling and batches.
 
     `exporter` stands in for them in tests. Raises ImportError where the extra `otel` is not installed.
@@ -91,16 +91,6 @@ class OtelSpans(Spans):
         self._provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter or _exporter()))
         self._tracer = self._provider.get_tracer("eigencal")
-        self._stopped = False
-
-    async def start(self) -> None:
-        """Nothing to begin: the batch processor has a thread of its own."""
-
-    async def stop(self) -> None:
-        """Send what is left; a collector that does not answer is not waited for long. Idempotent."""
-        if not self._stopped:
-            self._stopped = True
-            await shut_down(self._provider)
 
     def request(self, method: str, path: str, traceparent: str) -> AbstractContextManager[Span]:
         """Return the root: of the service, or below the span that the caller named."""

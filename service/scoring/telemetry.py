@@ -23,7 +23,26 @@ STOP_S = 5.0
 TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
 
 
-class OtelEvents:
+class Sender:
+    """What sends a collector something, by a provider of OpenTelemetry."""
+
+    _provider: Any
+    _stopped = False
+
+    async def start(self) -> None:
+        """Nothing to begin: the batch processor has a thread of its own."""
+
+    async def stop(self) -> None:
+        """Send what is left; a collector that does not answer is not waited for long. Idempotent."""
+        if not self._stopped:
+            self._stopped = True
+            # A daemon: the exporter tries again for longer than a stop may take.
+            last = threading.Thread(target=self._provider.shutdown, daemon=True)
+            last.start()
+            await asyncio.to_thread(last.join, STOP_S)
+
+
+class OtelEvents(Sender):
     """Sends an event per score, as a child of the span whose `traceparent` the caller sent.
 
     The standard OTEL_* variables name the collector (OTLP by HTTP), and decide on headers, batches and
@@ -43,16 +62,6 @@ class OtelEvents:
         self._provider = LoggerProvider(resource(), shutdown_on_exit=False)
         self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter or _exporter()))
         self._logger = self._provider.get_logger("eigencal")
-        self._stopped = False
-
-    async def start(self) -> None:
-        """Nothing to begin: the batch processor has a thread of its own."""
-
-    async def stop(self) -> None:
-        """Send what is left; a collector that does not answer is not waited for long. Idempotent."""
-        if not self._stopped:
-            self._stopped = True
-            await shut_down(self._provider)
 
     def scored(self, score: Score) -> None:
         """Tell of a score: P(correct), else the probability of a candidate, lambda_max, or a rank."""
@@ -111,14 +120,6 @@ def resource() -> Any:
         # Only then: a name given to `create` would go before that of OTEL_SERVICE_NAME.
         found = found.merge(Resource({"service.name": "eigencal"}))
     return found
-
-
-async def shut_down(provider: Any) -> None:
-    """Send what is left, for `STOP_S` at most."""
-    # A daemon: the exporter tries again for longer than a stop may take.
-    last = threading.Thread(target=provider.shutdown, daemon=True)
-    last.start()
-    await asyncio.to_thread(last.join, STOP_S)
 
 
 def _exporter() -> Any:
