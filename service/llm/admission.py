@@ -130,9 +130,9 @@ class AdmissionQueue:
             self._num_passed_on += 1
             is_jobs_turn = jobs and (not others or self._num_passed_on % JOBS_EVERY == 0)
             waiting, queued = (jobs if is_jobs_turn else others).popleft()
-            if waiting.done():  # its caller has gone
-                continue
             left_s = queued.ends - get_running_loop().time()
+            if waiting.done() or left_s <= 0:  # its caller has gone, or its own timer is about to tell it
+                continue
             if not (is_jobs_turn or queued.only_waits) and others and left_s < self._quick_s():
                 waiting.set_exception(self._too_late())
                 continue

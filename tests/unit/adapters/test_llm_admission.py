@@ -1,6 +1,7 @@
 """Who gets a permit, who waits and who is refused."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import Any
@@ -150,6 +151,21 @@ def test_the_wait_ends_with_the_request() -> None:
         with pytest.raises(DeadlineExceeded):
             await queue.permit(queued(0.02))
         held.release(answered=True)
+        assert queue.free == 1
+
+    played(scenario)
+
+
+def test_a_wait_past_its_end_is_told_so_although_a_permit_falls_free_first() -> None:
+    async def scenario() -> None:
+        queue = AdmissionQueue(1, 9)
+        held = await queue.permit(queued())
+        late, in_time = await waiter(queue, queued(0.02)), await waiter(queue, queued())
+        time.sleep(0.05)  # the loop stands still: timers are due that it has not looked at
+        held.release(answered=True)
+        with pytest.raises(DeadlineExceeded):
+            await late
+        (await in_time).release(answered=True)
         assert queue.free == 1
 
     played(scenario)
