@@ -25,6 +25,10 @@ def queued(left_s: float = 60.0, *, priority: Priority = Priority.LIVE, calls: i
     return QueuedRequest(now() + left_s, priority, calls)
 
 
+def stand_still(seconds: float) -> None:
+    time.sleep(seconds)
+
+
 async def waiter(queue: AdmissionQueue, one: QueuedRequest) -> asyncio.Task[Permit]:
     """Queue a call."""
     task = asyncio.create_task(queue.permit(one))
@@ -161,7 +165,7 @@ def test_a_wait_past_its_end_is_told_so_although_a_permit_falls_free_first() -> 
         queue = AdmissionQueue(1, 9)
         held = await queue.permit(queued())
         late, in_time = await waiter(queue, queued(0.02)), await waiter(queue, queued())
-        time.sleep(0.05)  # the loop stands still: timers are due that it has not looked at
+        stand_still(0.05)  # timers are due that the loop has not looked at
         held.release(answered=True)
         with pytest.raises(DeadlineExceeded):
             await late
