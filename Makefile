@@ -4,7 +4,7 @@
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
 # The others: stop, check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
 #   openapi, openapi-models, openapi-types, test-vllm, test-postgres, test-browser, test-edge, test-observe, test-clients,
-#   test-docker, docs, test-docs, figures, dist, test-dist, clean.
+#   test-docker, soak, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -28,7 +28,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .PHONY: run stop test test-all check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
   openapi openapi-models openapi-types chromium test-vllm test-postgres test-browser test-edge test-observe test-clients \
-  test-docker docs test-docs figures dist test-dist clean help
+  test-docker soak docs test-docs figures dist test-dist clean help
 
 help:
 	@sed -n '1,5s/^# //p' Makefile
@@ -184,6 +184,10 @@ check-kubernetes: $(DOCKER_VENV)/.installed
 # The composition itself, with a real vLLM on this machine. An engine and images are seen to by the script.
 test-docker: $(VENV)/.installed-dev $(WEIGHTS)/.small $(VLLM_VENV)/.installed
 	tests/docker/engine.sh $(PY) -m pytest tests/docker -m docker -v $(ARGS)
+
+# Half an hour of load and faults on two replicas: for a release, not for every change.
+soak: $(VENV)/.installed-dev $(WEIGHTS)/.small
+	tests/docker/engine.sh $(PY) -m tests.docker.soak $(ARGS)
 
 # What is released, from clean sources into dist/ (see CONTRIBUTING.md).
 PYTHON_PROJECTS := . $(patsubst %/,%,$(dir $(wildcard clients/*/pyproject.toml)))

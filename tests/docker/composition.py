@@ -20,6 +20,11 @@ PROJECT = "eigencal-test"  # never `eigencal`: its volumes may be somebody's own
 ADMIN, SCORE = "admin-key-of-the-tests", "score-key-of-the-tests"
 
 KEPT = re.compile("PATH$|HOME$|DOCKER_|PIP_")  # else a setting of the shell would outdo .env
+# Within a container: the service's process, which its init starts again with the container.
+KILL = (
+    "python -c "
+    "\"import os; [os.kill(int(pid), 9) for pid in open('/proc/1/task/1/children').read().split()]\""
+)
 IMPATIENT = """
 services:
   eigencal:

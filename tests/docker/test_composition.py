@@ -19,7 +19,7 @@ import pytest
 from benchmarks.processes import ROOT
 from service.demo.data import RECORDED
 from service.llm.prompting import FEW_SHOT
-from tests.docker.composition import PROJECT, SCORE, Composition, documented, run, until
+from tests.docker.composition import KILL, PROJECT, SCORE, Composition, documented, run, until
 from tests.e2e.conftest import VllmServer
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
@@ -29,10 +29,6 @@ CALLERS = 4
 BUILD_THE_COMMIT_BEFORE = (
     "set -o pipefail; git -c tar.umask=0022 archive HEAD~1 | docker build --tag eigencal-service:before"
     " --build-arg PIP_INDEX_URL --build-arg PIP_EXTRA_INDEX_URL -"
-)
-KILL_THE_PROCESS = (
-    "docker compose exec eigencal python -c "
-    "\"import os; [os.kill(int(pid), 9) for pid in open('/proc/1/task/1/children').read().split()]\""
 )
 FITTED = ("method", "temperature", "depolarization")
 
@@ -144,7 +140,7 @@ def test_what_was_there_before_an_upgrade_is_there_after_it(operated: Compositio
 def test_a_calibration_goes_on_where_its_process_was_killed(operated: Composition) -> None:
     job_id = operated.calibrate(questions(), name="killed")
     until(lambda: operated.job(job_id)["done"] >= QUESTIONS // 4)
-    operated.shell(f"{KILL_THE_PROCESS} || true")  # its own shell goes with the container
+    operated.shell(f"docker compose exec eigencal {KILL} || true")  # its own shell goes with the container
     (replica,) = operated.replicas()
     until(lambda: operated.inspect(replica)["RestartCount"] == 1)
     operated.ready()

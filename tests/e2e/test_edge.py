@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.processes import free_port
 from tests.support.drop_in import DropIn, drop_in
-from tests.support.openai_server import OpenAIServer, after, answers, draws_and, hang, pieces
+from tests.support.openai_server import OpenAIServer, after, answers, draws_and, drop, hang, pieces
 
 pytestmark = [pytest.mark.anyio, pytest.mark.caddy]
 CONFIGS = Path(__file__).parents[2] / "docker"
@@ -63,6 +63,27 @@ async def test_a_stream_goes_on_as_it_comes() -> None:
             first = await anext(reply.aiter_bytes())
         assert first == FIRST
         await made.at_rest()  # the caller's going reaches the LLM server
+
+
+async def test_a_replica_that_dies_is_told_as_the_service_tells_its_errors() -> None:
+    port = free_port()
+    async with OpenAIServer(default=drop) as dying:
+        named = {
+            "SITE": f"http://127.0.0.1:{port}",
+            "UPSTREAM": "127.0.0.1",
+            "UPSTREAM_PORT": str(dying.port),
+        }
+        async with caddy("Caddyfile", "/health", port, **named):
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+                problem = await http.post("/score", json={"prompt": "?"})
+                chat = await http.post("/v1/chat/completions", json={"messages": []})
+    assert problem.headers["content-type"] == "application/problem+json"
+    assert int(problem.headers["retry-after"]) > 0
+    told = problem.json()
+    assert (problem.status_code, told["status"], told["code"]) == (502, 502, "no_replica")
+    assert told["retryable"] is True
+    assert chat.status_code == 502
+    assert chat.json()["error"].items() >= {"type": "server_error", "code": "no_replica"}.items()
 
 
 async def test_a_head_that_does_not_come_is_not_waited_for() -> None:

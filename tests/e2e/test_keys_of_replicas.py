@@ -19,7 +19,7 @@ from tests.support.postgres import Cluster
 from tests.support.replica_apps import INTERVALS
 from tests.support.task_engine import TaskEngine
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
 PROMPT = {"prompt": "What is the capital of France?"}
 PATIENCE_S = 60.0  # nothing but a guard: a machine may be busy
 
@@ -29,13 +29,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of a new database, of each kind that the store runs on."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
-    running: Cluster = request.getfixturevalue("postgres")
-    return running.database()
+@pytest.fixture
+def url(postgres: Cluster) -> str:
+    """Return the address of a new database."""
+    return postgres.database()
 
 
 @asynccontextmanager
@@ -133,7 +130,6 @@ async def test_all_replicas_started_anew_know_the_keys(url: str, tmp_path: Path)
         assert (await http.get("/keys")).status_code == 401
 
 
-@pytest.mark.postgres
 async def test_a_frozen_database_holds_no_known_key_up(postgres: Cluster, tmp_path: Path) -> None:
     async with replica(postgres.database(), "a", tmp_path) as http:
         key = await made(http)

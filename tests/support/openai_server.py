@@ -211,13 +211,14 @@ class OpenAIServer:
     active: int = 0
     most_active: int = 0
     port: int = 0
+    host: str = "127.0.0.1"
 
     async def __aenter__(self) -> "OpenAIServer":
         self._left = deque(self.script)
         self._connections: set[asyncio.Task[None]] = set()
         self.disconnected = asyncio.Event()
         self.arrived = asyncio.Event()
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._accept, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -1,0 +1,605 @@
+"""Minutes of mixed load on two replicas in containers, while one fault after the other befalls them.
+
+The composition of docs/deploying.md on PostgreSQL, before a scripted LLM server on this machine. Scores
+(plain, with a deadline, of supplied answers, in batches), chats (whole and streamed), calibrations that are
+drawn and ones that are uploaded, and callers who hang up; the faults are those of `Faults`. Every score is
+computed again from the answers that it returns, by numpy and sentence-transformers alone, with the numbers of
+the calibration that it names.
+
+The exit code is 1 where a status or an error without a code is none of those that may be, a reply breaks off
+while nothing had been killed, a score is wrong or served by a calibration of another set-up, a job is lost,
+or memory or open files of the replica that lives through it grow by a tenth or more to the end.
+
+    make soak ARGS="--minutes 30"
+"""
+
+import argparse
+import asyncio
+import collections
+import json
+import math
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.processes import ROOT
+from tests.docker.composition import ADMIN, KILL, SCORE, Composition, run
+from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, drop, hang, status
+
+OWN, OTHER = "own", "other"  # models: one is calibrated again and again, the other never
+PROMPTS, PHRASES = 500, 3000
+ROWS, SAMPLES = 40, 5
+PATIENCE_S = 150.0
+MAY_BE = {502, 503, 504}
+ENDED = ("succeeded", "failed", "cancelled")
+# Statuses of the LLM while it fails, as real servers have them.
+FAILURES: tuple[Behaviour, ...] = (
+    status(500, {"error": {"message": "out of memory"}}),
+    status(503, {"error": {"message": "loading"}}, {"retry-after": "1"}),
+    status(429, {"error": {"message": "too many"}}, {"retry-after": "1"}),
+    status(200, b"{", {"content-type": "application/json"}),
+    drop,
+)
+LLM_SAYS = ((500, "out of memory"), (429, "too many"), (503, "loading"))
+
+
+def answers_to(prompt: int) -> tuple[list[str], NDArray[np.float64]]:
+    """Return the four answers that the LLM has for a prompt, and how likely each is."""
+    made = np.random.default_rng(prompt)
+    texts = [f"It was number {made.integers(PHRASES)} of the list" for _ in range(4)]
+    return texts, made.dirichlet([0.5] * 4)
+
+
+def question(prompt: int) -> str:
+    return f"What did they choose in case {prompt}?"
+
+
+@dataclass
+class Llm:
+    """The LLM server: two models, well or in the state of a fault."""
+
+    state: str = "well"
+    is_dead: bool = False
+    server: OpenAIServer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.server = OpenAIServer(default=self.behave, models=(OWN, OTHER), host="0.0.0.0")
+
+    async def end(self) -> None:
+        """Refuse connections."""
+        await self.server.__aexit__()
+        self.is_dead = True
+
+    async def begin(self) -> None:
+        """Serve again at the same port."""
+        await self.server.__aenter__()
+        self.is_dead = False
+
+    async def behave(self, exchange: Exchange) -> None:
+        """Answer one call."""
+        self.server.requests.clear()
+        if self.state == "silent":
+            return await hang(exchange)
+        if self.state == "failing" and random.random() < 0.7:
+            return await random.choice(FAILURES)(exchange)
+        await asyncio.sleep(random.uniform(0.1, 0.5))
+        body = exchange.body
+        texts, shares = answers_to(int(re.findall(r"\d+", json.dumps(body["messages"]))[-1]))
+        chosen = random.choices(range(4), weights=shares.tolist(), k=int(body.get("n", 1)))
+        choices = []
+        for index, answer in enumerate(chosen):
+            token = {
+                "token": texts[answer],
+                "logprob": max(math.log(shares[answer]), -50.0),
+                "top_logprobs": [],
+            }
+            told = {"logprobs": {"content": [token]}} if body.get("logprobs") else {}
+            text = {"role": "assistant", "content": texts[answer]}
+            name = "delta" if body.get("stream") else "message"
+            choices.append({"index": index, "finish_reason": "stop", name: text, **told})
+        if not body.get("stream"):
+            return await exchange.send(200, {"model": body["model"], "choices": choices})
+        await exchange.start_stream()
+        for choice in choices:
+            await exchange.event({"model": body["model"], "choices": [choice]})
+            await asyncio.sleep(0.02)
+        if self.state == "failing":  # it breaks off before its end
+            return exchange.writer.close()
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+        return None
+
+
+@dataclass
+class Tally:
+    """What the callers saw."""
+
+    seen: collections.Counter[str] = field(default_factory=collections.Counter)
+    wrong: list[str] = field(default_factory=list)
+    broken: list[tuple[float, float]] = field(default_factory=list)  # replies: asked at, broken at
+    checked: collections.Counter[str] = field(default_factory=collections.Counter)
+    jobs: dict[str, str] = field(default_factory=dict)  # state by id, "" while it goes on
+
+    def error(self, kind: str, reply: httpx.Response) -> str:
+        """Return an error's code; note one that should not be."""
+        try:
+            told = reply.json()
+            code = str(told["code"] if "code" in told else told["error"]["code"])
+        except (ValueError, KeyError, TypeError):
+            code = "no code"
+        if reply.status_code not in MAY_BE or code == "no code":
+            self.wrong.append(f"{kind}: {reply.status_code} {reply.text[:300]}")
+        return f"{reply.status_code} {code}"
+
+
+class Judge:
+    """Computes scores again from the answers that they return."""
+
+    def __init__(self, admin: httpx.AsyncClient, tally: Tally) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        folder = ROOT / "data" / "weights" / "all-MiniLM-L6-v2"
+        self.admin, self.tally = admin, tally
+        self.model = SentenceTransformer(str(folder), device="cpu")
+        self.vectors: dict[str, NDArray[np.float64]] = {}
+        self.calibrations: dict[str, dict[str, Any]] = {}
+        self.waiting = asyncio.Queue[dict[str, Any]]()
+
+    async def work(self) -> None:
+        """Judge what comes, one after the other."""
+        while True:
+            score = await self.waiting.get()
+            used = score["calibration"]
+            if used and used["origin"] == "own" and used["id"] not in self.calibrations:
+                self.calibrations[used["id"]] = await self.known(used["id"])
+            fault = await asyncio.to_thread(self.fault, score)
+            if fault:
+                self.tally.wrong.append(f"{fault}: {json.dumps(score)[:1500]}")
+            self.tally.checked[used["origin"] if used else "raw"] += 1
+            self.waiting.task_done()
+
+    async def known(self, calibration_id: str) -> dict[str, Any]:
+        """Return a calibration, however long the store is away."""
+        while True:
+            try:
+                reply = await self.admin.get(f"/calibrations/{calibration_id}")
+                if reply.status_code == 200:
+                    return dict(reply.json())
+                self.tally.error("calibration", reply)
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(1)
+
+    def fault(self, score: dict[str, Any]) -> str:
+        """Return what is wrong with a score, "" for nothing."""
+        used, samples = score["calibration"], score["samples"]
+        if used is None:
+            return "no calibration"
+        g, temperature = used["depolarization"], used["temperature"]
+        if used["origin"] == "own":
+            fitted = self.calibrations[used["id"]]
+            if score["model"] != OWN or fitted["fingerprint"]["model"] != OWN:
+                return "calibration of another model"
+            by_number = {one["num_samples"]: one for one in fitted["evidence"] or fitted["parameters"]}
+            parameters = by_number[len(samples)]
+            if not math.isclose(parameters["temperature"], temperature, rel_tol=1e-9):
+                return "temperature"
+            if fitted["evidence"]:
+                u = min(max(score["evidence"]["missing_mass"], 1e-4), 1 - 1e-4)
+                logit = parameters["evidence_intercept"] + parameters["evidence_slope"] * math.log(
+                    u / (1 - u)
+                )
+                expected = 1 / (1 + math.exp(-logit))
+            else:
+                expected = parameters["depolarization"]
+            if not math.isclose(expected, g, abs_tol=1e-6):
+                return "depolarization"
+        new = [text for text in set(samples) if text not in self.vectors]
+        if new:
+            made = self.model.encode(new, normalize_embeddings=True, show_progress_bar=False)
+            self.vectors |= dict(zip(new, np.asarray(made, dtype=np.float64), strict=True))
+        rows = np.stack([self.vectors[text] for text in samples])
+        values = np.linalg.eigvalsh(rows @ rows.T / len(rows))
+        values = values[values > 1e-9] ** (1 / temperature)
+        dimension = rows.shape[1]
+        served = (1 - g) * values / values.sum() + g / dimension
+        null = g / dimension
+        entropy = -(served * np.log(served)).sum()
+        entropy -= (dimension - len(served)) * null * math.log(null) if null else 0.0
+        if abs(served.max() - score["lambda_max"]) > 1e-4 or abs(entropy - score["entropy"]) > 1e-3:
+            return f"lambda_max {served.max():.6f}, entropy {entropy:.6f} computed"
+        return ""
+
+
+class Callers:
+    """Everyone who calls, until told to stop."""
+
+    def __init__(self, url: str) -> None:
+        self.tally, self.over = Tally(), asyncio.Event()
+
+        def client(key: str) -> httpx.AsyncClient:
+            headers = {"Authorization": f"Bearer {key}"}
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+            return httpx.AsyncClient(
+                base_url=url, headers=headers, timeout=PATIENCE_S, limits=limits, trust_env=False
+            )
+
+        self.http, self.admin = client(SCORE), client(ADMIN)
+        self.judge = Judge(self.admin, self.tally)
+
+    async def repeat(self, call: Callable[[], Awaitable[str]], pause_s: float) -> None:
+        """Call until it is over."""
+        kind = call.__name__
+        while not self.over.is_set():
+            began = time.monotonic()
+            try:
+                told = await call()
+            except httpx.TimeoutException:
+                told = "WEDGED"
+                self.tally.wrong.append(f"{kind}: no reply in {PATIENCE_S:.0f} s")
+            except httpx.TransportError as error:
+                told = f"broken off ({type(error).__name__})"
+                self.tally.broken.append((began, time.monotonic()))
+            self.tally.seen[f"{kind}: {told}"] += 1
+            await asyncio.sleep(random.uniform(0, 2 * pause_s))
+
+    def body(self, **more: Any) -> dict[str, Any]:
+        """Return what to score: mostly of the model that is calibrated."""
+        model = OWN if random.random() < 0.8 else OTHER
+        asked = {"prompt": question(random.randrange(PROMPTS)), "model": model, "return": ["samples"]}
+        return {**asked, "num_samples": random.randint(2, SAMPLES), **more}
+
+    def scored(self, score: dict[str, Any]) -> str:
+        """Have a score computed again."""
+        self.judge.waiting.put_nowait(score)
+        return "calibrated" if score["calibrated"] else "by default"
+
+    async def score(self, **more: Any) -> str:
+        """Score a prompt."""
+        reply = await self.http.post("/score", json=self.body(**more))
+        return self.scored(reply.json()) if reply.status_code == 200 else self.tally.error("score", reply)
+
+    async def score_by_deadline(self) -> str:
+        """Score with what has come after a while."""
+        return await self.score(deadline_ms=1500)
+
+    async def score_and_go(self) -> str:
+        """Hang up before a score has come."""
+        try:
+            await self.http.post("/score", json=self.body(), timeout=random.uniform(0.05, 1.0))
+        except httpx.TimeoutException:
+            return "gone"
+        return "done before"
+
+    async def score_supplied(self) -> str:
+        """Score answers of the caller's own."""
+        texts, shares = answers_to(random.randrange(PROMPTS))
+        samples = random.choices(texts, weights=shares.tolist(), k=6)
+        reply = await self.http.post("/score", json={"samples": samples, "return": ["samples"]})
+        return self.scored(reply.json()) if reply.status_code == 200 else self.tally.error("supplied", reply)
+
+    async def batch(self) -> str:
+        """Score several prompts in one call."""
+        items = [self.body(deadline_ms=3000) for _ in range(8)]
+        reply = await self.http.post("/score/batch", json={"items": items})
+        if reply.status_code != 200:
+            return self.tally.error("batch", reply)
+        lines = [json.loads(line) for line in reply.text.splitlines()]
+        for line in lines:
+            if "result" in line:
+                self.scored(line["result"])
+            elif line["error"]["status"] not in MAY_BE:
+                self.tally.wrong.append(f"batch: {json.dumps(line)[:300]}")
+        if len(lines) != len(items):
+            self.tally.wrong.append(f"batch: {len(lines)} lines of {len(items)}")
+        return "whole"
+
+    async def chat(self, stream: bool = False) -> str:
+        """Chat through the drop-in, with a score beside the answer."""
+        messages = [{"role": "user", "content": question(random.randrange(PROMPTS))}]
+        body = {"model": OWN, "messages": messages, "stream": stream}
+        reply = await self.http.post("/v1/chat/completions", json=body)
+        if reply.status_code != 200:
+            if any(reply.status_code == code and said in reply.text for code, said in LLM_SAYS):
+                return f"{reply.status_code} of the LLM"  # passed through as it came
+            return self.tally.error("chat", reply)
+        if stream:
+            return "streamed" if '"eigencal"' in reply.text else "streamed without a score"
+        return "scored" if "lambda_max" in reply.json().get("eigencal", {}) else "without a score"
+
+    async def chat_streamed(self) -> str:
+        """Chat by a stream of events."""
+        return await self.chat(stream=True)
+
+    async def calibrate_drawn(self) -> str:
+        """Have the service draw the answers of a calibration."""
+        rows = [
+            {"prompt": question(number), "reference": answers_to(number)[0][0]}
+            for number in random.sample(range(PROMPTS), ROWS)
+        ]
+        return await self.calibrate(rows)
+
+    async def calibrate_uploaded(self) -> str:
+        """Upload rows with answers that the service has drawn."""
+        rows = []
+        for number in random.sample(range(PROMPTS), ROWS):
+            texts, shares = answers_to(number)
+            drawn = random.choices(range(4), weights=shares.tolist(), k=SAMPLES)
+            rows.append(
+                {
+                    "prompt": question(number),
+                    "reference": texts[0],
+                    "samples": [texts[one] for one in drawn],
+                    "logprobs": [max(math.log(shares[one]), -50.0) for one in drawn],
+                }
+            )
+        return await self.calibrate(rows, drawn_by="service")
+
+    async def calibrate(self, rows: list[dict[str, Any]], **options: Any) -> str:
+        """Follow a calibration to its end."""
+        reply = await self.admin.post("/calibrate", json={"examples": rows, "activate": "always", **options})
+        if reply.status_code != 202:
+            return self.tally.error("calibrate", reply)
+        job_id = reply.json()["id"]
+        self.tally.jobs[job_id] = ""
+        while not self.over.is_set() and not self.tally.jobs[job_id]:
+            await asyncio.sleep(1)
+            await self.look_at(job_id)
+        return self.tally.jobs[job_id] or "goes on"
+
+    async def look_at(self, job_id: str) -> None:
+        """Ask for a job; note how it ended."""
+        try:
+            reply = await self.admin.get(f"/jobs/{job_id}")
+        except httpx.TransportError:
+            return
+        if reply.status_code != 200:
+            self.tally.error(f"job {job_id}", reply)
+            return
+        job = reply.json()
+        if job["state"] in ENDED:
+            why = f" {job['error']['code']}" if job.get("error") else ""
+            self.tally.jobs[job_id] = job["state"] + why
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Start the crowd."""
+        crowd: list[tuple[Callable[[], Awaitable[str]], float, int]] = [
+            (self.score, 0.5, 4),
+            (self.score_by_deadline, 0.5, 2),
+            (self.score_and_go, 1.0, 1),
+            (self.score_supplied, 1.0, 1),
+            (self.batch, 3.0, 1),
+            (self.chat, 0.5, 2),
+            (self.chat_streamed, 0.5, 2),
+            (self.calibrate_drawn, 10.0, 1),
+            (self.calibrate_uploaded, 10.0, 1),
+        ]
+        return [asyncio.create_task(self.repeat(c, p)) for c, p, count in crowd for _ in range(count)]
+
+
+class Faults:
+    """What befalls the composition. The first replica is frozen, but lives: memory is measured of it."""
+
+    def __init__(self, made: Composition, llm: Llm) -> None:
+        self.made, self.llm = made, llm
+        self.lives, self.dies = made.replicas()
+        (self.postgres,) = made.shell("docker compose ps --quiet postgres").split()
+        self.kills: list[tuple[float, float]] = []
+        self.seen = collections.Counter[str]()
+
+    async def go_on(self) -> None:
+        """Let one after the other happen, with a pause between."""
+        while True:
+            await asyncio.sleep(random.uniform(10, 30))
+            fault = random.choice(
+                [
+                    self.killed,
+                    self.restarted,
+                    self.frozen,
+                    self.database_killed,
+                    self.database_frozen,
+                    self.llm_silent,
+                    self.llm_failing,
+                    self.llm_dead,
+                ]
+            )
+            self.seen[fault.__name__] += 1
+            await fault()
+
+    async def docker(self, *command: str) -> None:
+        """Have the engine do something."""
+        await asyncio.to_thread(run, "docker", *command)
+
+    async def _while_it_dies(self, *command: str) -> None:
+        began = time.monotonic()
+        try:
+            await self.docker(*command)
+        finally:
+            self.kills.append((began, time.monotonic() + 1))
+
+    async def killed(self) -> None:
+        """Kill the process of one replica; its container starts it again."""
+        await self._while_it_dies("exec", self.dies, "sh", "-c", f"{KILL} || true")
+
+    async def restarted(self) -> None:
+        """Stop a replica as an operator does, and start it."""
+        await self._while_it_dies("restart", "--time", "40", self.dies)
+
+    async def frozen(self) -> None:
+        """Let a replica stand still."""
+        one = random.choice([self.lives, self.dies])
+        await self.docker("pause", one)
+        await asyncio.sleep(random.uniform(3, 12))
+        await self.docker("unpause", one)
+
+    async def database_killed(self) -> None:
+        """Kill PostgreSQL and start it again."""
+        await self.docker("kill", self.postgres)
+        await asyncio.sleep(random.uniform(0, 5))
+        await self.docker("start", self.postgres)
+
+    async def database_frozen(self) -> None:
+        """Let PostgreSQL stand still."""
+        await self.docker("pause", self.postgres)
+        await asyncio.sleep(random.uniform(3, 12))
+        await self.docker("unpause", self.postgres)
+
+    async def _llm(self, state: str, seconds: float) -> None:
+        self.llm.state = state
+        await asyncio.sleep(seconds)
+        self.llm.state = "well"
+
+    async def llm_silent(self) -> None:
+        """Let the LLM take calls and say nothing."""
+        await self._llm("silent", random.uniform(5, 15))
+
+    async def llm_failing(self) -> None:
+        """Let the LLM answer most calls with an error, junk or nothing."""
+        await self._llm("failing", random.uniform(5, 20))
+
+    async def llm_dead(self) -> None:
+        """Let the LLM refuse connections."""
+        await self.llm.end()
+        await asyncio.sleep(random.uniform(2, 10))
+        await self.llm.begin()
+
+
+def measured(made: Composition, replica: str) -> dict[str, float]:
+    """Return what the service's process in a container holds, and what the store has grown to."""
+    told = run(
+        *("docker", "exec", replica, "sh", "-c"),
+        "read pid </proc/1/task/1/children; grep VmRSS /proc/$pid/status; ls /proc/$pid/fd | wc -l;"
+        " ls /proc/$pid/task | wc -l; du -sk /data /tmp | cut -f1",
+    )
+    rss, files, threads, data, tmp = (float(number) for number in re.findall(r"\d+", told))
+    size = made.shell(
+        "docker compose exec -T postgres psql -U eigencal -Atc \"select pg_database_size('eigencal')\""
+    )
+    return {
+        "RSS MiB": rss / 1024,
+        "open files": files,
+        "threads": threads,
+        "/data MiB": data / 1024,
+        "/tmp MiB": tmp / 1024,
+        "database MiB": float(size) / 2**20,
+    }
+
+
+async def drive(minutes: float) -> int:
+    """Run the load and the faults, and say how it went."""
+    llm = Llm()
+    with tempfile.TemporaryDirectory() as folder:
+        async with llm.server:
+            made = await asyncio.to_thread(
+                Composition,
+                Path(folder),
+                COMPOSE_PROFILES="external,postgres",
+                IMAGE_TAG="test",
+                REPLICAS="2",
+                POSTGRES_PASSWORD="letters4and0digits",
+                EIGENCAL_DATABASE_URL="postgresql://eigencal:${POSTGRES_PASSWORD}@postgres:5432/eigencal",
+                EIGENCAL_LLM_URL=f"http://host.docker.internal:{llm.server.port}/v1",
+                EIGENCAL_LLM_MODEL=OWN,
+                EIGENCAL_LLM_PRIORITY="false",
+                EIGENCAL_LLM_TIMEOUT_S="20",
+                EIGENCAL_NUM_SAMPLES=str(SAMPLES),
+                EIGENCAL_EMBEDDER="all-MiniLM-L6-v2",
+                WEIGHTS="all-MiniLM-L6-v2",
+            )
+            try:
+                await asyncio.to_thread(made.shell, "docker compose up -d --build")
+                await asyncio.to_thread(made.ready)
+                return await soak(made, llm, minutes)
+            finally:
+                await asyncio.to_thread(made.shell, "docker compose --profile '*' down --volumes --timeout 5")
+                made.http.close()
+
+
+async def soak(made: Composition, llm: Llm, minutes: float) -> int:
+    """Run it for so long, then let everything come to an end."""
+    callers, faults = Callers(made.url), Faults(made, llm)
+    judging = asyncio.create_task(callers.judge.work())
+    tasks, befalling = callers.tasks(), asyncio.create_task(faults.go_on())
+    figures = []
+    for third in range(3):
+        await asyncio.sleep(20 * minutes)
+        befalling.cancel()  # in the middle of what it does: the rest of it follows
+        await asyncio.gather(befalling, return_exceptions=True)
+        await mended(made, llm)
+        figures.append(await asyncio.to_thread(measured, made, faults.lives))
+        print(f"{(third + 1) * minutes / 3:.0f} min:", told(figures[-1]), flush=True)
+        print("   ", dict(callers.tally.seen), "wrong:", len(callers.tally.wrong), flush=True)
+        befalling = asyncio.create_task(faults.go_on())
+    befalling.cancel()
+    await asyncio.gather(befalling, return_exceptions=True)
+    await mended(made, llm)
+    callers.over.set()
+    await asyncio.gather(*tasks)
+    end = time.monotonic() + 2 * PATIENCE_S
+    while "" in callers.tally.jobs.values() and time.monotonic() < end:
+        for job_id in [one for one, state in callers.tally.jobs.items() if not state]:
+            await callers.look_at(job_id)
+        await asyncio.sleep(1)
+    await callers.judge.waiting.join()
+    judging.cancel()
+    return verdict(callers, faults, figures)
+
+
+async def mended(made: Composition, llm: Llm) -> None:
+    """Undo what a fault has left, and wait until all is well."""
+    llm.state = "well"
+    if llm.is_dead:
+        await llm.begin()
+    paused = "docker compose ps --quiet --status paused | xargs --no-run-if-empty docker unpause"
+    await asyncio.to_thread(made.shell, f"{paused}; docker compose up -d")
+    await asyncio.to_thread(made.ready)
+
+
+def told(figures: dict[str, float]) -> str:
+    """Return figures in a line."""
+    return ", ".join(f"{name} {number:.0f}" for name, number in figures.items())
+
+
+def verdict(callers: Callers, faults: Faults, figures: list[dict[str, float]]) -> int:
+    """Print all that was seen; return 1 where something should not have been."""
+    tally = callers.tally
+    lost = [one for one, state in tally.jobs.items() if not state]
+    unexplained = [
+        (began, ended)
+        for began, ended in tally.broken
+        if not any(began <= over and killed <= ended for killed, over in faults.kills)
+    ]
+    grown = [
+        name
+        for name in ("RSS MiB", "open files", "threads")
+        if figures[2][name] > 1.1 * figures[1][name] and figures[2][name] > 1.1 * figures[0][name]
+    ]
+    print("faults:", dict(faults.seen))
+    for kind, count in sorted(tally.seen.items()):
+        print(f"  {count:6} {kind}")
+    print("scores computed again:", dict(tally.checked))
+    print("jobs:", dict(collections.Counter(tally.jobs.values())), "lost:", lost)
+    print(f"replies broken off: {len(tally.broken)}, of them while nothing was killed: {len(unexplained)}")
+    print("grown by a tenth:", grown)
+    print("wrong:", len(tally.wrong))
+    for one in tally.wrong[:20]:
+        print("  ", one)
+    return 1 if tally.wrong or lost or unexplained or grown else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=30.0)
+    sys.exit(asyncio.run(drive(parser.parse_args().minutes)))
