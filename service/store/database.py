@@ -101,7 +101,7 @@ def _is_full(error: BaseException | None) -> bool:
 class Database:
     """Connections from a pool. `start` brings the tables up to date.
 
-    `alone`: no other process may serve the same SQLite file; each would take the other's jobs for left behind.
+    `alone`: no other process may serve the same SQLite file: each would take the other's jobs for left over.
     `answer_s`: how long `soon` and `check` wait at most. `idle_s`: how long Postgres lets a transaction lie
     idle.
     """
