@@ -1,0 +1,93 @@
+"""The fields of an answer in JSON."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.claims.fields import fields
+
+
+def told(answer: str) -> list[str] | None:
+    found = fields(answer)
+    return None if found is None else [field.text for field in found]
+
+
+def test_each_value_is_a_claim_named_by_its_path() -> None:
+    answer = (
+        '{"name": " Ada ", "born": 1815, "works": [{"title": "Notes", "sold": null}, -1.50e3], "no": [{}]}'
+    )
+    assert told(answer) == [
+        "name: Ada",
+        "born: 1815",
+        "works[0].title: Notes",
+        "works[0].sold: null",
+        "works[1]: -1.50e3",
+    ]
+
+
+def test_a_fence_is_passed_over_and_spans_are_of_the_whole_answer() -> None:
+    answer = '\n```json\n{"a": "x \\u00e9", "b": [true]}\n```\n'
+    found = fields(answer)
+    assert found is not None
+    assert [(one.text, answer[one.start : one.end]) for one in found] == [
+        ("a: x é", '"x \\u00e9"'),
+        ("b[0]: true", "true"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "1815",
+        '"text"',
+        "{",
+        '{"a"}',
+        '{"a": }',
+        '{"a": 1,}',
+        '{"a": 1} and more',
+        "[1 2]",
+        "{'a': 1}",
+        "[01x]",
+        "[" * 10**6,
+        "[" * 10**6 + "1" + "]" * 10**6,
+        "[1] [2]",
+        "[" + "1," * 10**6 + "1]",
+        "Sure: {}",
+    ],
+)
+def test_what_is_no_json_has_no_fields(answer: str) -> None:
+    assert fields(answer) is None
+
+
+def test_of_two_members_of_one_name_the_last_counts() -> None:
+    assert told('{"a": 1, "b": 2, "a": 3}') == ["b: 2", "a: 3"]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+def leaves(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [one for inner in value.values() for one in leaves(inner)]
+    if isinstance(value, list):
+        return [one for inner in value for one in leaves(inner)]
+    return [value.strip() if isinstance(value, str) else json.dumps(value)]
+
+
+@given(VALUES.filter(lambda value: isinstance(value, dict | list)), st.sampled_from([None, 2]), st.booleans())
+def test_any_json_is_read_as_json_reads_it(value: Any, indent: int | None, ascii_only: bool) -> None:
+    answer = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    found = fields(answer)
+    assert found is not None
+    assert len(found) <= len(leaves(value))
+    for field in found:
+        (read,) = leaves([json.loads(answer[field.start : field.end])])
+        assert read == field.value
