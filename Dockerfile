@@ -3,8 +3,10 @@ ARG PYTHON_IMAGE=python:3.11.15-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 
-# pip reads these two by itself; empty means unset. On Linux the default index offers torch with CUDA (several
-# GB). An extra index that offers the CPU build of the same version is preferred by pip, for its local label.
+# PyTorch's own builds, by uv's names for them: `cpu`, or for an embedder on a GPU the one of its CUDA, say cu130.
+# Empty: what pip finds, which on Linux is CUDA's (several GB), unless an index below offers another.
+ARG TORCH=cpu
+# pip reads these two by itself; empty means unset.
 ARG PIP_INDEX_URL=""
 ARG PIP_EXTRA_INDEX_URL=""
 ENV PIP_NO_CACHE_DIR=1 \
@@ -13,7 +15,11 @@ ENV PIP_NO_CACHE_DIR=1 \
 WORKDIR /build
 COPY constraints.txt ./
 RUN python -m venv /opt/venv \
-    && /opt/venv/bin/pip install -c constraints.txt setuptools
+    && /opt/venv/bin/pip install -c constraints.txt setuptools \
+    && if [ -n "$TORCH" ]; then \
+        /opt/venv/bin/pip install -c constraints.txt --target /opt/uv uv \
+        && /opt/uv/bin/uv pip install --python /opt/venv --no-cache --torch-backend "$TORCH" -c constraints.txt torch; \
+    fi
 # The dependencies come first, for a stub of the package: this layer, the large one, is kept until one of
 # these files changes.
 COPY pyproject.toml ./

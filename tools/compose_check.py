@@ -21,7 +21,7 @@ PROFILES = (
     ("external", "observe"),
 )
 GATEWAY = "host-gateway"  # an address to Compose, which the package does not know as one
-VARIABLE = re.compile(r"\$\{\w+:-([^${}]*)\}")
+VARIABLE = re.compile(r"\$\{\w+:?-([^${}]*)\}")
 
 
 def chosen(composition: dict[str, Any], profiles: tuple[str, ...]) -> dict[str, Any]:

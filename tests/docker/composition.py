@@ -64,7 +64,9 @@ class Composition:
         shutil.copy(folder / ".env.example", folder / ".env")
         (folder / "docker-compose.override.yml").write_text(IMPATIENT)
         port = free_port()
-        self.set(PUBLISH_PORT=str(port), EIGENCAL_ADMIN_KEY=ADMIN, EIGENCAL_SCORE_KEY=SCORE, **settings)
+        self.set(
+            PUBLISH_PORT=str(port), EIGENCAL_ADMIN_KEY=ADMIN, EIGENCAL_SCORE_KEY=SCORE, TORCH="", **settings
+        )
         self.url = f"http://127.0.0.1:{port}"
         self.http = self.caller(ADMIN)
 

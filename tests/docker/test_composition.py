@@ -28,7 +28,7 @@ CALLERS = 4
 # With the modes that files have in a checkout: the layers are those of the next image, too.
 BUILD_THE_COMMIT_BEFORE = (
     "set -o pipefail; git -c tar.umask=0022 archive HEAD~1 | docker build --tag eigencal-service:before"
-    " --build-arg PIP_INDEX_URL --build-arg PIP_EXTRA_INDEX_URL -"
+    " --build-arg TORCH= --build-arg PIP_INDEX_URL --build-arg PIP_EXTRA_INDEX_URL -"
 )
 FITTED = ("method", "temperature", "depolarization")
 
