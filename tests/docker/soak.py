@@ -314,8 +314,8 @@ class Callers:
                 return f"{reply.status_code} of the LLM"  # passed through as it came
             return self.tally.error("chat", reply)
         if stream:
-            return "streamed" if '"eigencal"' in reply.text else "streamed without a score"
-        return "scored" if "lambda_max" in reply.json().get("eigencal", {}) else "without a score"
+            return "scored" if '"lambda_max"' in reply.text else "without a score"
+        return "scored" if "lambda_max" in reply.json().get("uncertainty", {}) else "without a score"
 
     async def chat_streamed(self) -> str:
         """Chat by a stream of events."""
@@ -381,8 +381,8 @@ class Callers:
             (self.batch, 3.0, 1),
             (self.chat, 0.5, 2),
             (self.chat_streamed, 0.5, 2),
-            (self.calibrate_drawn, 10.0, 1),
-            (self.calibrate_uploaded, 10.0, 1),
+            (self.calibrate_drawn, 20.0, 1),
+            (self.calibrate_uploaded, 20.0, 1),
         ]
         return [asyncio.create_task(self.repeat(c, p)) for c, p, count in crowd for _ in range(count)]
 
