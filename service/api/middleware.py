@@ -127,9 +127,9 @@ class RequestContext:
                         raise
                     await internal_problem(request_id, error)(scope, receive, send_with_id)
                 except asyncio.CancelledError:  # the service stops, and has waited as long as it may
-                    if started:
-                        raise
-                    await error_response(Overloaded(STOPPING), request_id)(scope, receive, send_with_id)
+                    if not started:
+                        await error_response(Overloaded(STOPPING), request_id)(scope, receive, send_with_id)
+                    raise
         finally:
             TRACEPARENT.reset(trace)
 

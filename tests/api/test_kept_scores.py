@@ -119,13 +119,6 @@ async def test_the_score_survives_the_death_of_the_store(
     assert PROMPT["prompt"] not in caplog.text
 
 
-async def test_replicas_share_scores(tmp_path: Path) -> None:
-    async with replica_app(tmp_path, "one") as one, replica_app(tmp_path, "other") as other:
-        answered = (await one.post("/score", json=PROMPT)).json()
-        found = await other.get(f"/scores/{answered['id']}")  # at once: it may still be on its way
-        assert found.json() == answered | {"status": "scored"}
-
-
 async def test_a_score_outlives_its_replica_app(tmp_path: Path) -> None:
     async with replica_app(tmp_path, "one") as one:
         answered = (await one.post("/score", json=PROMPT)).json()

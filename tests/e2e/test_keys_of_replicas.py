@@ -1,4 +1,4 @@
-"""Keys on two replicas of one store: made here, works there; revoked here, refused there within seconds."""
+"""Two replicas of one store: what is made at one is known at the other, and soon what is revoked."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -96,6 +96,13 @@ async def test_made_here_works_there_revoked_here_is_refused_there(url: str, tmp
         assert [(key["id"], key["state"]) for key in listed] == [
             (key["id"], "revoked" if key is first else "valid") for key in (*later[::-1], first)
         ]
+
+
+async def test_a_score_made_here_is_found_there(url: str, tmp_path: Path) -> None:
+    async with replica(url, "a", tmp_path) as here, replica(url, "b", tmp_path) as there:
+        answered = (await here.post("/score", json=PROMPT)).json()
+        found = await there.get(f"/scores/{answered['id']}")  # at once: it may still be on its way
+        assert found.json() == answered | {"status": "scored"}
 
 
 async def test_revoked_while_many_score(url: str, tmp_path: Path) -> None:
