@@ -442,7 +442,7 @@ def build_replica(
     `version` is the service's, for results. At most `kept_documents` are kept. `engine` None: DBOS, beside
     the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
     """
-    database = Database(database_url, alone=True)
+    database = Database(database_url)
     calibrations = SqlCalibrations(database, poll_s=intervals.active_poll_s, own_keys=own_keys)
     store = SqlJobs(database, calibrations, setup=setup)
 

@@ -9,6 +9,7 @@ frozen and wakes. What a step has done is in our own tables; DBOS keeps but how 
 import asyncio
 import contextlib
 import logging
+import sqlite3
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -272,6 +273,7 @@ class DbosEngine:
         self._url = sync_url(url)
         self._replica_id = replica_id
         self._presence = _presence_in(self._url, replica_id, lease_s)
+        self._ownership: sqlite3.Connection | None = None
         self._lanes = lanes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._steps: JobSteps | None = None
@@ -292,7 +294,8 @@ class DbosEngine:
     async def start(self, steps: JobSteps) -> None:
         """Launch DBOS, which takes up what this executor left.
 
-        Raises StoreUnavailable, and RuntimeError if another engine runs.
+        Raises StoreUnavailable, also where another process has the SQLite file, and RuntimeError if another
+        engine runs.
         """
         if _Current.engine is not None:
             raise RuntimeError("only one engine of durable jobs can run in a process")
@@ -301,6 +304,8 @@ class DbosEngine:
         try:
             if self._presence is not None:
                 await self._presence.hold()  # first: peers would take over what a replica without it runs
+            else:
+                self._ownership = _own(str(self._url.database))
             with translated():
                 await asyncio.to_thread(self._launch, steps.slots, steps.all_slots)
         except BaseException:
@@ -350,6 +355,9 @@ class DbosEngine:
         await asyncio.to_thread(DBOS.destroy)
         if self._presence is not None:
             await self._presence.leave()  # last: peers take over at once what is left
+        ownership, self._ownership = self._ownership, None
+        if ownership is not None:
+            ownership.close()
 
     async def step(self, name: str, job_id: str, *args: Any) -> Any:
         """Run a step once, however often its workflow is begun anew; see `Flow`."""
@@ -424,6 +432,24 @@ class DbosEngine:
     async def cancel(self, job_id: str) -> None:
         """Cancel the job's workflows: DBOS breaks off their steps within a second or two, on any replica."""
         await asyncio.to_thread(_cancel, job_id)
+
+
+def _own(path: str) -> sqlite3.Connection:
+    """Return what shows, until it is closed or the process dies, that a SQLite file is this process's.
+
+    Two would each take the other's jobs for left over. Raises StoreUnavailable.
+    """
+    ownership = sqlite3.connect(f"{path}.owner", timeout=1, isolation_level=None, check_same_thread=False)
+    try:
+        ownership.execute("PRAGMA journal_mode = OFF")  # nothing is ever written
+        ownership.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        ownership.close()
+        why = "is another process's: several replicas need PostgreSQL (EIGENCAL_DATABASE_URL)"
+        if getattr(error, "sqlite_errorname", "") != "SQLITE_BUSY":
+            why = f"cannot be locked: {type(error).__name__}"
+        raise StoreUnavailable(f"The SQLite file {why}.") from None
+    return ownership
 
 
 def _presence_in(url: URL, replica_id: str, lease_s: float) -> "Presence | None":

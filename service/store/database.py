@@ -27,10 +27,6 @@ logger = logging.getLogger(__name__)
 
 IDLE_S = 15.0
 LOCK_NOT_AVAILABLE = "55P03"  # of Postgres
-OWNED = (
-    "Another process serves this SQLite file. Only one can: several replicas need PostgreSQL "
-    "(EIGENCAL_DATABASE_URL)."
-)
 LOCKED = "The database is locked: something else writes to it, or holds its lock."
 # By the second word of SQLite's name for the error.
 REASONS = {
@@ -101,27 +97,18 @@ def _is_full(error: BaseException | None) -> bool:
 class Database:
     """Connections from a pool. `start` brings the tables up to date.
 
-    `alone`: no other process may serve the same SQLite file: each would take the other's jobs for left over.
     `answer_s`: how long `soon` and `check` wait at most. `idle_s`: how long Postgres lets a transaction lie
     idle.
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        alone: bool = False,
-        busy_timeout_s: float = 30.0,
-        answer_s: float = 2.0,
-        idle_s: float = IDLE_S,
+        self, url: str, *, busy_timeout_s: float = 30.0, answer_s: float = 2.0, idle_s: float = IDLE_S
     ) -> None:
         self.url = store_url(url)
-        self._alone = alone
         self._busy_timeout_s = busy_timeout_s
         self._answer_s = answer_s
         self._idle_s = idle_s
         self._engine: AsyncEngine | None = None
-        self._owner: sqlite3.Connection | None = None
         self._slow: set[asyncio.Task[object]] = set()  # given up by `soon`, and not at their end
         # Returns when the database can be read and written; raises StoreUnavailable, which says why not.
         self.ready = SharedCheck(lambda: self.soon(self._ready()))
@@ -130,18 +117,12 @@ class Database:
         """Create the file's folder, migrate, open the pool.
 
         Raises StoreUnavailable, also for a Postgres database of another encoding than UTF-8, which could not
-        hold what callers write, and where it is to be `alone`, for a SQLite file
-        that another process serves.
+        hold what callers write.
         """
         with translated():
             if self.url.get_backend_name() == "sqlite":
                 Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
-                self._owner = _own(str(self.url.database)) if self._alone else None
-            try:
-                await asyncio.to_thread(migrate, sync_url(self.url))  # Alembic blocks
-            except BaseException:
-                await self.stop()
-                raise
+            await asyncio.to_thread(migrate, sync_url(self.url))  # Alembic blocks
             self._engine = self._create()
 
     async def stop(self) -> None:
@@ -151,9 +132,6 @@ class Database:
         engine, self._engine = self._engine, None  # two may stop at once
         if engine is not None:
             await engine.dispose()
-        owner, self._owner = self._owner, None
-        if owner is not None:
-            owner.close()
 
     async def check(self) -> None:
         """Return when the database answers; raise StoreUnavailable when not."""
@@ -244,21 +222,6 @@ class Database:
         return engine
 
 
-def _own(path: str) -> sqlite3.Connection:
-    """Return what shows that this process serves a SQLite file, until it is closed or the process dies.
-
-    Raises StoreUnavailable.
-    """
-    owner = sqlite3.connect(f"{path}-owner", timeout=1, isolation_level=None, check_same_thread=False)
-    try:
-        owner.execute("BEGIN EXCLUSIVE")
-    except sqlite3.Error as error:
-        owner.close()
-        is_busy = getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY"
-        raise StoreUnavailable(OWNED if is_busy else _reason(error)) from None
-    return owner
-
-
 def _probe(path: Path, patience_s: float) -> None:
     """Read a SQLite file anew, and take its write lock for a moment; blocks for so long at most.
 
@@ -272,12 +235,9 @@ def _probe(path: Path, patience_s: float) -> None:
             for table in metadata.tables:
                 connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall()  # noqa: S608
     except sqlite3.Error as error:
-        raise StoreUnavailable(_reason(error), retry_after_s=5.0) from None
-
-
-def _reason(error: sqlite3.Error) -> str:
-    name = getattr(error, "sqlite_errorname", "").split("_")[1:2]
-    return REASONS.get("".join(name), "The database cannot be reached.")
+        name = getattr(error, "sqlite_errorname", "").split("_")[1:2]
+        reason = REASONS.get("".join(name), "The database cannot be reached.")
+        raise StoreUnavailable(reason, retry_after_s=5.0) from None
 
 
 def _set_up(settings: Sequence[str], connection: DBAPIConnection, record: object) -> None:

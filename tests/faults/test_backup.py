@@ -36,8 +36,8 @@ def carry_out(code: str, folder: Path) -> None:
 
 
 def databases(folder: Path, name: str) -> set[str]:
-    """The endings of the databases of a name, their logs and the lock of migrations left out."""
-    paths = [path for path in folder.glob(f"{name}*") if path.suffix != ".lock"]
+    """The endings of the databases of a name, their logs and locks left out."""
+    paths = [path for path in folder.glob(f"{name}*") if path.suffix not in (".lock", ".owner")]
     found = {re.sub("-(wal|shm)$", "", path.name) for path in paths}
     return {file.removeprefix(name) for file in found}
 

@@ -279,6 +279,16 @@ async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
             )
 
 
+async def test_a_sqlite_file_is_one_process_alone(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.db.owner", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")  # as another process does
+        with pytest.raises(StoreUnavailable, match="several replicas need PostgreSQL"):
+            async with opened(tmp_path / "store.db", dbos):
+                pass
+    async with opened(tmp_path / "store.db", dbos):
+        pass
+
+
 async def test_an_engine_that_could_not_be_started_is_started_later(tmp_path: Path) -> None:
     """A disk that is full for a while, a file that is none: the next start is as the first."""
     path = tmp_path / "store.db.jobs"

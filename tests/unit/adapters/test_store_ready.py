@@ -115,14 +115,3 @@ async def test_a_postgres_of_another_encoding_is_refused_at_the_start(postgres: 
     with pytest.raises(StoreUnavailable, match=r"encoding SQL_ASCII.*ENCODING 'UTF8'"):
         await database.start()
     await database.stop()
-
-
-async def test_one_process_alone_serves_a_sqlite_file(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    first, second = (Database(url, alone=True) for _ in range(2))
-    await first.start()
-    with pytest.raises(StoreUnavailable, match="several replicas need PostgreSQL"):
-        await second.start()
-    await first.stop()
-    await second.start()
-    await second.stop()
