@@ -22,7 +22,7 @@ thank you (?:very|so) much|thanks (?:a lot|again)|thank you for your (?:question
 regards|sincerely|yours sincerely|take care|happy to help|glad to help|(?:that(?:'s| is) a |what a )?(?:great|good|excellent) question
 enjoy|good to see you|nice to meet you|have fun|you're (?:very )?welcome|you are welcome
 gerne|sehr gerne|gern|klar|natürlich|selbstverständlich|sicher|danke|vielen dank|danke schön|bitte|bitte schön|bitte sehr
-(?:das ist eine )?(?:sehr )?gute frage|mit freundlichen grüßen|viele grüße|liebe grüße|viel erfolg|viel glück|viel spaß|kein problem
+(?:das ist eine )?(?:sehr )?gute frage|mit freundlichen grüßen|viele grüße|liebe grüße|viel (?:erfolg|glück|spaß)(?: (?:und|bei|beim|mit|dabei)\b.*)?|kein problem
 bien sûr|certainement|avec plaisir|volontiers|merci|merci beaucoup|cordialement|(?:c'est une )?(?:très )?bonne question
 bonne (?:chance|journée|soirée|continuation|lecture)|pas de problème|d'accord|de rien|je vous en prie
 claro|claro que sí|por supuesto|con gusto|desde luego|gracias|muchas gracias|de nada|saludos|saludos cordiales|un saludo
@@ -34,26 +34,26 @@ claro|claro que sí|por supuesto|con gusto|desde luego|gracias|muchas gracias|de
 
 # The beginning of a sentence.
 _OPENING = r"""
-let me know|feel free to|(?:please )?(?:don't|do not) hesitate|(?:i )?hope (?:this|that|it|these)\b.*\bhelp|hope to hear
-if (?:you|there)\b.*\b(?:let me know|feel free|just ask|please ask|(?:don't|do not) hesitate|happy to|glad to|here to help|reach out)
+(?:please )?let me know|(?:please )?feel free to (?:ask|reach|let|contact me|share|provide|explore)|(?:please )?(?:don't|do not) hesitate to (?:ask|reach|let|contact me)|(?:i )?hope (?:this|that|it|these)\b.*\bhelp|hope to hear
+if (?:you|there)\b.*\b(?:let me know|(?:feel free|(?:don't|do not) hesitate) to (?:ask|reach|let)|(?:just|please) ask|happy to|glad to|here to help)
 (?:i'm|i am|i'd be|i would be|i'll be) (?:always )?(?:happy|glad|here|delighted) to (?:help|assist|answer|explain|provide|elaborate)
 (?:i )?look forward to|looking forward to|have an? (?:great|nice|good|wonderful|lovely)|thank you for (?:asking|reaching|your)
-thanks for (?:asking|reaching|your)|how can i (?:help|assist)|enjoy your|wishing you|best of luck|please let me know
-(?:lass|lassen sie) (?:es )?(?:mich|uns) (?:gerne |bitte )?wissen|zögern sie nicht|zögere nicht|melde(?:n sie)? (?:dich|sich)
-(?:wenn|falls|sollten|solltest) (?:du|sie)\b.*\b(?:fragen|hilfe|informationen|details)\b.*
+thanks for (?:asking|reaching|your)|how can i (?:help|assist)|enjoy your|wishing you|best of luck
+(?:lass|lassen sie) (?:es )?(?:mich|uns) (?:gerne |bitte )?wissen|zögern sie nicht, (?:mich|mir|zu fragen|nachzufragen)|zögere nicht, (?:mich|mir|zu fragen|nachzufragen)|melde(?:n sie)? (?:dich|sich) (?:gern|einfach|jederzeit|bei mir)
+(?:wenn|falls|sollten|solltest) (?:du|sie)\b.*\b(?:mich wissen|frag (?:einfach|gern|mich)|fragen sie (?:einfach|gern|mich)|gern|melde dich|helfe ich|stehe ich|bin ich)\b
 (?:ich )?hoffe,? (?:das|dies|es|diese|ich)\b.*\b(?:hilft|helfen|weiter|geholfen|hilfreich)
 (?:ich helfe|ich stehe|gerne helfe|gern helfe|ich freue mich)|(?:ich )?wünsche (?:dir|ihnen)|einen schönen|schönen tag|vielen dank für|danke für
-j'espère (?:que|avoir)\b.*\b(?:aid|util|répon|clair)|n'hésite[sz]? pas|faites-moi savoir|fais-moi savoir|dites-moi si|dis-moi si
-si (?:vous avez|tu as|vous souhaitez|tu veux|vous voulez|vous avez besoin)\b.*\b(?:questions?|n'hésite[sz]?|aide|savoir)\b
+j'espère (?:que|avoir)\b.*\b(?:aid|util|répon|clair)|n'hésite[sz]? pas à (?:me|demander|poser|revenir)|faites-moi savoir|fais-moi savoir|dites-moi si|dis-moi si
+si (?:vous avez|tu as|vous souhaitez|tu veux|vous voulez|vous avez besoin)\b.*\b(?:n'hésite[sz]? pas à (?:me|demander|poser)|faites-moi|fais-moi|dites-(?:le-)?moi|dis-(?:le-)?moi|je (?:suis|reste))\b
 je (?:reste|suis) (?:à votre|à ta|là pour|ici pour|toujours là|heureux de|ravi)|merci (?:de|pour) (?:votre|ta|m'avoir|nous)|je vous souhaite|passez une
-espero que (?:esto|eso|te|le|les|la|esta|haya)\b.*\b(?:ayud|útil|sirv|clar)|espero haber|no dud(?:e|es|en) en|avísame|avíseme|hazme saber|házmelo saber|hágamelo
-(?:déjame|déjeme) saber|si (?:tienes|tiene|necesitas|necesita|quieres|desea|deseas)\b.*\b(?:preguntas?|duda|dudas|dime|avísame|ayuda|saber)\b
+espero que (?:esto|eso|te|le|les|la|esta|haya)\b.*\b(?:ayud|útil|sirv|clar)|espero haber|no dud(?:e|es|en) en (?:pregunt|dec[ií]r|consult|escrib|contactarme|hacérme)|avísame|avíseme|hazme saber|házmelo saber|hágamelo
+(?:déjame|déjeme) saber|si (?:tienes|tiene|necesitas|necesita|quieres|desea|deseas)\b.*\b(?:no dud(?:e|es) en (?:pregunt|dec[ií]r|consult)\w*|dime|dígame|avísame|avíseme|hazme|házmelo|déjame|estoy|estaré)\b
 estoy (?:aquí|a tu|a su|encantad[oa])|que (?:tengas|tenga|pases|pase) (?:un|una|buen)|gracias por (?:tu|su|preguntar|contactar)|será un placer
-надеюсь,? (?:это|эта|что|мой|я)\b.*(?:помо|полез|понят)|если у (?:вас|тебя)\b.*(?:вопрос|задавай|спрашивай|обращай|дайте|пиши)
+надеюсь,? (?:это|эта|что|мой|я)\b.*(?:помо|полез|понят)|если у (?:вас|тебя)\b.*(?:задавай|спрашивай|обращайтесь$|обращайся$|дайте мне знать|пишите$|буду рад)
 (?:обращайтесь|обращайся|дайте мне знать|дай знать|дайте знать|не стесняйтесь|не стесняйся|спрашивайте|спрашивай)
 (?:я )?(?:буду рад|буду рада|рад помочь|рада помочь|всегда рад|готов помочь)|желаю (?:вам|тебе)|спасибо за (?:ваш|твой|вопрос|обращение)
-希望(?:这|以上|上述|我的|能|对).*(?:帮助|帮到|有用)|如果(?:你|您)?(?:还)?(?:有|需要).*(?:问题|疑问|需要|帮助|告诉我|告知|随时)|如有(?:任何|其他|更多)?.*(?:问题|疑问)
-(?:请|欢迎)?随时.*(?:问|告诉|联系|提|找)|欢迎.*(?:提问|咨询|继续)|很高兴.*(?:为您|为你|帮|认识)|祝(?:你|您)|感谢(?:你|您)的|我很乐意|请告诉我
+希望(?:这|以上|上述|我的|能|对).*(?:帮助|帮到|有用)|如(?:果|有).*(?:告诉我|告知我|随时(?:问|提问|联系我|告诉|提出)|我很乐意|我会)
+(?:请|欢迎)?随时(?:问|提问|告诉我|联系我|向我|提出)|欢迎.*(?:提问|咨询|继续)|很高兴.*(?:为您|为你|帮|认识)|祝(?:你|您)|感谢(?:你|您)的|我很乐意|请告诉我
 """
 
 

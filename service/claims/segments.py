@@ -15,6 +15,7 @@ from functools import cache
 from itertools import pairwise, zip_longest
 from typing import Literal
 
+import regex
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from sentencex import get_sentence_boundaries
@@ -348,6 +349,19 @@ def _is_emphasis(raw: str, mark: re.Match[str]) -> bool:
 # --- Sentences --------------------------------------------------------------------------------------------------
 
 
+# What sentencex 1.0.32 does not know: German ordinals (im 13. Jahrhundert), abbreviations and first names of French,
+# abbreviations of Russian.
+_GOES_ON = regex.compile(
+    r"(?:\b(?:[Ii]m|[Aa]m|[Vv]om|[Zz]um|[Bb]eim|[Dd](?:e[rmns]|as|ie)|und|bis) \d{1,2}|\b(?:Pr|им|рис|табл)|['’]art"
+    r"|\b\p{Lu}\.-\p{Lu})\.\s$"
+)
+_LOWER = regex.compile(r"[«\"'„“(]?\p{Ll}")
+# It may end with a unit, a German quotation or a parenthesis, where a capital follows.
+_MORE_ENDS = regex.compile(
+    r"(?:(?<=\d)\s?[mghlstмтлч]\.|[.!?…][“«]|(?<=[.!?…]\s)\([^()]{1,500}[.!?…]\))\s+(?=[¡¿]?\p{Lu})"
+)
+
+
 def _sentences(text: str, languages: set[str]) -> Iterator[Span]:
     """Yield the spans of the sentences of one line, none longer than MAX_CHARS, without white space around them."""
     at = 0
@@ -364,7 +378,22 @@ def _sentences(text: str, languages: set[str]) -> Iterator[Span]:
 def _ends(text: str, languages: set[str]) -> list[int]:
     """Return where sentences end, for all the languages given: each knows its own abbreviations."""
     found = [{each["end_index"] for each in get_sentence_boundaries(code, text)} for code in languages]
-    return [*sorted(end for end in set.intersection(*found) if end < len(text)), len(text)]
+    ends = {end for end in set.intersection(*found) if not _goes_on(text, end)}
+    return [*sorted({end for end in ends | _more_ends(text) if end < len(text)}), len(text)]
+
+
+def _goes_on(text: str, end: int) -> bool:
+    """Return whether a sentence goes on where sentencex ends it."""
+    before, after = text[max(end - 30, 0) : end], text[end : end + 30]
+    if not before[-1:].isspace() and before.endswith("."):
+        return True
+    if _LOWER.match(after) and before.rstrip().endswith((".", "…")) and not text.islower():
+        return True
+    return _GOES_ON.search(before) is not None
+
+
+def _more_ends(text: str) -> set[int]:
+    return {match.end() for match in _MORE_ENDS.finditer(text)}
 
 
 def _cut(text: str, start: int, end: int) -> Iterator[Span]:
