@@ -1,7 +1,7 @@
 """A text cut into what it says: sentences, list items, table rows, each with its place in the text.
 
-Markdown's blocks are markdown-it's, sentences are sentencex's; its inline marks are read here, since no parser of
-Markdown tells where in the text they stand. The time is linear in the text's length, whatever is in it.
+Blocks of Markdown are found by markdown-it, sentences by sentencex. Inline marks are read here: no parser of
+Markdown tells where they stand. The time is linear in the text's length, whatever is in it.
 """
 
 import html
@@ -25,7 +25,7 @@ from service.claims.courtesies import is_courtesy
 # An embedder reads 256 to 384 tokens, about 1,000 characters of English. What it does not read it cannot tell
 # apart, so a longer sentence is cut, at a space where there is one.
 MAX_CHARS = 1000
-# Sentences of a longer paragraph are sought piece by piece: sentencex takes quadratic time on quotes left open.
+# A longer paragraph is read piece by piece: sentencex takes quadratic time on quotes left open.
 WINDOW = 8000
 
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -61,8 +61,8 @@ _MARK = re.compile(
 class Segment:
     """A sentence, list item or table row of a text.
 
-    text: its words, without Markdown's marks; of a row each cell after its column's name. start, end: its span in
-    characters of the original, marks included, text[start:end].
+    text: its words, without Markdown's marks; of a row each cell after its column's name. start, end: its
+    span text[start:end] in characters of the original, marks included.
     """
 
     text: str
@@ -82,9 +82,10 @@ def sentences(text: str) -> list[Segment]:
 
 
 def claims(answer: str, *, question: str = "") -> list[Segment]:
-    """Return what an answer claims: its sentences without courtesies, questions, lead-ins and the user's own words.
+    """Return what an answer claims: its sentences less courtesies, questions, lead-ins and the user's words.
 
-    A lead-in ends with a colon. The user's words are a sentence of `question`, or a block quote out of it.
+    A lead-in ends with a colon. The user's words are a sentence of `question` or a block quote out of it.
+    These are the sentences to compare of the drawn answers, too: a repeated question is near to every claim.
     """
     asked = _normal(question)
     own = {_normal(said.text) for said, role in _segments(question) if role != "item" and _ended(said.text)}
@@ -101,7 +102,7 @@ def claims(answer: str, *, question: str = "") -> list[Segment]:
 
 
 def is_question(sentence: str) -> bool:
-    """Return whether a sentence asks: it ends with a question mark outside of quotes, or quotes a question alone."""
+    """Return whether a sentence asks: it ends with a question mark, outside of quotes or all in quotes."""
     bare = sentence.rstrip("*_)）] \u200b\ufe0f!！.…")
     if bare.endswith(("?", "？", "؟", "⁇", "⁉")):
         return True
@@ -117,8 +118,6 @@ def _normal(text: str) -> str:
     """Return a text's letters and digits alone, in one case."""
     return "".join(_WORD.findall(text.casefold()))
 
-
-# --- Blocks -----------------------------------------------------------------------------------------------------
 
 Span = tuple[int, int]
 
@@ -193,9 +192,11 @@ def _blocks(lines: _Lines) -> list[_Block]:
         if span[0] < span[1]:
             found.append(_Block([span], "prose"))
     found.sort(key=lambda block: block.spans[0])
+    bold = [_is_bold(lines.text, block) for block in found]
     return [
-        replace(block, role="title") if _is_title(lines.text, block) and block is not found[-1] else block
-        for block in found
+        # One bold line is the heading of what follows, unless that is a bold line, too.
+        replace(block, role="title") if this and follows is False else block
+        for block, this, follows in zip(found, bold, [*bold[1:], None], strict=False)
     ]
 
 
@@ -206,8 +207,8 @@ def _nesting(token: Token, kind: str) -> int:
     return (token.type == f"{kind}_open") - (token.type == f"{kind}_close")
 
 
-def _is_title(text: str, block: _Block) -> bool:
-    """Return whether a block is one line in bold, which serves as the heading of what follows."""
+def _is_bold(text: str, block: _Block) -> bool:
+    """Return whether a block is one line in bold, and no sentence."""
     if block.role != "prose" or len(block.spans) != 1:
         return False
     start, end = block.spans[0]
@@ -230,15 +231,12 @@ def _stripped(text: str, start: int, end: int) -> Span:
     return start, start + len(inner.strip())
 
 
-# --- Segments of a block ----------------------------------------------------------------------------------------
-
-
 def _segments(text: str) -> Iterator[tuple[Segment, Role]]:
     """Yield what a text says, and in what kind of block."""
     text = _UNENCODABLE.sub("\ufffd", text)
-    languages = {"en", _language(text)}
+    language = _language(text)
     for block in _blocks(_Lines(text)):
-        found = _row(text, block) if block.role == "row" else _prose(text, block.spans, languages)
+        found = _row(text, block) if block.role == "row" else _prose(text, block.spans, language)
         for segment in found:
             if _WORD.search(segment.text):
                 yield segment, block.role
@@ -254,34 +252,37 @@ def _row(text: str, block: _Block) -> Iterable[Segment]:
     ]
     start, end = block.spans[0][0], block.spans[-1][1]
     joined = " ".join("; ".join(named).split())
-    return [Segment(joined, start, end)] if len(joined) <= MAX_CHARS else _prose(text, [(start, end)], {"en"})
+    return [Segment(joined, start, end)] if len(joined) <= MAX_CHARS else _prose(text, [(start, end)], "en")
 
 
-def _prose(text: str, lines: list[Span], languages: set[str]) -> Iterator[Segment]:
+def _prose(text: str, lines: list[Span], language: str) -> Iterator[Segment]:
     """Yield the sentences of a block's lines."""
     said, places = _plain(text, lines)
     units = []
     at = 0
     for line in said.split("\n"):
-        units += [(at + start, at + end) for start, end in _sentences(line, languages)]
+        units += [(at + start, at + end) for start, end in _sentences(line, language)]
         at += len(line) + 1
+    if not units:
+        return
     spans = [(places[start], places[end - 1] + 1) for start, end in units]
     # Marks that touch a sentence belong to its span.
     reached = lines[0][0]
     following = [start for start, _ in spans[1:]] + [lines[-1][1]]
-    for (first, last), (start, end), limit in zip(units, spans, following, strict=True):
+    for unit, span, limit in zip(units, spans, following, strict=True):
+        start, end = span
         while start > reached and not text[start - 1].isspace():
             start -= 1
         while end < limit and not text[end].isspace():
             end += 1
         reached = end
-        yield Segment(" ".join(said[first:last].split()), start, end)
+        yield Segment(" ".join(said[slice(*unit)].split()), start, end)
 
 
 def _plain(text: str, lines: list[Span]) -> tuple[str, "array[int]"]:
     """Return the words of a block without its marks, and the place of each character in the text.
 
-    A line that is an end of its own (a break, a bullet, a short line) ends with a newline, others with a space.
+    Where a line ends what it says (a break, a short line, a bullet after it) stands a newline, else a space.
     """
     raw: list[str] = []
     places = array("q")
@@ -295,9 +296,9 @@ def _plain(text: str, lines: list[Span]) -> tuple[str, "array[int]"]:
             short = last_end - last_start < _WRAPPED_CHARS and not text[start:end][:1].islower()
             raw.append("\n" if bullet or hard or short else " ")
             places.append(last_end)
-        start = bullet.end() if bullet else start
-        raw.append(text[start:end])
-        places.extend(range(start, end))
+        begin = bullet.end() if bullet else start
+        raw.append(text[begin:end])
+        places.extend(range(begin, end))
     return _unmarked("".join(raw), places)
 
 
@@ -337,7 +338,7 @@ def _tag_words(tag: str) -> str:
 
 
 def _is_emphasis(raw: str, mark: re.Match[str]) -> bool:
-    """Return whether stars, underscores or tildes are marks, not words: 2 * 3, 2**3 and snake_case are words."""
+    """Return whether stars, underscores or tildes are marks: in 2 * 3, 2**3 and snake_case they are not."""
     before = raw[mark.start() - 1] if mark.start() else " "
     after = raw[mark.end()] if mark.end() < len(raw) else " "
     if before.isspace() and after.isspace():
@@ -346,14 +347,10 @@ def _is_emphasis(raw: str, mark: re.Match[str]) -> bool:
     return not (inside(before) and inside(after))
 
 
-# --- Sentences --------------------------------------------------------------------------------------------------
-
-
-# What sentencex 1.0.32 does not know: German ordinals (im 13. Jahrhundert), abbreviations and first names of French,
-# abbreviations of Russian.
+# Unknown to sentencex 1.0.32: German ordinals (im 13. Jahrhundert), some abbreviations, first names (J.-J.).
 _GOES_ON = regex.compile(
-    r"(?:\b(?:[Ii]m|[Aa]m|[Vv]om|[Zz]um|[Bb]eim|[Dd](?:e[rmns]|as|ie)|und|bis) \d{1,2}|\b(?:Pr|им|рис|табл)|['’]art"
-    r"|\b\p{Lu}\.-\p{Lu})\.\s$"
+    r"(?:\b(?:[Ii]m|[Aa]m|[Vv]om|[Zz]um|[Bb]eim|[Dd](?:e[rmns]|as|ie)|und|bis) \d{1,2}"
+    r"|\b(?:[DMP]rs?|St|им|рис|табл)|['’]art|\b\p{Lu}\.-\p{Lu})\.\s$"
 )
 _LOWER = regex.compile(r"[«\"'„“(]?\p{Ll}")
 # It may end with a unit, a German quotation or a parenthesis, where a capital follows.
@@ -362,12 +359,12 @@ _MORE_ENDS = regex.compile(
 )
 
 
-def _sentences(text: str, languages: set[str]) -> Iterator[Span]:
-    """Yield the spans of the sentences of one line, none longer than MAX_CHARS, without white space around them."""
+def _sentences(text: str, language: str) -> Iterator[Span]:
+    """Yield the spans of a line's sentences, at most MAX_CHARS long, without the white space around them."""
     at = 0
     while at < len(text):
         window = text[at : at + WINDOW]
-        ends = _ends(window, languages)
+        ends = _ends(window, language)
         if at + WINDOW < len(text) and len(ends) > 1:
             del ends[-1]  # The last sentence of a window goes on after it.
         for start, end in pairwise([0, *ends]):
@@ -375,11 +372,12 @@ def _sentences(text: str, languages: set[str]) -> Iterator[Span]:
         at += ends[-1]
 
 
-def _ends(text: str, languages: set[str]) -> list[int]:
-    """Return where sentences end, for all the languages given: each knows its own abbreviations."""
-    found = [{each["end_index"] for each in get_sentence_boundaries(code, text)} for code in languages]
-    ends = {end for end in set.intersection(*found) if not _goes_on(text, end)}
-    return [*sorted({end for end in ends | _more_ends(text) if end < len(text)}), len(text)]
+def _ends(text: str, language: str) -> list[int]:
+    """Return where sentences end, the end of the text included."""
+    ends = {found["end_index"] for found in get_sentence_boundaries(language, text)}
+    ends = {end for end in ends if not _goes_on(text, end)}
+    ends.update(match.end() for match in _MORE_ENDS.finditer(text))
+    return [*sorted(end for end in ends if end < len(text)), len(text)]
 
 
 def _goes_on(text: str, end: int) -> bool:
@@ -392,12 +390,8 @@ def _goes_on(text: str, end: int) -> bool:
     return _GOES_ON.search(before) is not None
 
 
-def _more_ends(text: str) -> set[int]:
-    return {match.end() for match in _MORE_ENDS.finditer(text)}
-
-
 def _cut(text: str, start: int, end: int) -> Iterator[Span]:
-    """Yield a sentence in pieces of at most MAX_CHARS: cut at a space of the second half, or between characters."""
+    """Yield a sentence in pieces of at most MAX_CHARS, cut at a space where the second half has one."""
     while end - start > MAX_CHARS:
         limit = start + MAX_CHARS
         space = text.rfind(" ", limit - MAX_CHARS // 2, limit)
@@ -417,8 +411,6 @@ def _between_characters(text: str, limit: int) -> int:
     return limit
 
 
-# --- Language ---------------------------------------------------------------------------------------------------
-
 _FUNCTION_WORDS = {
     "en": "the of and in is was a to it that for with on are by as from this which be",
     "de": "der die das und ist in den von zu mit im am ein eine nicht auf wurde er es sich",
@@ -432,7 +424,7 @@ _LANGUAGES = {
 
 
 def _language(text: str) -> str:
-    """Return the language whose abbreviations the text is read by: its script tells, or its function words."""
+    """Return the language whose abbreviations apply, by script and function words; English where unsure."""
     text = text[:5000].lower()
     if len(re.findall("[а-яё]", text)) > len(re.findall("[a-z]", text)):
         return "ru"
