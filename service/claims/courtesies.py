@@ -56,7 +56,8 @@ thanks for (?:asking|reaching|your)|how can i (?:help|assist)|enjoy your|wishing
 (?:lass|lassen sie) (?:es )?(?:mich|uns) (?:gerne |bitte )?wissen
 zögern sie nicht, (?:mich|mir|zu fragen|nachzufragen)|zögere nicht, (?:mich|mir|zu fragen|nachzufragen)
 melde(?:n sie)? (?:dich|sich) (?:gern|einfach|jederzeit|bei mir)
-(?:wenn|falls|sollten|solltest) (?:du|sie)\b.*\b(?:mich wissen|melde dich|helfe ich|stehe ich|bin ich)\b
+(?:wenn|falls|sollten|solltest) (?:du|sie)\b.*\b(?:mich wissen|mir (?:gerne? )?bescheid|melde dich)\b
+(?:wenn|falls|sollten|solltest) (?:du|sie)\b.*\b(?:helfe ich|stehe ich|bin ich)\b
 (?:wenn|falls|sollten|solltest) (?:du|sie)\b.*\bfrag(?:en sie)? (?:einfach|mich)\b
 (?:ich )?hoffe,? (?:das|dies|es|diese|ich)\b.*\b(?:hilft|helfen|weiter|geholfen|hilfreich)
 (?:ich helfe|ich stehe|gerne helfe|gern helfe|ich freue mich)|(?:ich )?wünsche (?:dir|ihnen)|einen schönen
@@ -75,8 +76,9 @@ si (?:tienes?|necesitas?|quieres?|deseas?)\b.*\bno dud(?:e|es) en (?:pregunt|dec
 si (?:tienes?|necesitas?|quieres?|deseas?)\b.*\b(?:dime|dígame|avísame|avíseme|házmelo|déjame|estoy|estaré)\b
 estoy (?:aquí|a tu|a su|encantad[oa])|que (?:tengas|tenga|pases|pase) (?:un|una|buen)
 gracias por (?:tu|su|preguntar|contactar)|será un placer
-надеюсь,? (?:это|эта|что|мой|я)\b.*(?:помо|полез|понят)
-если у (?:вас|тебя)\b.*(?:задавай|спрашивай|обращайтесь$|обращайся$|дайте мне знать|пишите$|буду рад)
+надеюсь\b.*(?:помо|полез|понят)
+если\b.*(?:задавайте|задавай|спрашивайте|спрашивай|обращайтесь|обращайся|знать|пишите)$
+если\b.*буду рада?\b
 обращайтесь$|обращайся$|дайте мне знать|дай знать|дайте знать|не стесняйтесь|не стесняйся|спрашивай(?:те)?$
 (?:я )?(?:буду рад|буду рада|рад помочь|рада помочь|всегда рад|готов помочь)|желаю (?:вам|тебе)
 спасибо за (?:ваш|твой|вопрос|обращение)
