@@ -41,7 +41,7 @@ _DEFINITION = re.compile(r"\[[^\[\]^]{1,200}\]:\s*<?(?:https?:|mailto:|www\.|[/#
 _CONTAINER_MARKS = re.compile(r"(?:[\s>]|[-*+](?=\s|$)|\d{1,9}[.)](?=\s|$))*")
 _ROW_MARKS = re.compile(r"[\s>]*(?:(?:[-*+]|\d{1,9}[.)])\s+(?=\|))?")
 _PIPE = re.compile(r"(?<!\\)\|")
-_BOLD = re.compile(r"\*\*[^*]+\*\*|__[^_]+__")
+_BOLD = re.compile(r"\*\*[^*:]+:?\*\*:?|__[^_:]+:?__:?")
 
 # Every repetition is bounded, so that a mark left open costs a bounded look ahead.
 _MARK = re.compile(
@@ -203,9 +203,9 @@ def _blocks(lines: _Lines) -> list[_Block]:
     found = sorted((block for block in found if block.spans), key=lambda block: block.spans[0])
     bold = [_is_bold(lines.text, block) for block in found]
     return [
-        # One bold line is the heading of what follows, unless that is a bold line, too.
-        replace(block, role="title") if this and follows is False else block
-        for block, this, follows in zip(found, bold, [*bold[1:], None], strict=False)
+        # One bold line is the heading of what follows, unless that is bold, too. The first may be an answer.
+        replace(block, role="title") if number and bold[number : number + 2] == [True, False] else block
+        for number, block in enumerate(found)
     ]
 
 
@@ -217,7 +217,7 @@ def _nesting(token: Token, kind: str) -> int:
 
 
 def _is_bold(text: str, block: _Block) -> bool:
-    """Return whether a block is one line in bold, and no sentence."""
+    """Return whether a block is one line in bold, neither a sentence nor a label with its value."""
     if block.role != "prose" or len(block.spans) != 1:
         return False
     start, end = block.spans[0]
