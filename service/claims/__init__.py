@@ -1,1 +1,1 @@
-"""The claims of an answer: what each of its sentences says, and how far the answers drawn agree."""
+"""What an answer claims: its sentences, or the fields of an answer in JSON. Not served yet."""
