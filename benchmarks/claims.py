@@ -223,6 +223,16 @@ def held_out(rows: Judged, world: World, more: Mapping[str, Floats] | None = Non
     return Held(*(np.mean(column, axis=0) for column in zip(*found, strict=True)))
 
 
+def borrowed(rows: Judged, short: Judged, world: World) -> Floats:
+    """lambda_max of claims under maps that were fitted to the short answers of the other folds."""
+    [fold, *_] = divisions(world)
+    top = np.empty(rows.right.size)
+    for k in range(5):
+        map_ = fit_depolarized(short.rows.take(fold != k)).map
+        top[fold == k] = served_lambda_max(map_, rows.rows.take(fold == k))
+    return top
+
+
 def held_out_cosine(world: World) -> Held:
     """P(correct) by a logistic regression on the mean best cosine alone."""
     columns, right = {"cosine": world.best_cosines()}, world.right
@@ -348,8 +358,18 @@ def by_bound(table: Table, m: int = 10) -> None:
 
 def by_copies(table: Table, m: int = 10) -> None:
     """The number of copies in three worlds, and how well `AGREES` tells equal answers from others."""
-    print(f"\nm = {m}. Difference: of the log loss, less one copy")
-    print(head("world", "copies", "AUROC of lambda_max", "of p(y)", "log loss", "difference"))
+    print(
+        f"\nm = {m}. Projection ECE under maps fitted to claims, or to short answers; log loss less one copy's"
+    )
+    names = (
+        "AUROC of lambda_max",
+        "of p(y)",
+        "ECE: own map",
+        "that of short answers",
+        "log loss",
+        "difference",
+    )
+    print(head("world", "copies", *names))
     made: dict[str, dict[str, Any]] = {
         "one wording": {},
         "sentences left out": {"left_out": LEFT_OUT},
@@ -358,14 +378,17 @@ def by_copies(table: Table, m: int = 10) -> None:
     counted = []
     for name, how in made.items():
         world = World(compose(m, **how), table)
-        figures = Figures(world)
+        figures, short = Figures(world), world.short()
         first: Figure | None = None
         for copies in COPIES_TRIED:
             rows = world.matched(copies=copies)
-            loss = figures.mean(held_out(rows, world).loss)
+            held = held_out(rows, world)
+            loss = figures.mean(held.loss)
             first = first or loss
             ranks = served_lambda_max(Identity(), rows.rows), born_probabilities(Identity(), rows.texts)
-            told = " | ".join(figures.auroc(one).told() for one in ranks)
+            tops = held.lambda_max, borrowed(rows, short, world)
+            cells = [*map(figures.auroc, ranks), *(figures.ece(top, rows) for top in tops)]
+            told = " | ".join(one.told() for one in cells)
             print(f"| {name} | {copies} | {told} | {loss.told()} | {(loss - first).told('+')} |", flush=True)
         if "left_out" not in how:
             counted.append(f"| {name} | " + " | ".join(f"{one:.3f}" for one in agreement(world)) + " |")
