@@ -359,7 +359,7 @@ def by_bound(table: Table, m: int = 10) -> None:
 def by_copies(table: Table, m: int = 10) -> None:
     """The number of copies in three worlds, and how well `AGREES` tells equal answers from others."""
     print(
-        f"\nm = {m}. Projection ECE under maps fitted to claims, or to short answers; log loss less one copy's"
+        f"\nm = {m}. Projection ECE under maps fitted to claims or to short answers; losses less one copy's"
     )
     names = (
         "AUROC of lambda_max",
