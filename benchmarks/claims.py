@@ -45,7 +45,7 @@ from service.spectral.text_scores import correct
 
 CLAIMS, SIZES, DIVISIONS, RESAMPLES = 3, (3, 5, 10, 20), 5, 1000
 LEFT_OUT = 0.3  # of the sentences, in the world of answers that leave some out
-BOUNDS, COPIES_TRIED = (-1.0, 0.4, SPEAKS, 0.7, 0.8), (1, 4, 8, 16, 32)
+BOUNDS, COPIES_TRIED = (-1.0, 0.4, SPEAKS, 0.7, 0.8), (1, 4, 8, COPIES, 16, 32)
 WORDINGS: tuple[Callable[[str, str], str], ...] = (
     lambda question, answer: f"{question}: {answer}.",
     lambda question, answer: f"{answer} is the answer to the question {question.lower()}",
