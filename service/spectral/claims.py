@@ -25,8 +25,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
-# With 12 the values of claims are on the scale of short answers, by MiniLM and by mpnet: a map fitted to those
-# serves claims, too (`benchmarks.claims`). With one copy lambda_max is .9 whatever the answers say.
+# With 12 the values of claims are on the scale of short answers, by MiniLM and by mpnet: a map fitted to
+# those serves claims, too (`benchmarks.claims`). With one copy lambda_max is .9 whatever the answers say.
 COPIES = 12
 # Sentences on other questions have cosines of up to .55, 99 of 100 on the same one have more than .6.
 SPEAKS = 0.55

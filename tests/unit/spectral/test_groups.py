@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from service.spectral.correctness_model import fit_correctness, stratified_folds
 from service.spectral.fit import assign_folds, bootstrap, cross_validated_risks, fit
 from service.spectral.resampling import ResampleCounts, one_of_each
+from service.spectral.selective import selective_counts, simultaneous_bounds
 from tests.unit.spectral.worlds import random_dev_set, seeds
 
 groups = st.lists(st.integers(0, 9), min_size=12, max_size=40).filter(lambda one: len(set(one)) > 4)
@@ -88,6 +89,21 @@ def test_one_row_of_each_group_any_of_them() -> None:
     drawn = [one_of_each(group, np.random.default_rng(seed)) for seed in range(40)]
     assert {tuple(sorted(group[one].tolist())) for one in drawn} == {(1, 3, 7)}
     assert {row for one in drawn for row in one.tolist()} == set(range(5))
+
+
+def test_bounds_hold_on_one_row_of_each_group_and_not_on_all_that_go_together() -> None:
+    """Three claims that are all right or all wrong; P(correct) is true of each. Confidence 90 %."""
+    rng, worlds, broken = np.random.default_rng(0), 150, {"all": 0, "one of each": 0}
+    group = np.repeat(np.arange(200), 3)
+    for _ in range(worlds):
+        p = rng.random(200)
+        right = rng.random(200) < p
+        for name, rows in (("all", np.arange(600)), ("one of each", one_of_each(group, rng))):
+            counts = selective_counts(p[group[rows]], right[group[rows]])
+            errors = (1 - np.array(counts.thresholds)) / 2  # the mean of 1 - p above each threshold
+            broken[name] += bool((errors > simultaneous_bounds(counts)).any())
+    assert broken["one of each"] <= 0.1 * worlds
+    assert broken["all"] > 0.15 * worlds
 
 
 def test_groups_must_fit_the_rows() -> None:
