@@ -149,7 +149,7 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
 	for b in spectral_core fit_speed algorithm1_speed rows_needed learning_curves service_load overload start_up \
-	  overhead out_of_distribution calibrate_while_scoring nulls evidence selective_worlds dropin client scaling; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
+	  overhead out_of_distribution calibrate_while_scoring nulls evidence claims selective_worlds dropin client scaling; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 # UQLM and LM-Polygraph on the recorded answers, in an environment of their own.
 $(RIVALS_VENV)/.installed: benchmarks/rivals-requirements.txt
