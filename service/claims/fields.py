@@ -8,6 +8,7 @@ from typing import Any
 
 from service.heavy_json import MAX_ANSWER_VALUES, is_heavy
 
+MAX_PATH_CHARS = 200  # names are the model's, and there may be as many paths as values
 _FENCED = re.compile(r"\s*```(?:json)?[^\S\n]*\n(.*?)\n?```\s*", re.DOTALL | re.IGNORECASE)
 _json: Any = json  # the standard library's parser in Python, whose parts have no types
 Scan = Callable[[str, int], tuple[Any, int]]
@@ -15,7 +16,10 @@ Scan = Callable[[str, int], tuple[Any, int]]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value of an answer: text[start:end], quotation marks included. `path`: as in `people[0].born`."""
+    """A value of an answer: text[start:end], quotation marks included.
+
+    `path`: as in `people[0].born`, its last `MAX_PATH_CHARS`.
+    """
 
     path: str
     value: str
@@ -78,6 +82,7 @@ def _placed(scan: Scan) -> Scan:
 
 
 def _fields(path: str, value: Any, answer: str) -> Iterator[Field]:
+    path = path[-MAX_PATH_CHARS:]
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _fields(f"{path}.{name}" if path else name, inner, answer)

@@ -9,12 +9,12 @@ frozen and wakes. What a step has done is in our own tables; DBOS keeps but how 
 import asyncio
 import contextlib
 import logging
-import sqlite3
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol
 
 from sqlalchemy.engine import URL
 
@@ -220,6 +220,7 @@ class JobEngine(Protocol):
 WORKFLOW_VERSION = "3"
 SCHEMA = "eigencal_jobs"
 _POLL_S = 0.5
+OWNED = "The SQLite file is another process's: several replicas need PostgreSQL (EIGENCAL_DATABASE_URL)."
 _WAITS, _RUNS = "ENQUEUED", "PENDING"  # as DBOS calls them
 
 
@@ -273,7 +274,7 @@ class DbosEngine:
         self._url = sync_url(url)
         self._replica_id = replica_id
         self._presence = _presence_in(self._url, replica_id, lease_s)
-        self._ownership: sqlite3.Connection | None = None
+        self._ownership: IO[str] | None = None
         self._lanes = lanes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._steps: JobSteps | None = None
@@ -305,7 +306,7 @@ class DbosEngine:
             if self._presence is not None:
                 await self._presence.hold()  # first: peers would take over what a replica without it runs
             else:
-                self._ownership = _own(str(self._url.database))
+                self._ownership = _own(Path(str(self._url.database)))
             with translated():
                 await asyncio.to_thread(self._launch, steps.slots, steps.all_slots)
         except BaseException:
@@ -352,12 +353,13 @@ class DbosEngine:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.to_thread(DBOS.destroy)
-        if self._presence is not None:
-            await self._presence.leave()  # last: peers take over at once what is left
-        ownership, self._ownership = self._ownership, None
-        if ownership is not None:
-            ownership.close()
+        try:
+            await asyncio.to_thread(DBOS.destroy)
+        finally:  # last: peers take over at once what is left
+            if self._presence is not None:
+                await self._presence.leave()
+            if self._ownership is not None:
+                self._ownership.close()
 
     async def step(self, name: str, job_id: str, *args: Any) -> Any:
         """Run a step once, however often its workflow is begun anew; see `Flow`."""
@@ -434,22 +436,21 @@ class DbosEngine:
         await asyncio.to_thread(_cancel, job_id)
 
 
-def _own(path: str) -> sqlite3.Connection:
+def _own(path: Path) -> IO[str]:
     """Return what shows, until it is closed or the process dies, that a SQLite file is this process's.
 
     Two would each take the other's jobs for left over. Raises StoreUnavailable.
     """
-    ownership = sqlite3.connect(f"{path}.owner", timeout=1, isolation_level=None, check_same_thread=False)
-    try:
-        ownership.execute("PRAGMA journal_mode = OFF")  # nothing is ever written
-        ownership.execute("BEGIN EXCLUSIVE")
-    except sqlite3.Error as error:
-        ownership.close()
-        why = "is another process's: several replicas need PostgreSQL (EIGENCAL_DATABASE_URL)"
-        if getattr(error, "sqlite_errorname", "") != "SQLITE_BUSY":
-            why = f"cannot be locked: {type(error).__name__}"
-        raise StoreUnavailable(f"The SQLite file {why}.") from None
-    return ownership
+    import fcntl
+
+    with translated(), contextlib.ExitStack() as stack:
+        owner = stack.enter_context(path.resolve().with_name(f"{path.resolve().name}.owner").open("w"))
+        try:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreUnavailable(OWNED) from None
+        stack.pop_all()
+        return owner
 
 
 def _presence_in(url: URL, replica_id: str, lease_s: float) -> "Presence | None":

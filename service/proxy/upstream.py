@@ -93,8 +93,8 @@ class Upstream(Protocol):
 class HttpUpstream:
     """An `Upstream` over HTTP; each call has a connection of its own (see `Connections`).
 
-    A server that says nothing for `silence_s` has hung: DeadlineExceeded before the head of its answer, else
-    the answer is broken off.
+    A server that neither reads nor says anything for `silence_s` has hung: DeadlineExceeded before the head
+    of its answer, else the answer is broken off.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class HttpUpstream:
         make = partial(
             httpx.AsyncClient,
             headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
-            timeout=httpx.Timeout(None, connect=connect_timeout_s, read=silence_s),
+            timeout=httpx.Timeout(None, connect=connect_timeout_s, read=silence_s, write=silence_s),
             verify=tls(),
             # A client serves many callers, and one's cookie is no other's.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
@@ -143,7 +143,7 @@ class HttpUpstream:
             except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
                 # A server closes idle connections at its own time, and may as this call is written to one.
                 continue
-            except httpx.ReadTimeout:
+            except (httpx.ReadTimeout, httpx.WriteTimeout):
                 raise DeadlineExceeded("The LLM server says nothing.") from None
             except httpx.HTTPError:
                 break

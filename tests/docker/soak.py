@@ -2,9 +2,9 @@
 
 The composition of docs/deploying.md on PostgreSQL, before a scripted LLM server on this machine. Scores
 (plain, with a deadline, of supplied answers, in batches), chats (whole and streamed), calibrations that are
-drawn and ones that are uploaded, and callers who hang up; the faults are those of `Faults`. Every score is
-computed again from the answers that it returns, by numpy and sentence-transformers alone, with the numbers of
-the calibration that it names.
+drawn and ones that are uploaded, and callers who hang up; the faults are those of `Faults`. Every score but
+those of chats is computed again from the answers that it returns, by numpy and sentence-transformers alone,
+with the numbers of the calibration that it names.
 
 The exit code is 1 where a status or an error without a code is none of those that may be, a reply breaks off
 while nothing had been killed, a score is wrong or served by a calibration of another set-up, a job is lost,
@@ -132,7 +132,7 @@ class Tally:
     jobs: dict[str, str] = field(default_factory=dict)  # state by id, "" while it goes on
 
     def error(self, kind: str, reply: httpx.Response) -> str:
-        """Return an error's code; note one that should not be."""
+        """Return an error's code; note one that should not be, and one of a replica that died."""
         try:
             told = reply.json()
             code = str(told["code"] if "code" in told else told["error"]["code"])
@@ -140,6 +140,9 @@ class Tally:
             code = "no code"
         if reply.status_code not in MAY_BE or code == "no code":
             self.wrong.append(f"{kind}: {reply.status_code} {reply.text[:300]}")
+        if code == "no_replica":
+            now = time.monotonic()
+            self.broken.append((now - reply.elapsed.total_seconds(), now))
         return f"{reply.status_code} {code}"
 
 
@@ -163,7 +166,10 @@ class Judge:
             used = score["calibration"]
             if used and used["origin"] == "own" and used["id"] not in self.calibrations:
                 self.calibrations[used["id"]] = await self.known(used["id"])
-            fault = await asyncio.to_thread(self.fault, score)
+            try:
+                fault = await asyncio.to_thread(self.fault, score)
+            except Exception as error:  # what is judged may be anything
+                fault = f"not to be judged ({error!r})"
             if fault:
                 self.tally.wrong.append(f"{fault}: {json.dumps(score)[:1500]}")
             self.tally.checked[used["origin"] if used else "raw"] += 1
@@ -300,7 +306,7 @@ class Callers:
         for line in lines:
             if "result" in line:
                 self.scored(line["result"])
-            elif line["error"]["status"] not in MAY_BE:
+            elif line["error"]["status"] not in MAY_BE or not line["error"].get("code"):
                 self.tally.wrong.append(f"batch: {json.dumps(line)[:300]}")
         if len(lines) != len(items):
             self.tally.wrong.append(f"batch: {len(lines)} lines of {len(items)}")
@@ -325,6 +331,8 @@ class Callers:
                 return f"{reply.status_code} of the LLM"  # passed through as it came
             return self.tally.error("chat", reply)
         if stream:
+            if "[DONE]" not in reply.text and not re.search(r'"code": ?"', reply.text):
+                self.tally.wrong.append(f"stream: {reply.text[-300:]}")
             return "scored" if '"lambda_max"' in reply.text else "without a score"
         return "scored" if "lambda_max" in (reply.json().get("uncertainty") or {}) else "without a score"
 
@@ -568,7 +576,8 @@ async def soak(made: Composition, llm: Llm, minutes: float) -> int:
         await asyncio.sleep(1)
     await callers.judge.waiting.join()
     judging.cancel()
-    return verdict(callers, faults, figures)
+    restarts = (await asyncio.to_thread(made.inspect, faults.lives))["RestartCount"]
+    return verdict(callers, faults, figures, restarts)
 
 
 async def mended(made: Composition, llm: Llm) -> None:
@@ -586,8 +595,11 @@ def told(figures: dict[str, float]) -> str:
     return ", ".join(f"{name} {number:.0f}" for name, number in figures.items())
 
 
-def verdict(callers: Callers, faults: Faults, figures: list[dict[str, float]]) -> int:
-    """Print all that was seen; return 1 where something should not have been."""
+def verdict(callers: Callers, faults: Faults, figures: list[dict[str, float]], restarts: int) -> int:
+    """Print all that was seen; return 1 where something should not have been.
+
+    restarts: of the replica that lives through it.
+    """
     tally = callers.tally
     lost = [one for one, state in tally.jobs.items() if not state]
     unexplained = [
@@ -596,21 +608,23 @@ def verdict(callers: Callers, faults: Faults, figures: list[dict[str, float]]) -
         if not any(began <= over and killed <= ended for killed, over in faults.kills)
     ]
     grown = [
-        name
-        for name in ("RSS MiB", "open files", "threads")
-        if figures[2][name] > 1.1 * figures[1][name] and figures[2][name] > 1.1 * figures[0][name]
+        name for name in ("RSS MiB", "open files", "threads") if figures[2][name] > 1.1 * figures[0][name]
     ]
+    ended = collections.Counter(tally.jobs.values())
+    absent = [kind for kind in ("own", "default") if not tally.checked[kind]]
+    absent += [] if ended["succeeded"] else ["a job that succeeds"]
     print("faults:", dict(faults.seen))
     for kind, count in sorted(tally.seen.items()):
         print(f"  {count:6} {kind}")
     print("scores computed again:", dict(tally.checked))
-    print("jobs:", dict(collections.Counter(tally.jobs.values())), "lost:", lost)
-    print(f"replies broken off: {len(tally.broken)}, of them while nothing was killed: {len(unexplained)}")
-    print("grown by a tenth:", grown)
+    print("jobs:", dict(ended), "lost:", lost)
+    print(f"broken off, or 502 of a dead replica: {len(tally.broken)}, unexplained: {len(unexplained)}")
+    print("grown by a tenth:", grown, "not seen at all:", absent, "starts anew:", restarts)
     print("wrong:", len(tally.wrong))
     for one in tally.wrong[:20]:
         print("  ", one)
-    return 1 if tally.wrong or lost or unexplained or grown else 0
+    failed = [state for state in ended if "internal" in state]
+    return 1 if tally.wrong or lost or unexplained or grown or absent or failed or restarts else 0
 
 
 if __name__ == "__main__":

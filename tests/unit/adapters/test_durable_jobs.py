@@ -1,6 +1,7 @@
 """The queue of jobs: outcomes, cancelling, events, going on; on an engine of plain tasks, and on DBOS."""
 
 import asyncio
+import fcntl
 import gc
 import logging
 import sqlite3
@@ -280,8 +281,8 @@ async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
 
 
 async def test_a_sqlite_file_is_one_process_alone(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "store.db.owner", isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")  # as another process does
+    with (tmp_path / "store.db.owner").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)  # as another process does
         with pytest.raises(StoreUnavailable, match="several replicas need PostgreSQL"):
             async with opened(tmp_path / "store.db", dbos):
                 pass

@@ -66,6 +66,21 @@ async def test_a_server_that_says_nothing_is_not_waited_for_without_end() -> Non
         await made.stop()
 
 
+async def test_a_server_that_does_not_read_is_not_waited_for_without_end() -> None:
+    silent = asyncio.Event()
+
+    async def unread(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await silent.wait()
+        writer.close()
+
+    async with await asyncio.start_server(unread, "127.0.0.1", 0, limit=1024) as server:
+        made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", silence_s=0.3)
+        with pytest.raises(DeadlineExceeded):
+            await made.open(Call("/chat/completions", b"x" * (64 << 20)))
+        silent.set()
+        await made.stop()
+
+
 async def test_an_answer_that_is_not_read_to_its_end_is_cut_off() -> None:
     async with upstream(pieces(b"data: 1\n\n", then=hang)) as (made, server):
         reply = await made.open(CALL)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.claims.fields import fields
+from service.claims.fields import MAX_PATH_CHARS, fields
 
 
 def told(answer: str) -> list[str] | None:
@@ -65,6 +65,12 @@ def test_what_is_no_json_has_no_fields(answer: str) -> None:
 
 def test_of_two_members_of_one_name_the_last_counts() -> None:
     assert told('{"a": 1, "b": 2, "a": 3}') == ["b: 2", "a: 3"]
+
+
+def test_paths_are_bounded() -> None:
+    found = fields(json.dumps({"x" * 10**6: [{"y" * 300: 1}]}))
+    assert found is not None
+    assert [one.path for one in found] == ["y" * MAX_PATH_CHARS]
 
 
 VALUES = st.recursive(
