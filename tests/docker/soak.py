@@ -331,7 +331,7 @@ class Callers:
                 return f"{reply.status_code} of the LLM"  # passed through as it came
             return self.tally.error("chat", reply)
         if stream:
-            if "[DONE]" not in reply.text and not re.search(r'"code": ?"', reply.text):
+            if not re.search(r'\[DONE\]|"finish_reason": ?"stop"|"code": ?"', reply.text):
                 self.tally.wrong.append(f"stream: {reply.text[-300:]}")
             return "scored" if '"lambda_max"' in reply.text else "without a score"
         return "scored" if "lambda_max" in (reply.json().get("uncertainty") or {}) else "without a score"
