@@ -25,6 +25,8 @@ SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weig
 WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
+# Else every process compiles what it imports, and each of pytest's rewrites every test.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run stop test test-all check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
   openapi openapi-models openapi-types chromium test-vllm test-postgres test-browser test-edge test-observe test-clients \
