@@ -39,6 +39,12 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop of all asynchronous tests."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of recorded data."""
     if not (SHARED / "golden.json").exists():

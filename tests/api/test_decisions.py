@@ -33,7 +33,6 @@ from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
 
-pytestmark = pytest.mark.anyio
 DIMENSION = 8
 APART = {"answer 0": np.eye(DIMENSION)[0], "another thing": np.eye(DIMENSION)[1]}
 # As the settings have it: few-shot text stops prompts at a newline.

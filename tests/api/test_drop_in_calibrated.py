@@ -26,7 +26,6 @@ from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, hang, pieces, raw
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 # What the service draws a conversation with: a caller that says all of this draws like it.
 LIKE_OURS = {"temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 256}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]

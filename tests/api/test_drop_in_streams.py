@@ -15,7 +15,6 @@ from service.proxy import stream as scored_stream
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, draws_and, hang, pieces
 
-pytestmark = pytest.mark.anyio
 MODEL = "scripted-model"
 
 

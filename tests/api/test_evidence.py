@@ -16,7 +16,6 @@ from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 DIMENSION = 64
 # As the settings have it: few-shot text stops prompts at a newline.
 SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())

@@ -17,7 +17,6 @@ from tests.support.kept import MemoryKept
 from tests.support.replica_apps import replica_app
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 PROMPT = {"prompt": "What is the capital of France?", "return": ["modes", "samples", "spectrum"]}
 
 

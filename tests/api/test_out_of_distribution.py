@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import numpy as np
-import pytest
 
 from service.app import create_app
 from service.embedding.port import Embedded
@@ -17,7 +16,6 @@ from tests.support.decisions import judged_rows, vectors_of
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW
 
-pytestmark = pytest.mark.anyio
 ROWS, DIMENSION = 220, 12
 LIKE, ESSAY, CODE = "question 9999", "question 8888", "Write a function that sorts a list."
 ALIKE = ["9 says 0"] * 4

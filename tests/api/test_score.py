@@ -21,7 +21,6 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}
 
 

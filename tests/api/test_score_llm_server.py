@@ -24,7 +24,6 @@ from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, answers, raw, status
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 EMBEDDER = FakeEmbedder(8)
 
 

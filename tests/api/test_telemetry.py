@@ -17,16 +17,10 @@ from service.errors import LLMUnavailable
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.replica_apps import replica_app
 
-pytestmark = pytest.mark.anyio
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
 SECRET = "a prompt that no collector may get"
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

@@ -19,14 +19,9 @@ from tests.support.postgres import Cluster
 from tests.support.replica_apps import INTERVALS
 from tests.support.task_engine import TaskEngine
 
-pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
+pytestmark = pytest.mark.postgres
 PROMPT = {"prompt": "What is the capital of France?"}
 PATIENCE_S = 60.0  # nothing but a guard: a machine may be busy
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

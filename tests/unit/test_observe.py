@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.support.drop_in import drop_in
@@ -27,7 +26,6 @@ def named(query: str) -> set[str]:
     return {re.sub(r"_(bucket|sum|count)$", "", one) for one in found}
 
 
-@pytest.mark.anyio
 async def test_every_metric_that_is_asked_for_is_told() -> None:
     async with OpenAIServer(default=answers("Paris")) as server, drop_in(server) as made:
         text = (await made.http.get("/metrics")).text

@@ -20,13 +20,6 @@ from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 @pytest.fixture(autouse=True)
 def level(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,13 +17,7 @@ from tests.support.calibrations import calibration
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder
 
-pytestmark = pytest.mark.anyio
 DIMENSION = 8
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Active(NoCalibrations):

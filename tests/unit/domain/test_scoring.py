@@ -79,7 +79,6 @@ def test_a_score_warns_from_half_of_the_answers_cut(cut: int, warned: bool) -> N
     assert [one.code for one in found] == ["truncated_samples"] * warned
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("deadline_s", "kept_s"), [(2.0, 0.2), (60.0, 0.5)])
 async def test_time_to_embed_is_kept_of_a_deadline_that_runs_from_the_arrival(
     deadline_s: float, kept_s: float, monkeypatch: pytest.MonkeyPatch
@@ -135,7 +134,6 @@ class Queued(FakeLLM):
         return replace(await super().generate(request), queued_s=60.0)
 
 
-@pytest.mark.anyio
 async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     request = GenerationRequest(2, Sampling(), prompt="p")
     score = await Scorer(Queued(), FakeEmbedder()).score(ScoreCommand(request))
@@ -144,7 +142,6 @@ async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     assert sum(ms for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)
 
 
-@pytest.mark.anyio
 async def test_supplied_answers_have_no_usage() -> None:
     score = await Scorer(FakeLLM(), FakeEmbedder()).score(ScoreCommand(samples=("a", "b")))
     assert score.usage is None
@@ -155,7 +152,6 @@ async def test_supplied_answers_have_no_usage() -> None:
     assert drawn.usage is not None
 
 
-@pytest.mark.anyio
 async def test_supplied_log_probabilities_go_with_their_answers() -> None:
     command = ScoreCommand(samples=("a ", "b"), logprobs=(-1.0, -2.0))
     score = await Scorer(FakeLLM(), FakeEmbedder()).score(command)
