@@ -10,7 +10,8 @@ from service.calibration.default import DEFAULT_ID, packaged
 from service.errors import EmbedderUnavailable
 from service.spectral.maps import DepolarizedMap
 from tests.api.conftest import Client
-from tests.api.test_score import Active, calibration
+from tests.api.test_score import calibration
+from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder
 
 D = 8

@@ -477,25 +477,6 @@ async def test_without_a_calibration_every_answer_is_withheld() -> None:
             assert ("Paris" in (await made.ask()).text) is fail_open
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_tool_call_has_no_answer_to_judge_and_goes_on(stream: bool) -> None:
-    async def behave(exchange: Exchange) -> None:
-        calls = [{"index": 0, "id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-        kind = "delta" if exchange.body.get("stream") else "message"
-        choice = {"index": 0, kind: {"content": None, "tool_calls": calls}, "finish_reason": "tool_calls"}
-        if kind == "message":
-            await exchange.send(200, {"model": MODEL, "choices": [choice]})
-            return
-        await exchange.start_stream()
-        await exchange.event({"model": MODEL, "choices": [choice]})
-        await exchange.event("[DONE]")
-        exchange.writer.close()
-
-    async with before(behave, plain(), **POLICY) as made:
-        response = await made.ask(stream=stream, tools=TOOLS)
-    assert "tool_calls" in response.text and "Ask somebody else." not in response.text
-
-
 async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scored_stream, "HEARTBEAT_S", 0.01)
     go = asyncio.Event()

@@ -157,15 +157,6 @@ def test_a_candidate_never_counts_as_an_answer(
     assert (found.mode is None) or found.mode < len(with_one.spectrum.eigenvalues)
 
 
-async def test_a_drawn_answers_usage_is_that_without_a_candidate() -> None:
-    request = GenerationRequest(4, Sampling(), prompt="p")
-    without, with_one = [
-        await Scorer(FakeLLM(), embedder()).score(ScoreCommand(request, candidate=one))
-        for one in (None, "Rome")
-    ]
-    assert (with_one.usage, with_one.num_distinct) == (without.usage, without.num_distinct)
-
-
 async def test_being_right_is_told_by_the_selectors_own_map() -> None:
     """P(correct) = p(y) there, under g = 0.2 where g = 0.5 is served."""
     active = supplied(selectors={3: selector(DepolarizedMap(1.0, 0.2))})
