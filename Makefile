@@ -4,7 +4,7 @@
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
 # The others: stop, check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
 #   openapi, openapi-models, openapi-types, test-vllm, test-postgres, test-browser, test-edge, test-observe, test-clients,
-#   test-docker, soak, docs, test-docs, figures, dist, test-dist, clean.
+#   test-docker, environments, soak, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
