@@ -159,12 +159,6 @@ async def test_a_larger_limit_is_another_set_up_only_where_a_draw_is_longer(
         (LIKE_OURS | {"n": 1, "presence_penalty": 0.0, "stop": []}, True),
         ({}, False),
         (LIKE_OURS | {"temperature": 0.6}, False),
-        (LIKE_OURS | {"max_tokens": 255}, False),
-        (LIKE_OURS | {"top_k": None}, False),
-        (LIKE_OURS | {"stop": "\n"}, False),
-        (LIKE_OURS | {"seed": 1}, False),
-        (LIKE_OURS | {"frequency_penalty": 0.5}, False),
-        (LIKE_OURS | {"logit_bias": {"7": 1}}, False),
     ],
 )
 async def test_an_answer_drawn_like_ours_is_one_of_them(

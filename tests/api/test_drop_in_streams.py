@@ -105,14 +105,6 @@ def test_however_the_network_cuts_it(cuts: list[int]) -> None:
     assert content.startswith(BEGIN + TEXT) and content.endswith(b"\n\n" + USAGE + DONE)
 
 
-async def test_lines_may_end_with_a_carriage_return_too() -> None:
-    crlf = WHOLE.replace(b"\n", b"\r\n")
-    async with before(pieces(crlf)) as made:
-        content = (await stream(made)).content
-    assert check_carried(content)["status"] == "scored"
-    assert content.startswith((BEGIN + TEXT).replace(b"\n", b"\r\n"))
-
-
 async def test_usage_on_the_chunk_that_finishes() -> None:
     finish = event({"content": "is"}, "stop", usage={"prompt_tokens": 3})
     async with before(pieces(BEGIN, event({"content": "Par"}), finish, DONE)) as made:
