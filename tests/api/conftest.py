@@ -18,11 +18,6 @@ Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def llm() -> FakeLLM:
     return FakeLLM()
 

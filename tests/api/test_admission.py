@@ -3,12 +3,9 @@
 import asyncio
 import json
 
-import pytest
-
 from tests.support.drop_in import QUESTION, DropIn, drop_in
 from tests.support.openai_server import Exchange, OpenAIServer, answers, draws_and, hang
 
-pytestmark = pytest.mark.anyio
 IN_FLIGHT = 17  # with one slot: 16 wait
 
 

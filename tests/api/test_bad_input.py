@@ -9,8 +9,6 @@ from service.heavy_json import MAX_BATCH_VALUES
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
 
-pytestmark = pytest.mark.anyio
-
 BAD = {
     "nothing": ({}, "send `prompt`"),
     "both": ({"prompt": "a", "messages": [{"role": "user", "content": "b"}]}, "not both"),

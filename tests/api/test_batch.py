@@ -17,8 +17,6 @@ from tests.support.live import served
 from tests.support.openai_server import OpenAIServer, answers
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
-
 
 async def lines(http, items) -> list[dict]:
     response = await http.post("/score/batch", json={"items": items})

@@ -16,7 +16,6 @@ from tests.support.decisions import judged_rows, vectors_of
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW
 
-pytestmark = pytest.mark.anyio
 ROWS, DIMENSION = 160, 12
 
 

@@ -11,8 +11,6 @@ from service.calibration.files import read_file
 from service.jobs.schemas import JobOut
 from tests.support.operator_world import World, examples, jsonl, problem, upload
 
-pytestmark = pytest.mark.anyio
-
 
 class TestPosting:
     @pytest.mark.parametrize("packed", [False, True])

@@ -9,8 +9,6 @@ from tests.support.calibrations import add, calibration, rows
 from tests.support.live import served
 from tests.support.operator_world import BROWSER, NO_CALIBRATION, World, problem, upload
 
-pytestmark = pytest.mark.anyio
-
 
 class TestCalibrations:
     async def test_list_active_and_back(self, world: World) -> None:

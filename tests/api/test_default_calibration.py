@@ -10,10 +10,10 @@ from service.calibration.default import DEFAULT_ID, packaged
 from service.errors import EmbedderUnavailable
 from service.spectral.maps import DepolarizedMap
 from tests.api.conftest import Client
-from tests.api.test_score import Active, calibration
+from tests.api.test_score import calibration
+from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder
 
-pytestmark = pytest.mark.anyio
 D = 8
 ANSWERS = {name: np.eye(D)[i] for i, name in enumerate("abcd")}
 SENT = {"samples": ["a", "a", "b"], "logprobs": [math.log(0.4), math.log(0.4), math.log(0.2)]}

@@ -3,11 +3,9 @@
 import re
 
 import httpx
-import pytest
 
 from tests.api.conftest import Client
 
-pytestmark = pytest.mark.anyio
 TYPES = {"js": "javascript", "css": "text/css", "png": "image/png", "json": "application/json"}
 
 

@@ -14,7 +14,6 @@ from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Behaviour, OpenAIServer, answers, draws_and, raw, status
 
-pytestmark = pytest.mark.anyio
 REASONED = {"content": None, "reasoning_content": "Paris, Lyon or Nice? It is"}
 OWN = (
     b'{"id": "chatcmpl-1", "model": "' + MODEL.encode() + b'", "big": 123456789012345678901234567890,\n'

@@ -11,7 +11,6 @@ from tests.api.conftest import Client, client_of
 from tests.support.drop_in import QUESTION, events_of
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
-pytestmark = pytest.mark.anyio
 ASKED = QUESTION | {"model": None}
 
 

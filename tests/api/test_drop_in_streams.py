@@ -15,7 +15,6 @@ from service.proxy import stream as scored_stream
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, draws_and, hang, pieces
 
-pytestmark = pytest.mark.anyio
 MODEL = "scripted-model"
 
 
@@ -104,14 +103,6 @@ def test_however_the_network_cuts_it(cuts: list[int]) -> None:
     content = asyncio.run(run())
     assert check_carried(content)["status"] == "scored"
     assert content.startswith(BEGIN + TEXT) and content.endswith(b"\n\n" + USAGE + DONE)
-
-
-async def test_lines_may_end_with_a_carriage_return_too() -> None:
-    crlf = WHOLE.replace(b"\n", b"\r\n")
-    async with before(pieces(crlf)) as made:
-        content = (await stream(made)).content
-    assert check_carried(content)["status"] == "scored"
-    assert content.startswith((BEGIN + TEXT).replace(b"\n", b"\r\n"))
 
 
 async def test_usage_on_the_chunk_that_finishes() -> None:

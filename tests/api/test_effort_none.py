@@ -34,7 +34,6 @@ from tests.support.openai_server import MODEL, Exchange, OpenAIServer
 from tests.support.reports import FEW
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 DIMENSION = 8
 SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
 ASKED = {"prompt": "question 0", "effort": "none", "candidate": "two words", "candidate_logprob": -4.0}

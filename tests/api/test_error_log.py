@@ -13,7 +13,6 @@ from service.errors import LLMError, LLMUnavailable, Overloaded
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
 
-pytestmark = pytest.mark.anyio
 PROMPT = "What is the launch code of the lighthouse?"
 MINE = {"X-Request-ID": "mine-1"}
 Told = Callable[[], list[tuple[str, str]]]

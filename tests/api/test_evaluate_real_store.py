@@ -13,7 +13,6 @@ from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW
 
-pytestmark = pytest.mark.anyio
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 DEV, TEST, NUM_SAMPLES = 32, 34, 6
 

@@ -13,8 +13,6 @@ from service.jobs.schemas import EvaluateForm, EvaluateRequest
 from tests.support.keys import MemoryKeys
 from tests.support.operator_world import World
 
-pytestmark = pytest.mark.anyio
-
 
 def examples(count: int, name: str = "q") -> list[dict[str, Any]]:
     return [{"prompt": f"{name}{i}?", "reference": "yes"} for i in range(count)]

@@ -16,7 +16,6 @@ from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 DIMENSION = 64
 # As the settings have it: few-shot text stops prompts at a newline.
 SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
@@ -47,30 +46,6 @@ async def test_a_score_by_evidence_tells_what_it_rests_on(client: Client, llm: T
     assert (body["calibrated"], body["warnings"]) == (True, [])
 
 
-async def test_a_silent_server_is_served_by_the_plain_parameters(client: Client, llm: TellingLLM) -> None:
-    llm.tells = False
-    async with client(calibrations=Active(fitting(llm))) as http:
-        body = (await http.post("/score", json={"prompt": "question 0", "effort": "low"})).json()
-        single = await http.post("/score", json={"prompt": "question 0", "num_samples": 1})
-    assert body["calibration"]["method"] == "depolarized"
-    assert body["calibration"]["depolarization"] == 0.5
-    assert "evidence_slope" not in body["calibration"]
-    assert body["evidence"] is None
-    assert [one["code"] for one in body["warnings"]] == ["evidence_missing"]
-    assert (single.status_code, single.json()["code"]) == (422, "too_few_samples")
-
-
-async def test_one_answer_is_served_by_evidence(client: Client, llm: TellingLLM) -> None:
-    async with client(calibrations=Active(fitting(llm))) as http:
-        sent = {"prompt": "question 0", "num_samples": 1, "return": ["modes", "samples", "spectrum"]}
-        response = await http.post("/score", json=sent)
-    body = response.json()
-    assert response.status_code == 200, body
-    assert (body["num_samples"], body["answer"]) == (1, "answer 0")
-    assert 0 < body["lambda_max"] < 1
-    assert 0 < body["entropy_normalized"] < 1
-
-
 async def test_one_sample_of_a_caller_is_served_by_its_log_probability(client: Client) -> None:
     made = by_evidence(fingerprint=caller_fingerprint("mine", FakeEmbedder(DIMENSION).identity))
     async with client(calibrations=Active(made), default_calibration=False) as http:
@@ -80,21 +55,6 @@ async def test_one_sample_of_a_caller_is_served_by_its_log_probability(client: C
     assert told.json()["calibration"]["method"] == "evidence"
     assert told.json()["evidence"]["missing_mass"] == pytest.approx(1 - math.exp(-0.1))
     assert (other.status_code, other.json()["code"]) == (422, "too_few_samples")
-
-
-@pytest.mark.parametrize("told", [math.nan, math.inf, -math.inf, 0.0, 1e-7, 3.0, -1e300])
-@pytest.mark.parametrize("count", [1, 3])
-async def test_no_log_probability_makes_a_500(
-    client: Client, llm: TellingLLM, told: float, count: int
-) -> None:
-    llm.told["question 0"] = told
-    async with client(calibrations=Active(fitting(llm))) as http:
-        response = await http.post("/score", json={"prompt": "question 0", "num_samples": count})
-    usable = told <= 0.01
-    assert response.status_code == (200 if usable or count > 1 else 422), response.text
-    if response.status_code == 200:
-        assert math.isfinite(response.json()["lambda_max"] + response.json()["entropy"])
-        assert (response.json()["evidence"] is not None) == usable
 
 
 @pytest.mark.parametrize(("effort", "count"), [("low", 3), ("medium", 8), ("high", 20)])

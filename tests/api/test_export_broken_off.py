@@ -15,7 +15,6 @@ from tests.support.live import served
 from tests.support.reports import FEW
 
 ROWS, ANSWERS = 300, ["a", "b", "a", "c"]
-pytestmark = pytest.mark.anyio
 
 
 async def calibrated(http: httpx.AsyncClient) -> str:

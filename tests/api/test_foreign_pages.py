@@ -14,7 +14,6 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 JSON = {"Content-Type": "application/json"}
 BODY = b'{"prompt":"p"}'
 ROUTES = [("/score", BODY), ("/score/batch", b'{"items":[' + BODY + b"]}")]

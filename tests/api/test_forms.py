@@ -10,16 +10,10 @@ import pytest
 from tests.support.live import served
 from tests.support.operator_world import World, examples, jsonl, problem, upload
 
-pytestmark = pytest.mark.anyio
 HEADERS = {"Content-Type": "multipart/form-data; boundary=B"}
 CLOSING = b"\r\n--B--"
 FILE = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 ACTIVATE = b'\r\n--B\r\nContent-Disposition: form-data; name="activate"\r\n\r\nnever'
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

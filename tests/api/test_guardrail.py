@@ -19,17 +19,11 @@ from tests.support.fakes import FakeLLM
 from tests.support.replica_apps import orthogonal, replica_app
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 PATH = "/beta/litellm_basic_guardrail_api"
 REASON = "x-eigencal-reason"
 SECRET = "What is the capital of the country that nobody may read of in a log?"
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": SECRET}]
 UNANIMOUS = ["Paris"] * 5
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def replica(folder: Path, name: str, llm: FakeLLM, **settings: Any) -> Any:

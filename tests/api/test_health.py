@@ -16,8 +16,6 @@ from tests.support.live import served
 from tests.support.openai_server import OpenAIServer, answers, status
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_ready_names_the_part_that_is_not(client: Client, llm: FakeLLM, embedder: FakeEmbedder) -> None:
     async with client() as http:

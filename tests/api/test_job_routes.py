@@ -10,8 +10,6 @@ from tests.support.calibrations import rows
 from tests.support.live import served
 from tests.support.operator_world import NO_JOB, OPTIONS, World, problem
 
-pytestmark = pytest.mark.anyio
-
 
 class TestJobs:
     async def test_list_and_one(self, world: World) -> None:

@@ -13,11 +13,9 @@ from service.ids import new_id
 from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.kept import MemoryKept
 from tests.support.replica_apps import replica_app
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 PROMPT = {"prompt": "What is the capital of France?", "return": ["modes", "samples", "spectrum"]}
 
 
@@ -79,27 +77,6 @@ async def test_a_score_belongs_to_the_key_that_it_was_made_under(client: Client)
         assert (await http.get(f"/scores/{of_batch}", headers=bearer("wrong"))).status_code == 401
 
 
-async def test_none_is_kept_when_the_settings_say_so(client: Client) -> None:
-    async with client(score_ttl_s=0) as http:
-        answered = (await http.post("/score", json=PROMPT)).json()
-        assert (await http.get(f"/scores/{answered['id']}")).status_code == 404
-
-
-async def test_a_score_waits_for_no_store(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path) -> None:
-    store = SqliteStore()
-    store.kept = MemoryKept(gate=asyncio.Event())
-    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, store=store)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-            async with asyncio.timeout(60):
-                made = [(await http.post("/score", json=PROMPT)).json()["id"] for _ in range(5)]
-                await asyncio.sleep(0.3)  # the write has begun, and hangs
-                made += [(await http.post("/score", json=PROMPT)).json()["id"] for _ in range(5)]
-                assert [(await http.get(f"/scores/{id_}")).status_code for id_ in made] == [200] * 10
-        store.kept.gate.set()
-
-
 async def test_the_score_survives_the_death_of_the_store(
     llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,11 +101,3 @@ async def test_a_score_outlives_its_replica_app(tmp_path: Path) -> None:
         answered = (await one.post("/score", json=PROMPT)).json()
     async with replica_app(tmp_path, "other") as other:
         assert (await other.get(f"/scores/{answered['id']}")).json()["answer"] == answered["answer"]
-
-
-async def test_the_store_holds_so_many_as_the_settings_say(tmp_path: Path) -> None:
-    async with replica_app(tmp_path, "one", score_cache_size=3) as one:
-        made = [(await one.post("/score", json=PROMPT)).json()["id"] for _ in range(5)]
-    async with replica_app(tmp_path, "other") as other:
-        found = [(await other.get(f"/scores/{id_}")).status_code for id_ in made]
-    assert found == [404, 404, 200, 200, 200]

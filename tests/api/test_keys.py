@@ -19,7 +19,6 @@ from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 PROMPT = {"prompt": "What is the capital of France?"}
 SHOWN = {"id", "name", "scope", "prefix", "created_at", "expires_at", "revoked_at", "state"}
 

@@ -11,9 +11,6 @@ from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, 
 from tests.support.keys import MemoryKeys
 from tests.support.operator_world import NO_CALIBRATION, NO_JOB, World, problem
 
-pytestmark = pytest.mark.anyio
-
-
 EVERY_ROUTE = [
     ("POST", "/calibrate"),
     ("GET", "/jobs"),

@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import numpy as np
-import pytest
 
 from service.app import create_app
 from service.embedding.port import Embedded
@@ -17,7 +16,6 @@ from tests.support.decisions import judged_rows, vectors_of
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW
 
-pytestmark = pytest.mark.anyio
 ROWS, DIMENSION = 220, 12
 LIKE, ESSAY, CODE = "question 9999", "question 8888", "Write a function that sorts a list."
 ALIKE = ["9 says 0"] * 4
@@ -130,31 +128,3 @@ async def test_supplied_samples_are_compared_too_and_without_a_prompt_by_their_l
         alone = await scored(http, samples=ALIKE)
         long = await scored(http, samples=ANSWERS[ESSAY])
     assert [is_told(one) for one in (unlike, long, alone)] == [True, True, False]
-
-
-async def test_a_guardrail_blocks_and_says_why(tmp_path: Path) -> None:
-    """By the same rows as conversations: their question is the user's last turn."""
-    path, text = "/beta/litellm_basic_guardrail_api", ALIKE[0]
-    turns = [json.loads(line) for line in rows().splitlines()]
-    for one in turns:
-        one["messages"] = [{"role": "user", "content": one.pop("prompt")}]
-    sent = "".join(json.dumps(one) + "\n" for one in turns)
-    async with calibrated(tmp_path) as (http, _):
-        posted = await http.post(
-            "/calibrate", files={"file": ("dev.jsonl", sent)}, data={"drawn_by": "service"}
-        )
-        await http.get(f"/jobs/{posted.json()['id']}/events")
-        found = []
-        for number, asked in enumerate((LIKE, CODE)):
-            call = {
-                "litellm_call_id": str(number),
-                "structured_messages": [{"role": "user", "content": asked}],
-            }
-            await http.post(path, json={**call, "input_type": "request", "texts": [asked]})
-            answer = await http.post(path, json={**call, "input_type": "response", "texts": [text]})
-            found.append(answer.json())
-    assert found[0] == {"action": "NONE"}
-    assert (
-        found[1]["action"] == "BLOCKED"
-        and "is unlike those that the calibration was made of" in found[1]["blocked_reason"]
-    )

@@ -20,8 +20,6 @@ from tests.support.live import served
 from tests.support.openai_server import Exchange, OpenAIServer
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
-
 
 class HeldLLM(OpenAIServer):
     """Tells how it is once the gate of the embeddings server is open."""

@@ -8,8 +8,6 @@ from service.errors import LLMUnavailable
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     ("asked", "told"),

@@ -12,16 +12,16 @@ import pytest
 from anyio import fail_after, to_thread
 
 from service.app import create_app
-from service.calibration.calibration import Calibration, NoCalibrations, Parameters
+from service.calibration.calibration import Calibration, Parameters
 from service.calibration.fingerprint import caller_fingerprint, service_fingerprint
 from service.errors import EmbedderUnavailable, LLMError, LLMUnavailable, ModelNotFound, Overloaded
 from service.settings import Settings
 from tests.api.conftest import Client
+from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}
 
 
@@ -36,25 +36,6 @@ def client(client: Client) -> Client:
     return partial(client, default_calibration=False)
 
 
-class Active(NoCalibrations):
-    """Calibrations in a list, all active."""
-
-    def __init__(self, *calibrations: Calibration) -> None:
-        self._all = list(calibrations)
-
-    def active(self, fingerprint_key: str) -> Calibration | None:
-        return next((c for c in self._all if c.fingerprint.key() == fingerprint_key), None)
-
-    def any_active(self) -> list[Calibration]:
-        return self._all
-
-    def num_activations(self) -> int:
-        return len(self._all)
-
-    async def get(self, calibration_id: str) -> Calibration | None:
-        return next((c for c in self._all if c.id == calibration_id), None)
-
-
 def calibration(fingerprint, num_samples=4, temperature=1.0, depolarization=0.5) -> Calibration:
     table = {m: Parameters(temperature, depolarization + m / 1000) for m in range(2, num_samples)}
     return Calibration(
@@ -65,29 +46,6 @@ def calibration(fingerprint, num_samples=4, temperature=1.0, depolarization=0.5)
         parameters={**table, num_samples: Parameters(temperature, depolarization)},
         created_at=datetime(2026, 1, 2, tzinfo=UTC),
     )
-
-
-async def test_four_equal_answers_are_certain(client: Client) -> None:
-    async with client() as http:
-        body = (await http.post("/score", json={"samples": ["a"] * 4})).json()
-    assert body["lambda_max"] == pytest.approx(1.0, abs=1e-12)
-    assert body["entropy"] == pytest.approx(0.0, abs=1e-12)
-    assert (body["num_samples"], body["num_distinct"], body["answer"]) == (4, 1, "a")
-
-
-async def test_log_probabilities_are_taken_with_samples(client: Client) -> None:
-    async with client() as http:
-        response = await http.post("/score", json={"samples": ["a"] * 4, "logprobs": [-1, -2.5, 0, 0.005]})
-    assert response.status_code == 200, response.text
-    assert response.json()["lambda_max"] == pytest.approx(1.0, abs=1e-12)
-
-
-async def test_four_orthogonal_answers_are_as_uncertain_as_can_be(client: Client) -> None:
-    async with client() as http:
-        body = (await http.post("/score", json={"samples": list("abcd")})).json()
-    assert body["lambda_max"] == pytest.approx(0.25)
-    assert body["entropy"] == pytest.approx(math.log(4))
-    assert body["entropy_normalized"] == pytest.approx(1.0)
 
 
 async def test_draws_answers_for_a_prompt(client: Client, llm: FakeLLM) -> None:
@@ -132,14 +90,6 @@ async def test_empty_answers_are_one_outcome_orthogonal_to_all(
     assert only["answer"] == ""
 
 
-async def test_empty_answers_embedded_as_a_text(client: Client, embedder: FakeEmbedder) -> None:
-    embedder.empty_answers = "embedded"
-    async with client() as http:
-        body = (await http.post("/score", json={"samples": ["a", "", "  ", "a"]})).json()
-    assert body["lambda_max"] == pytest.approx(1.0, abs=1e-12)
-    assert (body["num_empty"], body["num_distinct"]) == (2, 2)
-
-
 async def test_how_empty_answers_count_is_part_of_what_a_calibration_is_bound_to(
     client: Client, embedder: FakeEmbedder
 ) -> None:
@@ -178,15 +128,6 @@ async def test_modes_spectrum_and_samples_on_request(client: Client) -> None:
     assert [mode["share"] for mode in body["modes"]] == pytest.approx([0.75, 0.25])
     assert body["spectrum"]["eigenvalues"] == pytest.approx([0.75, 0.25])
     assert (body["spectrum"]["null_value"], body["spectrum"]["null_count"]) == (0.0, 6)
-
-
-async def test_says_that_no_calibration_is_there(client: Client) -> None:
-    async with client() as http:
-        body = (await http.post("/score", json={"samples": ["a", "b"]})).json()
-        none = (await http.post("/score", json={"samples": ["a", "b"], "calibration": "none"})).json()
-    assert body["calibrated"] is False and body["calibration"] is None
-    assert [w["code"] for w in body["warnings"]] == ["calibration_missing"]
-    assert none["warnings"] == []
 
 
 async def test_serves_the_calibration_that_fits(client: Client, embedder: FakeEmbedder) -> None:

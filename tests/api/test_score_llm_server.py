@@ -19,12 +19,12 @@ from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, LanguageModel
 from service.scoring.command import ScoreCommand
 from service.settings import Settings
-from tests.api.test_score import Active, calibration
+from tests.api.test_score import calibration
+from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, answers, raw, status
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 EMBEDDER = FakeEmbedder(8)
 
 
@@ -94,16 +94,6 @@ async def test_draws_that_show_nothing_are_no_agreement(opened: Opened, text: st
     async with OpenAIServer(default=answers(text, "\U0001f44d")) as server, opened(server) as post:
         body = (await post()).json()
     assert (body["answer"], body["num_empty"]) == ("\U0001f44d", 2)
-
-
-async def test_empty_answers_that_mean_something_are_an_outcome(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(EMBEDDER, "empty_answers", "outcome")
-    async with OpenAIServer(default=answers("", "Paris")) as server, opened(server) as post:
-        body = (await post()).json()
-    assert (body["num_samples"], body["num_empty"]) == (4, 2)
-    assert body["lambda_max"] == pytest.approx(0.5)
 
 
 async def test_a_conversation_that_the_assistant_ends_is_refused_by_its_field(opened: Opened) -> None:
@@ -180,17 +170,6 @@ async def test_a_name_that_the_server_answers_with_is_that_of_the_own_set_up(ope
             assert services.scorer.fingerprint(command).model == "openai/m-2024"
 
 
-async def test_answers_of_two_models_are_no_score(opened: Opened) -> None:
-    turn = iter(range(999))
-
-    async def balanced(exchange: Exchange) -> None:
-        await answers(at_most=1, model=f"m{next(turn) % 2}")(exchange)
-
-    async with OpenAIServer(default=balanced) as server, opened(server) as post:
-        response = await post()
-    assert (response.status_code, response.json()["code"]) == (502, "llm_bad_response")
-
-
 async def test_a_parameter_that_was_not_sent_is_part_of_what_a_calibration_is_bound_to(
     opened: Opened,
 ) -> None:
@@ -210,18 +189,6 @@ async def test_a_parameter_that_was_not_sent_is_part_of_what_a_calibration_is_bo
                 assert differs == ([] if calibrated else [["sampling.top_k"]])
             asked = (await post(sampling={"top_k": 5})).json()
             assert asked["code"] == "llm_error"
-
-
-async def test_a_server_without_log_probabilities_still_scores(opened: Opened) -> None:
-    refusal = status(403, {"error": {"message": "You are not allowed to request logprobs."}})
-
-    async def refusing(exchange: Exchange) -> None:
-        await (refusal if "logprobs" in exchange.body else answers())(exchange)
-
-    async with OpenAIServer(default=refusing) as server, opened(server) as post:
-        for _ in range(2):
-            assert (await post()).status_code == 200
-        assert [body.get("logprobs") for body in server.bodies] == [True, None, None]
 
 
 # What no server should say
@@ -260,18 +227,6 @@ async def test_nonsense_in_any_field_is_no_internal_error(opened: Opened, stream
             codes = (None, "llm_bad_response", "llm_error", "no_usable_answers")
             assert response.json().get("code") in codes, (field, value[:9])
             json.loads(response.content, parse_constant=pytest.fail)  # no NaN and no Infinity
-
-
-async def test_a_line_of_a_stream_that_is_no_chunk(opened: Opened) -> None:
-    async def behave(exchange: Exchange) -> None:
-        await exchange.start_stream()
-        await exchange.event(line)
-        exchange.writer.close()
-
-    async with OpenAIServer(default=behave) as server, opened(server) as post:
-        for line in ("7", '"error"', '["error"]', '{"error": null}', "null", '{"error": 1e999}'):
-            response = await post(deadline_ms=60_000)
-            assert response.json()["code"] in ("llm_bad_response", "llm_error", "llm_unavailable"), line
 
 
 PLAIN = {"finish_reason": '"stop"', "text": '"Paris"', "logprob": "-1", "model": f'"{MODEL}"', "usage": "{}"}

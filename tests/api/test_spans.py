@@ -18,13 +18,6 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import MODEL, OpenAIServer, answers
 from tests.support.replica_apps import replica_app
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 class Traced:
     """An application whose spans are kept in memory."""

@@ -15,14 +15,8 @@ from tests.support.live import served
 from tests.support.openai_server import Exchange, OpenAIServer, completion
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 MESSAGES = [{"role": "user", "content": "How do I get a job?"}]
 SAMPLES = {"samples": ["a", "b"]}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def cutting(number: int) -> Any:

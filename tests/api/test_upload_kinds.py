@@ -13,7 +13,6 @@ from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
 from tests.support.reports import FEW
 
-pytestmark = pytest.mark.anyio
 Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 PROMPTS = [{"prompt": f"question {i}", "reference": "a"} for i in range(30)]
 TALKS = [{"messages": [{"role": "user", "content": f"question {i}"}], "reference": "a"} for i in range(30)]

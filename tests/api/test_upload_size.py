@@ -7,8 +7,6 @@ import pytest
 
 from service import app
 
-pytestmark = pytest.mark.anyio
-
 
 def jsonl(rows: int, name: str = "Q", **more: Any) -> bytes:
     made = [{"prompt": f"{name}{i}?", "reference": "yes", **more} for i in range(rows)]

@@ -21,8 +21,6 @@ from tests.support.operator_world import (
     upload,
 )
 
-pytestmark = pytest.mark.anyio
-
 
 class Endless(httpx.AsyncByteStream):
     """A multipart body of so many MiB, made while it is sent."""

@@ -13,7 +13,6 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.operator_world import jsonl, problem
 from tests.support.replica_apps import replica_app
 
-pytestmark = pytest.mark.anyio
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 
 

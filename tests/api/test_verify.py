@@ -16,15 +16,9 @@ from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.replica_apps import ORTHOGONAL, orthogonal, replica_app
 
-pytestmark = pytest.mark.anyio
 ASKED = {"question": "Which?", "answer": "Paris", "threshold": 0.4}
 FIELDS = {"confidence", "should_escalate", "verified_count", "total_samples", "samples", "threshold"}
 FOUR_OF_FIVE = ["Paris", "Paris", "Lyon", "Paris", "Paris"]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def service(folder: Path, llm: FakeLLM, **settings: Any) -> Any:

@@ -181,12 +181,6 @@ class OpenWebUI:
         return seen
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(("unsure_below", "sign"), [(0.0, ""), (1.0, "⚠️ unsure, ")])
 async def test_open_webui_shows_the_confidence_once(
     ours: str, tmp_path: Path, unsure_below: float, sign: str

@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app, serving_of
@@ -48,20 +50,29 @@ config = schemathesis.Config.from_dict(
         ],
     }
 )
-asked = Settings(admin_key=KEY, num_samples=5)
-llm, embedder, store = FakeLLM(), FakeEmbedder(16), SqliteStore()
-app = create_app(asked, llm=llm, embedder=embedder, store=store)
 
 
-async def decide() -> None:
-    """Have calibrations that tell P(correct): without, /verify answers 503."""
-    for one in deciding(serving_of(asked), llm, embedder):
-        await add(store.calibrations, one, {})
-        await store.calibrations.activate(one.id)
+@pytest.fixture
+def contract(request: pytest.FixtureRequest) -> BaseSchema:
+    """The contract of an application whose calibrations tell P(correct): without, /verify answers 503.
+
+    A fixture, for its cases take seconds to make: not in every process that collects the tests.
+    """
+    request.node._nodeid = request.node.nodeid  # schemathesis 4.32 sets what pytest 9.2 no longer has
+    asked = Settings(admin_key=KEY, num_samples=5)
+    llm, embedder, store = FakeLLM(), FakeEmbedder(16), SqliteStore()
+
+    async def decide() -> None:
+        for one in deciding(serving_of(asked), llm, embedder):
+            await add(store.calibrations, one, {})
+            await store.calibrations.activate(one.id)
+
+    asyncio.run(decide())
+    app = create_app(asked, llm=llm, embedder=embedder, store=store)
+    return schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
 
 
-asyncio.run(decide())
-schema = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
+schema = schemathesis.pytest.from_fixture("contract")
 
 
 @schema.parametrize()

@@ -4,14 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.support.both_clients import Driver, awaited, waiting
 from tests.support.openai_server import OpenAIServer, serving_in_thread
 from tests.support.services import Hold, asked, cities, llm_and_embedder, questions, service, until
-
-QUICK = {"retries": 3, "longest_wait_s": 0.01}
 
 
 @pytest.fixture(params=[waiting, awaited], ids=["Client", "AsyncClient"])
@@ -45,24 +42,3 @@ def test_a_job_is_waited_for_over_a_kill_9(drive: Driver, store: str, tmp_path: 
                     assert job.wait() == seen[-1]
     assert (seen[-1].state, seen[-1].calibration_id is not None) == ("succeeded", True)
     assert {one.id for one in seen} == {job.id}
-
-
-def test_a_service_that_dies_after_it_accepted_has_one_job(drive: Driver, store: str, tmp_path: Path) -> None:
-    """The answer to the first upload never comes: it was accepted, and then the connection broke."""
-    server = OpenAIServer(default=llm_and_embedder(cities))
-    with serving_in_thread(server), service(store, server, tmp_path) as only:
-        inner, lost = httpx.Client(), []
-
-        def answer(request: httpx.Request) -> httpx.Response:
-            hop = ("host", "content-length", "transfer-encoding")
-            sent = {name: value for name, value in request.headers.items() if name not in hop}
-            found = inner.request(request.method, request.url, headers=sent, content=request.content)
-            if not lost:
-                lost.append(found.json()["id"])
-                raise httpx.RemoteProtocolError("the service died")
-            return httpx.Response(found.status_code, headers=found.headers, content=found.content)
-
-        with inner, drive(str(only.http.base_url), answer=answer, **QUICK) as client:
-            job = client.calibrate(questions(30))
-            assert [job.id] == lost == [one.id for one in client.jobs()]
-            client.cancel(job.id)

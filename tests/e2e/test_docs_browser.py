@@ -1,18 +1,13 @@
 """/docs in a real Chromium: every schema is shown for what it is. `make test-browser`."""
 
-import contextlib
-import threading
-import time
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 
-from service.app import create_app
 from service.scoring.routes import ScoreRequest
-from service.settings import Settings
-from tests.support.browser import PATIENCE_S, Page, browser_page
+from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.in_thread import serving_app
 from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.browser
@@ -28,17 +23,9 @@ BODY = f"{SCORE} .opblock-section-request-body"
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    settings = Settings(data_dir=tmp_path_factory.mktemp("data"))
-    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(8), store=SqliteStore())
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
-    server.capture_signals = contextlib.nullcontext
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started and thread.is_alive():
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/docs"
-    server.should_exit = True
-    thread.join(PATIENCE_S)
+    parts = {"llm": FakeLLM(), "embedder": FakeEmbedder(8), "store": SqliteStore()}
+    with serving_app(tmp_path_factory.mktemp("data"), **parts) as url:
+        yield f"{url}/docs"
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,9 @@ from benchmarks.processes import free_port
 from tests.support.drop_in import DropIn, drop_in
 from tests.support.openai_server import OpenAIServer, after, answers, draws_and, drop, hang, pieces
 
-pytestmark = [pytest.mark.anyio, pytest.mark.caddy]
+pytestmark = pytest.mark.caddy
 CONFIGS = Path(__file__).parents[2] / "docker"
 FIRST = b'data: {"choices":[{"index":0,"delta":{"content":"Par"}}]}\n\n'
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Whole services on one SQLite file: jobs that fail, wait, meet other settings, or a service that is busy."""
+"""Whole services on one SQLite file: jobs that wait, meet other settings, or a service that is busy."""
 
 import threading
 from collections import Counter
@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread, status
+from tests.support.openai_server import OpenAIServer, serving_in_thread, status
 from tests.support.services import (
     PATIENCE_S,
     Hold,
@@ -27,37 +27,6 @@ ROWS, SLOTS = 40, 2
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'store.db'}"
-
-
-def test_a_job_that_failed_goes_on_with_its_answers(url: str, tmp_path: Path) -> None:
-    refuse = status(401, {"error": "Unauthorized"})
-    answered: Counter[str] = Counter()
-
-    async def until_refused(exchange: Exchange) -> None:
-        if broken.is_set() and len(answered) >= ROWS // 2:
-            await refuse(exchange)
-            return
-        await cities(exchange)
-        answered[exchange.body["messages"][-1]["content"]] += 1
-
-    broken = threading.Event()
-    broken.set()
-    server = OpenAIServer(default=llm_and_embedder(until_refused))
-    with serving_in_thread(server), service(url, server, tmp_path) as only:
-        posted = only.post(questions(ROWS), "mine").raise_for_status().json()
-        failed = only.ended(posted["id"])
-        assert (failed["state"], failed["error"]["code"]) == ("failed", "llm_error")
-        same = only.post(questions(ROWS), "mine")
-        assert (same.status_code, same.json()["id"], same.json()["state"]) == (202, posted["id"], "failed")
-        broken.clear()
-        again = only.http.post(f"/jobs/{posted['id']}/retry")
-        assert (again.status_code, again.headers["location"]) == (202, f"/jobs/{posted['id']}")
-        assert (again.json()["state"], again.json()["error"]) == ("queued", None)
-        assert only.ended(posted["id"])["state"] == "succeeded"
-        assert set(answered) == {f"question {i}" for i in range(ROWS)}
-        assert answered.total() < ROWS + SLOTS  # what was in flight when it failed
-        refused = only.http.post(f"/jobs/{posted['id']}/retry")
-        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
 
 
 def test_a_service_with_other_settings_leaves_a_job_alone(url: str, tmp_path: Path) -> None:

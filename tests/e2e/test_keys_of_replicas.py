@@ -19,14 +19,9 @@ from tests.support.postgres import Cluster
 from tests.support.replica_apps import INTERVALS
 from tests.support.task_engine import TaskEngine
 
-pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
+pytestmark = pytest.mark.postgres
 PROMPT = {"prompt": "What is the capital of France?"}
 PATIENCE_S = 60.0  # nothing but a guard: a machine may be busy
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -98,13 +93,6 @@ async def test_made_here_works_there_revoked_here_is_refused_there(url: str, tmp
         ]
 
 
-async def test_a_score_made_here_is_found_there(url: str, tmp_path: Path) -> None:
-    async with replica(url, "a", tmp_path) as here, replica(url, "b", tmp_path) as there:
-        answered = (await here.post("/score", json=PROMPT)).json()
-        found = await there.get(f"/scores/{answered['id']}")  # at once: it may still be on its way
-        assert found.json() == answered | {"status": "scored"}
-
-
 async def test_revoked_while_many_score(url: str, tmp_path: Path) -> None:
     """Every answer is a score or 401, and after the first 401 of a replica none is a score again."""
     async with replica(url, "a", tmp_path) as here, replica(url, "b", tmp_path) as there:
@@ -123,18 +111,6 @@ async def test_revoked_while_many_score(url: str, tmp_path: Path) -> None:
         for answers in await asyncio.gather(*running):
             good = answers.count((200, ""))
             assert answers == [(200, "")] * good + [(401, "bad_key")] * 4
-
-
-async def test_all_replicas_started_anew_know_the_keys(url: str, tmp_path: Path) -> None:
-    async with replica(url, "a", tmp_path) as http:
-        admin = await made(http, "admin")
-        score = await made(http, **{"X-API-Key": admin["key"]})
-        await http.delete(f"/keys/{score['id']}", headers={"X-API-Key": admin["key"]})
-    async with replica(url, "a", tmp_path) as http:
-        assert await scored(http, admin["key"]) == (200, "")
-        assert await scored(http) == (401, "missing_key")
-        assert await scored(http, score["key"]) == (401, "bad_key")
-        assert (await http.get("/keys")).status_code == 401
 
 
 async def test_a_frozen_database_holds_no_known_key_up(postgres: Cluster, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What a real process writes to its log: how it is set up, errors with their requests, the life of jobs."""
 
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -127,15 +126,3 @@ def test_the_log_tells_set_up_errors_and_jobs(service: Service) -> None:
     assert "ctivated: " in of_the_job[-1]
 
     assert not [word for word in (*SECRETS, PROMPT, "question", "Paris") if word in text]
-
-
-def test_an_llm_that_is_down_is_told_and_delays_nothing(tmp_path: Path) -> None:
-    log = tmp_path / "service.log"
-    with serving_in_thread(OpenAIServer(default=embedder)) as server:
-        env = environment(tmp_path / "data", "http://127.0.0.1:9/v1", server.url)
-        with running([PYTHON, "-m", "service"], env=env, log=log) as process:
-            wait_for(f"{address(process, log)}/healthz", process, PATIENCE_S)
-            wait_for_line(log, "the LLM does not answer: The LLM server cannot be reached.")
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE_S) in (0, -signal.SIGTERM)
-    assert "Traceback" not in log.read_text()

@@ -20,14 +20,9 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.prometheus]
+pytestmark = pytest.mark.prometheus
 OBSERVE = ROOT / "deploy" / "observe"
 KEY = "the-score-key"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

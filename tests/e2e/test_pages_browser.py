@@ -1,20 +1,17 @@
 """Our pages as a real Chromium gets them from the service, with the policies sent beside them."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi import FastAPI
 from starlette.responses import HTMLResponse
 
 from service.app import create_app
 from service.report.pages import render
 from service.settings import Settings
-from tests.support.browser import PATIENCE_S, Page, browser_page
+from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.live import served
+from tests.support.in_thread import serving
 from tests.support.reports import small_report
 from tests.support.sqlite_store import SqliteStore
 
@@ -32,22 +29,8 @@ def url(llm: FakeLLM) -> Iterator[str]:
     app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
     page = render(small_report(with_active=True))
     app.add_api_route("/report", lambda: HTMLResponse(page))
-    ready, over = threading.Event(), threading.Event()
-    ports: list[int] = []
-    thread = threading.Thread(target=lambda: asyncio.run(_serve(app, ports, ready, over)))
-    thread.start()
-    assert ready.wait(PATIENCE_S)
-    yield f"http://127.0.0.1:{ports[0]}"
-    over.set()
-    thread.join()
-
-
-async def _serve(app: FastAPI, ports: list[int], ready: threading.Event, over: threading.Event) -> None:
-    async with served(app) as port:
-        ports.append(port)
-        ready.set()
-        while not over.is_set():
-            await asyncio.sleep(0.05)
+    with serving(app) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -183,28 +183,6 @@ def test_lines_are_told_apart_without_colour(tab: Page, tmp_path: Path) -> None:
     assert len(set(dashes)) == 4
 
 
-@pytest.mark.parametrize("width", [390, 1200])
-def test_what_an_answer_more_is_worth_can_be_read(
-    tab: Page, evaluated: Path, tmp_path: Path, width: int
-) -> None:
-    """On both pages: every number of answers has its line, whole words, and nothing leaves its frame."""
-    path = unfolded(render(deciding_report()), tmp_path)
-    for page in (path, evaluated):
-        tab.resize(width, 844, phone=width < 500)
-        tab.open(page)
-        table = "document.querySelector('.by-answers')"
-        numbers = tab.evaluate(f"[...{table}.querySelectorAll('tbody th')].map(t => parseInt(t.innerText))")
-        assert numbers == ([0, 1, 2, 3, 4] if page == path else [0, 1, 2, 3, 5, 8])
-        shown = tab.evaluate(f"{table}.innerText")
-        assert "AUROC 0." in shown
-        assert "risk " in shown
-        frame = tab.evaluate(f"{table}.closest('.scroll').getBoundingClientRect().right")
-        assert frame <= width
-        assert tab.evaluate(CUT_OFF) == []
-        assert tab.evaluate("document.documentElement.scrollWidth") == width
-    assert tab.evaluate("document.body.innerText.includes('Baselines on the same answers')")
-
-
 def test_a_table_that_scrolls_shows_where_there_is_more(tab: Page, tmp_path: Path) -> None:
     """A shadow stands at the edge that cuts the table, and moves to the other edge at its end."""
     path = unfolded(render(deciding_report()), tmp_path)
@@ -225,21 +203,6 @@ def _darkness(picture: bytes, left: float, right: float, top: float) -> tuple[bo
     line = int((top + 4) * scale)  # between the frame and the letters of the caption
     places = [int((left + 2) * scale), int((right - 2) * scale)]
     return shown[line, places[0]].mean() < 0.9, shown[line, places[1]].mean() < 0.9
-
-
-def test_what_decides_can_be_read_at_any_width(tab: Page, tmp_path: Path) -> None:
-    path = unfolded(render(deciding_report()), tmp_path)
-    for width in (390, 1200):
-        tab.resize(width, 844, phone=width < 500)
-        tab.open(path)
-        assert tab.evaluate("document.documentElement.scrollWidth") == width
-        shown = tab.evaluate("document.querySelector('[aria-labelledby=is-it-right]').innerText")
-        assert "P(correct) of the 300 rows, each predicted without its fold" in shown
-        assert shown.count("With 90 % confidence, at most") == 1
-        assert shown.count("cannot be promised: ") == 1
-        # The table of targets needs no scrolling, in a narrow window either.
-        wide = "e => e.scrollWidth > e.clientWidth"
-        assert not tab.evaluate(f"[...document.querySelectorAll('[aria-label=Targets]')].some({wide})")
 
 
 def test_the_picture_is_not_blank_and_it_prints_on_a4(tab: Page, saved: Path) -> None:

@@ -25,12 +25,7 @@ from tests.support.processes import (
 
 ROWS = 60
 SLOTS = 2
-pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
+pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture

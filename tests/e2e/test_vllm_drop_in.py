@@ -13,7 +13,7 @@ from tests.e2e.conftest import VllmServer
 from tests.support.drop_in import events_of
 from tests.support.services import PATIENCE_S, address
 
-pytestmark = [pytest.mark.vllm, pytest.mark.anyio]
+pytestmark = pytest.mark.vllm
 # No seed: at temperature 0 none is needed, and any stops the engine on a CPU.
 GREEDY = {"model": "smollm2", "temperature": 0, "max_tokens": 24}
 CHAT = {"messages": [{"role": "user", "content": "Name three colours of the rainbow."}]}
@@ -25,11 +25,6 @@ SCHEMA = {
     "additionalProperties": False,
 }
 LOW = {"eigencal": {"effort": "low"}}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")

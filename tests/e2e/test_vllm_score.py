@@ -9,15 +9,10 @@ import pytest
 
 from tests.e2e.conftest import VllmServer
 
-pytestmark = [pytest.mark.vllm, pytest.mark.anyio]
+pytestmark = pytest.mark.vllm
 # Runs for minutes unless somebody stops it.
 LONG = {"messages": [{"role": "user", "content": "Tell a very long story."}], "num_samples": 20}
 LONG["sampling"] = {"max_tokens": 1500, "temperature": 1.0}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def post(url: str, body: dict, timeout: float = 300) -> httpx.Response:

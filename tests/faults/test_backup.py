@@ -6,20 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from service.calibration.calibration import CalibrateOptions
 from tests.support.job_worker import dev_rows, hold
 from tests.support.processes import final, idle_replica, kill, undisturbed, until_kept, worker
 
 ROOT = Path(__file__).parents[2]
 ROWS = 40
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def documented() -> tuple[str, str]:

@@ -14,7 +14,6 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 POST = b"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -27,11 +26,6 @@ ENDLESS = {
     "a trailer": (CHUNKED + b"1\r\n{\r\n0\r\nX: ", b"a" * 1024),
     "a body": (CHUNKED, b"400\r\n" + b" " * 1024 + b"\r\n"),
 }
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @asynccontextmanager

@@ -11,18 +11,12 @@ from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import Exchange, OpenAIServer, answers, draws_and, pieces
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 CALLERS = 200
 BEGIN = b'data: {"model": "scripted-model", "choices": [{"index": 0, "delta": {"content": "Par"}}]}\n\n'
 END = (
     b'data: {"model": "scripted-model", "choices": [{"index": 0, "delta": {"content": "is"}, '
     b'"finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
 )
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 async def begun(made: DropIn, mode: str, *, stream: bool) -> asyncio.StreamWriter:

@@ -13,13 +13,6 @@ from tests.support.live import served
 from tests.support.openai_server import MODEL, OpenAIServer, hang
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 @pytest.mark.parametrize(
     ("path", "body"),

@@ -24,12 +24,6 @@ from tests.support.processes import (
 ROWS = 64
 CALIBRATE, EVALUATE = CalibrateOptions(), CalibrateOptions(dev_rows=32)
 both_kinds = pytest.mark.parametrize("options", [CALIBRATE, EVALUATE], ids=lambda found: found.kind)
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 async def outcome(made: Replica, job: Job) -> dict[str, Any]:

@@ -177,23 +177,6 @@ def test_the_health_check_does_not_wait_behind_generations() -> None:
     asyncio.run(main())
 
 
-def test_hang_ups_give_every_slot_back() -> None:
-    async def main() -> None:
-        async with OpenAIServer(default=hang) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 99))
-            for _ in range(20):
-                calls = [asyncio.create_task(llm.generate(ask())) for _ in range(6)]
-                await asyncio.sleep(0.02)
-                for call in calls:
-                    call.cancel()
-                await asyncio.gather(*calls, return_exceptions=True)
-            server.default = answers()
-            assert len((await asyncio.wait_for(llm.generate(ask()), 60)).draws) == 2
-            await llm.stop()
-
-    asyncio.run(main())
-
-
 def test_a_crowd_is_refused_with_the_time_to_come_back() -> None:
     all_there = asyncio.Event()
 
@@ -252,46 +235,6 @@ def test_a_server_that_drips_does_not_hold_a_slot_past_the_timeout(deadline_s: f
             with pytest.raises(DeadlineExceeded):
                 await asyncio.wait_for(llm.generate(ask(deadline_s)), 60)
             assert len((await llm.generate(ask())).draws) == 2
-            await llm.stop()
-
-    asyncio.run(main())
-
-
-def test_a_request_of_many_calls_is_not_refused_by_its_own() -> None:
-    async def main() -> None:
-        async with OpenAIServer(default=answers(at_most=1)) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 1))
-            twenty = GenerationRequest(20, Sampling(), prompt="p")
-            for _ in range(2):  # the second time it is known that 20 calls are needed
-                assert len((await llm.generate(twenty)).draws) == 20
-            await llm.stop()
-
-    asyncio.run(main())
-
-
-def test_jobs_get_on_while_callers_are_refused() -> None:
-    async def main() -> None:
-        async with OpenAIServer(default=after(0.02, answers())) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 2))
-            refused = 0
-
-            async def live() -> None:
-                nonlocal refused
-                while True:
-                    try:
-                        await llm.generate(ask())
-                    except Overloaded:
-                        refused += 1
-                        await asyncio.sleep(0.005)
-
-            crowd = [asyncio.create_task(live()) for _ in range(12)]
-            await asyncio.sleep(0.2)
-            for _ in range(20):
-                assert len((await asyncio.wait_for(llm.generate(ask(priority=10)), 60)).draws) == 2
-            for caller in crowd:
-                caller.cancel()
-            await asyncio.gather(*crowd, return_exceptions=True)
-            assert refused
             await llm.stop()
 
     asyncio.run(main())

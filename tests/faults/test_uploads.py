@@ -18,13 +18,7 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.sqlite_store import SqliteStore
 
-pytestmark = pytest.mark.anyio
 FILE = b"".join(b'{"prompt":"Q%d?","reference":"yes"}\n' % i for i in range(40))
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

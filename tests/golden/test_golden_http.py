@@ -16,12 +16,7 @@ from service.spectral.spectrum import reference_alignment, spectrum
 from tests.support.fakes import FakeLLM
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.mpnet, pytest.mark.shared, pytest.mark.anyio]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
+pytestmark = [pytest.mark.mpnet, pytest.mark.shared]
 
 
 @pytest.fixture(scope="module")

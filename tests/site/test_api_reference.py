@@ -1,6 +1,5 @@
 """The reference has every operation, field, error and example of the contract, whatever is added to it."""
 
-import copy
 import json
 from html import unescape
 from typing import Any
@@ -88,28 +87,6 @@ def test_examples_are_shown_whole(pages: dict[str, str]) -> None:
         assert "\n".join(f"    {line}" for line in lines) in text
 
 
-def test_what_is_added_to_the_contract_is_told() -> None:
-    document = copy.deepcopy(CONTRACT)
-    document["components"]["schemas"]["New"] = {
-        "type": "object",
-        "required": ["inner"],
-        "properties": {
-            "inner": {
-                "type": "object",
-                "properties": {"deep": {"type": "integer", "minimum": 3, "description": "a | b"}},
-            },
-            "many": {"type": "array", "items": {"type": "object", "properties": {"one": {"const": "x"}}}},
-        },
-    }
-    answer = {"description": "Fine.", "content": {"application/json": {"schema": ref("New")}}}
-    operation = {"tags": ["news"], "summary": "What is new", "responses": {"200": answer}}
-    document["paths"]["/news"] = {"get": operation}
-    pages = ContractPages(document).pages()
-    assert pages["news"].startswith("# News\n\n## `GET /news`")
-    for row in ("| `inner.deep` | integer, from 3 | a \\| b |", '| `many[].one` | `"x"` |'):
-        assert row in pages["news"]
-
-
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
@@ -132,10 +109,6 @@ def test_types_in_words(schema: dict[str, Any], words: str) -> None:
 
 def test_a_shape_without_fields_has_no_table() -> None:
     assert field_table({"type": "object"}, str) == ""
-
-
-def ref(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def section(page: str, heading: str) -> str:

@@ -18,19 +18,22 @@ _seconds = count()
 
 
 class Active(NoCalibrations):
-    """One calibration, active where it fits."""
+    """Calibrations that are all active, each where it fits."""
 
-    def __init__(self, only: Calibration) -> None:
-        self.only = only
+    def __init__(self, *found: Calibration) -> None:
+        self.found = list(found)
 
     def active(self, fingerprint_key: str) -> Calibration | None:
-        return self.only if self.only.fingerprint.key() == fingerprint_key else None
+        return next((one for one in self.found if one.fingerprint.key() == fingerprint_key), None)
 
     def any_active(self) -> list[Calibration]:
-        return [self.only]
+        return self.found
 
     def num_activations(self) -> int:
-        return 1
+        return len(self.found)
+
+    async def get(self, calibration_id: str) -> Calibration | None:
+        return next((one for one in self.found if one.id == calibration_id), None)
 
 
 def fingerprint(model: str = "m", *, source: str = "service") -> Fingerprint:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from anyio.from_thread import start_blocking_portal
+from fastapi import FastAPI
 
 from service.app import create_app
 from service.settings import Settings
@@ -14,12 +15,17 @@ from tests.support.reports import FEW
 
 
 @contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """Serve until the block ends; yield the URL."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(served(app)) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
 def serving_app(
     folder: Path, *, llm: Any, embedder: Any, store: Any = None, **settings: Any
 ) -> Iterator[str]:
-    """Serve until the block ends; yield the URL. `store` None: a database in the folder."""
-    app = create_app(
-        Settings(data_dir=folder, **settings), llm=llm, embedder=embedder, store=store, resamples=FEW
-    )
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(served(app)) as port:
-        yield f"http://127.0.0.1:{port}"
+    """Serve an application with these parts. `store` None: a database in the folder."""
+    made = Settings(data_dir=folder, **settings)
+    with serving(create_app(made, llm=llm, embedder=embedder, store=store, resamples=FEW)) as url:
+        yield url

@@ -41,11 +41,6 @@ from tests.support.sqlite_store import SqliteStore
 from tools.record_demo import record
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def rows(path: Path) -> list[DevRow]:
     with path.open("rb") as file:
         return list(read_file(file).rows())  # refuses bad rows and ids given twice
@@ -127,7 +122,6 @@ def test_recorded_answers_are_used_only_where_the_service_would_draw_such(
     assert recorded_fit(identity, serving.sampling, serving.num_samples) is fits
 
 
-@pytest.mark.anyio
 async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
     async with demo_app(tmp_path) as url:
         first, second = console(), console()
@@ -149,7 +143,6 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
     assert "in force" not in said
 
 
-@pytest.mark.anyio
 async def test_the_walk_says_when_another_calibration_is_in_force(tmp_path: Path) -> None:
     async with demo_app(tmp_path) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
         target = Target(tmp_path, "127.0.0.1", 0)
@@ -165,7 +158,6 @@ async def test_the_walk_says_when_another_calibration_is_in_force(tmp_path: Path
     assert f"Another calibration is in force: {other}." in said.getvalue()
 
 
-@pytest.mark.anyio
 async def test_without_recorded_answers_the_service_draws_them(tmp_path: Path) -> None:
     async with demo_app(tmp_path) as url:
         await asyncio.to_thread(
@@ -177,7 +169,6 @@ async def test_without_recorded_answers_the_service_draws_them(tmp_path: Path) -
     assert '"samples": ["Paris", "Paris", "Lyon"' in kept
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 async def test_a_job_that_came_to_nothing_is_said_and_not_taken_for_the_next(
     tmp_path: Path, state: JobState
@@ -199,7 +190,6 @@ async def test_a_job_that_came_to_nothing_is_said_and_not_taken_for_the_next(
     assert len(await store.jobs.latest()) == 2
 
 
-@pytest.mark.anyio
 async def test_a_refusal_is_in_the_services_words_and_one_by_keys_comes_with_a_remedy(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
         with client(url) as http:
@@ -210,7 +200,6 @@ async def test_a_refusal_is_in_the_services_words_and_one_by_keys_comes_with_a_r
                 await asyncio.to_thread(call, http, "POST", "/score", json={"prompt": "?"})
 
 
-@pytest.mark.anyio
 async def test_recording_has_the_service_draw_answers_with_their_log_probabilities(tmp_path: Path) -> None:
     asked = b"".join(b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(30))
     async with demo_app(tmp_path, llm=TellingLLM()) as url:
@@ -222,7 +211,6 @@ async def test_recording_has_the_service_draw_answers_with_their_log_probabiliti
     assert active == []
 
 
-@pytest.mark.anyio
 async def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
         service = BackgroundService(tmp_path, "127.0.0.1", int(url.rpartition(":")[2]))

@@ -66,6 +66,12 @@ LIKE = {"temperature": 0.5, "top_p": 1, "top_k": 0, "max_tokens": 64}
         (LIKE, Sampling(seed=7), False),
         (LIKE | {"n": 2}, Sampling(), False),
         (LIKE | {"min_p": 0.1}, Sampling(), False),
+        (LIKE | {"top_k": None}, Sampling(), False),
+        (LIKE | {"max_tokens": 63}, Sampling(), False),
+        (LIKE | {"stop": "\n"}, Sampling(), False),
+        (LIKE | {"seed": 1}, Sampling(), False),
+        (LIKE | {"frequency_penalty": 0.5}, Sampling(), False),
+        (LIKE | {"logit_bias": {"7": 1}}, Sampling(), False),
         ({name: value for name, value in LIKE.items() if name != "top_p"}, Sampling(), False),
     ],
 )

@@ -78,7 +78,15 @@ def test_settings_are_read_in_one_place() -> None:
 
 
 def test_importing_the_app_loads_nothing_heavy() -> None:
-    heavy = ["torch", "transformers", "sentence_transformers", "matplotlib", "sklearn", "scipy"]
+    heavy = [
+        "torch",
+        "transformers",
+        "sentence_transformers",
+        "matplotlib",
+        "sklearn",
+        "scipy",
+        "opentelemetry.sdk",
+    ]
     code = f"import sys, service.app; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -14,18 +14,11 @@ from service.app import create_app
 from service.embedding.port import EmbedderIdentity
 from service.errors import EmbedderUnavailable
 from service.settings import Settings
-from service.start_log import StartLog, shown_url
+from service.start_log import StartLog
 from service.store.database import shown, store_url
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)
@@ -172,7 +165,3 @@ async def test_a_check_with_a_bug_is_told_and_ends_nothing(caplog: pytest.LogCap
 )
 def test_where_the_store_is_without_credentials(url: str, told: str) -> None:
     assert shown(store_url(url)) == told
-
-
-def test_an_address_without_credentials() -> None:
-    assert shown_url("https://me:p@ss@[::1]:8001/v1?key=x#y") == "https://[::1]:8001/v1"

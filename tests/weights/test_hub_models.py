@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from service.llm.weights import MPNET
 from tests.support.model_hub import ModelHub
@@ -25,6 +22,11 @@ FIRST, SECOND = "1" * 40, "2" * 40
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sentence-transformers model of random weights that pools by the first token."""
+    # Not above: importing them takes seconds in every process that collects the tests.
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
     base = tmp_path_factory.mktemp("tiny")
     (base / "vocab.txt").write_text("\n".join(WORDS))
     BertTokenizerFast(vocab_file=str(base / "vocab.txt")).save_pretrained(base)
@@ -65,6 +67,8 @@ def loader(tmp_path: Path, **environment: str) -> Iterator[Loader]:
 
 
 def test_name_is_fetched_once_known_by_its_commit_and_outlives_the_hub(tiny: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
     own = SentenceTransformer(str(tiny), device="cpu").encode(["paris"], normalize_embeddings=True)
     hub = ModelHub()
     hub.models |= {

@@ -29,13 +29,7 @@ from tests.support.pipeline import QUICK
 from tests.support.postgres import Cluster
 from tests.support.task_engine import TaskEngine
 
-pytestmark = pytest.mark.anyio
 Work = Callable[[RunningJob], Awaitable[None]]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Finisher:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
 from service.evaluation.baselines import TransformersEntailment, class_order
 
@@ -12,6 +11,9 @@ LABELS = {0: "contradiction", 1: "entailment", 2: "neutral"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
+    # Not above: importing it takes seconds in every process that collects the tests.
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
     made = tmp_path_factory.mktemp("nli") / "tiny-nli"
     made.mkdir()
     (made / "vocab.txt").write_text("\n".join(WORDS))

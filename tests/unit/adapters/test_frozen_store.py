@@ -14,13 +14,6 @@ from tests.support.calibrations import add, calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.postgres import Cluster
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 async def test_a_call_that_takes_too_long_is_given_up_and_leaves_no_trace(tmp_path: Path) -> None:
     database, go = Database(f"sqlite:///{tmp_path / 'store.db'}", answer_s=0.01), asyncio.Event()

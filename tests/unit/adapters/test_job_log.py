@@ -17,13 +17,7 @@ from tests.support.processes import ended, idle_replica, kill, until_asked, work
 from tests.support.sqlite_store import CopiedDatabase
 from tests.support.task_engine import TaskEngine
 
-pytestmark = pytest.mark.anyio
 ROWS = 32
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)

@@ -21,11 +21,6 @@ from tests.support.kept import MemoryKept
 MOST = 5
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def sql(url: str, sweep_s: float = 60.0) -> AsyncIterator[tuple[SqlKept, Database]]:
     database = Database(url)
@@ -73,7 +68,6 @@ def documents(*ids: str) -> list[Document]:
     return [Document(id_, "me", json.dumps({"is": id_}), 60) for id_ in ids]
 
 
-@pytest.mark.anyio
 class TestKeptDocuments:
     async def test_a_document_comes_back_as_it_went_in(self, opened: Opened) -> None:
         document = {"text": NASTY, "deep": [{"number": 1.5, "none": None}], "empty": {}}
@@ -128,7 +122,6 @@ class TestKeptDocuments:
             assert await found.get("a", "me") == {"n": "last"}
 
 
-@pytest.mark.anyio
 class TestSqlKept:
     async def test_replicas_share_it(self, url: str) -> None:
         async with sql(url) as (one, _), sql(url) as (other, _):

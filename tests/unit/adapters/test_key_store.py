@@ -18,12 +18,6 @@ from tests.support.keys import MemoryKeys
 
 MOST = 3
 NOON = datetime(2026, 11, 22, 12, 0, 0, 123456, UTC)
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @asynccontextmanager

@@ -16,13 +16,7 @@ from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
 from service.proxy.upstream import Call, HttpUpstream, without
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, hang, pieces, status
 
-pytestmark = pytest.mark.anyio
 CALL = Call("/chat/completions", b'{"messages": []}', {"X-Request-ID": "r1"})
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @asynccontextmanager

@@ -35,11 +35,6 @@ from tests.support.postgres import Cluster
 OPTIONS = CalibrateOptions(name=NASTY)
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @dataclass
 class Store:
     database: Database
@@ -71,7 +66,6 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.mark.anyio
 class TestStore:
     async def test_rows_come_back_as_they_went_in(self, url: str) -> None:
         async with opened(url) as store:
@@ -451,7 +445,6 @@ def holding(folder: Path, secret: bytes) -> list[str]:
     return [file.name for file in folder.iterdir() if secret in file.read_bytes()]
 
 
-@pytest.mark.anyio
 async def test_what_is_forgotten_is_in_no_file_any_more(tmp_path: Path) -> None:
     secret = b"a prompt to be forgotten"
     async with opened(f"sqlite:///{tmp_path / 'store.db'}") as store:
@@ -465,7 +458,6 @@ async def test_what_is_forgotten_is_in_no_file_any_more(tmp_path: Path) -> None:
         assert holding(tmp_path, secret) == []
 
 
-@pytest.mark.anyio
 async def test_a_database_that_cannot_grow_refuses_a_job(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path / 'store.db'}") as store:
         async with store.database.read() as connection:
@@ -478,7 +470,6 @@ async def test_a_database_that_cannot_grow_refuses_a_job(tmp_path: Path) -> None
         assert await store.jobs.latest() == []
 
 
-@pytest.mark.anyio
 async def test_a_calibration_that_cannot_be_read_does_not_end_the_following(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -497,7 +488,6 @@ async def test_a_calibration_that_cannot_be_read_does_not_end_the_following(
         await until(lambda: here.calibrations.active(made.fingerprint.key()) == made)
 
 
-@pytest.mark.anyio
 async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     async with opened(url) as store:
@@ -512,7 +502,6 @@ async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path)
         assert store.calibrations.active(made.fingerprint.key()) == made
 
 
-@pytest.mark.anyio
 @pytest.mark.postgres
 async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(postgres: Cluster) -> None:
     """Its peers would wait for the lock on the row until it wakes."""
@@ -529,7 +518,6 @@ async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(postgres:
         assert taken is not None
 
 
-@pytest.mark.anyio
 @pytest.mark.postgres
 async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
     async with opened(postgres.database()) as store:
@@ -540,7 +528,6 @@ async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
         await store.database.check()
 
 
-@pytest.mark.anyio
 @pytest.mark.postgres
 async def test_a_value_that_cannot_be_stored_is_no_database_out_of_reach(postgres: Cluster) -> None:
     """Else whoever stores it would be asked to try again, for ever."""
@@ -552,7 +539,6 @@ async def test_a_value_that_cannot_be_stored_is_no_database_out_of_reach(postgre
         assert str(2**31) not in str(caught.value)
 
 
-@pytest.mark.anyio
 async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     for url in (f"sqlite:///{tmp_path}/file/store.db", "postgresql://nobody@127.0.0.1:1/none"):

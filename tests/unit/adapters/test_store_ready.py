@@ -18,8 +18,6 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.postgres import Cluster
 
-pytestmark = pytest.mark.anyio
-
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Database]:

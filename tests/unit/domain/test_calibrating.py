@@ -33,12 +33,6 @@ from tests.support.sqlite_store import CopiedDatabase
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
 ALONE = CalibrateOptions(prior_weight=0)  # the rows alone: nothing draws their fits anywhere
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def made_rows(count: int = 40, m: int = 6, *, sharp: float = 1.0, seed: int = 1) -> list[DevRow]:

@@ -42,12 +42,6 @@ SERVING = Serving(5, Sampling(max_tokens=7), Sampling(max_tokens=7))
 EMBEDDER = FakeEmbedder(8)
 IDENTITY = EMBEDDER.identity
 QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def prompts(count: int = ROWS) -> list[DevRow]:

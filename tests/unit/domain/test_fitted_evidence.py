@@ -197,12 +197,6 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await database.stop()
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.mark.anyio
 async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench) -> None:
     found, report = await bench.run(CalibrateOptions())
     assert found.method == "evidence"
@@ -221,7 +215,6 @@ async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench
     assert report["unfitted"] == {}
 
 
-@pytest.mark.anyio
 async def test_a_silent_server_gets_a_plain_calibration_and_the_report_says_why(bench: Bench) -> None:
     bench.llm.tells = False
     found, report = await bench.run(CalibrateOptions())
@@ -233,7 +226,6 @@ async def test_a_silent_server_gets_a_plain_calibration_and_the_report_says_why(
         await bench.run(CalibrateOptions(method="evidence"))
 
 
-@pytest.mark.anyio
 async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench) -> None:
     first, _ = await bench.run(CalibrateOptions())
     bench.llm.tells = False
@@ -258,7 +250,6 @@ def supplied(*, tells: bool = True) -> list[DevRow]:
     ]
 
 
-@pytest.mark.anyio
 async def test_a_callers_log_probabilities_make_a_calibration_by_evidence_too(bench: Bench) -> None:
     found, _ = await bench.run(CalibrateOptions(method="evidence"), supplied())
     assert (found.fingerprint.source, found.fingerprint.evidence) == ("caller", "supplied")
@@ -266,7 +257,6 @@ async def test_a_callers_log_probabilities_make_a_calibration_by_evidence_too(be
     assert (vouched.fingerprint.source, vouched.fingerprint.evidence) == ("service", "token_sums")
 
 
-@pytest.mark.anyio
 async def test_an_upload_without_log_probabilities_is_refused_where_evidence_is_asked_for(
     bench: Bench,
 ) -> None:

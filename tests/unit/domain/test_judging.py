@@ -32,7 +32,6 @@ from tests.support.decisions import selector
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
-pytestmark = pytest.mark.anyio
 DIMENSION = 8
 AXES = np.eye(DIMENSION)
 VECTORS = {**dict(zip("abc", AXES, strict=False)), "mostly a": 0.8 * AXES[0] + 0.6 * AXES[5], "new": AXES[6]}
@@ -40,11 +39,6 @@ TWO_TO_ONE = ("a", "a", "b")
 # T = 1 and g = 0.5 make of the eigenvalues 2/3, 1/3 and 0:
 FIRST, SECOND, NULL = 1 / 3 + 1 / 16, 1 / 6 + 1 / 16, 1 / 16
 EASY = Target(0.2, 0.9)  # kept by the threshold 0.5, which lets 0.6 of the questions through
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def embedder(**parts: Any) -> FakeEmbedder:
@@ -161,15 +155,6 @@ def test_a_candidate_never_counts_as_an_answer(
     assert (found.probability_correct is None) == (found.mode is None)
     assert found.mode is None or 0 <= (found.probability_correct or 0.0) <= 1
     assert (found.mode is None) or found.mode < len(with_one.spectrum.eigenvalues)
-
-
-async def test_a_drawn_answers_usage_is_that_without_a_candidate() -> None:
-    request = GenerationRequest(4, Sampling(), prompt="p")
-    without, with_one = [
-        await Scorer(FakeLLM(), embedder()).score(ScoreCommand(request, candidate=one))
-        for one in (None, "Rome")
-    ]
-    assert (with_one.usage, with_one.num_distinct) == (without.usage, without.num_distinct)
 
 
 async def test_being_right_is_told_by_the_selectors_own_map() -> None:

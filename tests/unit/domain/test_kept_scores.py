@@ -16,13 +16,6 @@ from service.scoring.score_cache import ScoreCache
 from service.store.documents import Document
 from tests.support.kept import MemoryKept
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 def fresh(documents: MemoryKept, **settings: Any) -> ScoreCache:
     asked = {"keep_s": 60.0, "max_scores": 100, "gather_s": 0.01, "retry_s": 0.01}

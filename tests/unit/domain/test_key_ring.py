@@ -13,14 +13,8 @@ from service.api.auth import START, Key, Keys, new_key
 from service.errors import StoreUnavailable
 from tests.support.keys import MemoryKeys
 
-pytestmark = pytest.mark.anyio
 NEVER_S = 3600.0
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Clock:

@@ -11,8 +11,6 @@ from service.jobs.progress import BrokenOffError, Progress, in_thread
 from service.jobs.store import JobEndedError
 from service.spectral.subsets import OnDone
 
-pytestmark = pytest.mark.anyio
-
 
 class Jobs:
     """Takes what is shown, or fails."""

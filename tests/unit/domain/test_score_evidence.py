@@ -7,39 +7,17 @@ from typing import Any
 
 import pytest
 
-from service.calibration.calibration import Calibration, NoCalibrations
+from service.calibration.calibration import Calibration
 from service.errors import DeadlineExceeded, LLMBadResponse, TooFewSamples
 from service.llm.port import Generation, GenerationRequest, LLMIdentity, Sampling
 from service.scoring.command import ScoreCommand
 from service.scoring.score import Score
 from service.scoring.scorer import Scorer
-from tests.support.calibrations import calibration
+from tests.support.calibrations import Active, calibration
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder
 
-pytestmark = pytest.mark.anyio
 DIMENSION = 8
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-class Active(NoCalibrations):
-    """Calibrations that are all active."""
-
-    def __init__(self, *found: Calibration) -> None:
-        self.found = list(found)
-
-    def active(self, fingerprint_key: str) -> Calibration | None:
-        return next((one for one in self.found if one.fingerprint.key() == fingerprint_key), None)
-
-    def any_active(self) -> list[Calibration]:
-        return self.found
-
-    async def get(self, calibration_id: str) -> Calibration | None:
-        return next((one for one in self.found if one.id == calibration_id), None)
 
 
 def asked(num_samples: int, prompt: str = "question 0", **parts: Any) -> ScoreCommand:

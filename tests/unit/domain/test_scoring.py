@@ -7,27 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import Calibration, NoCalibrations, Parameters
-from service.llm.port import Draw, Generation, GenerationRequest, Message, Sampling, WirePrompt
+from service.calibration.calibration import Calibration, Parameters
+from service.llm.port import Generation, GenerationRequest, Message, Sampling, WirePrompt
 from service.scoring.command import ScoreCommand
-from service.scoring.judging import find_modes, num_indistinct, truncated_warning
-from service.scoring.scorer import LiveLoad, Scorer, Stopwatch, choose
+from service.scoring.judging import find_modes, num_indistinct
+from service.scoring.scorer import LiveLoad, Scorer, choose
 from service.spectral.maps import Identity, TemperatureMap
 from service.spectral.spectrum import Spectrum, spectrum
-from tests.support.calibrations import calibration, fingerprint
+from tests.support.calibrations import Active, calibration, fingerprint
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
 WANTED = fingerprint()
-
-
-class Active(NoCalibrations):
-    """Calibrations that are active, for another set-up than the one asked for."""
-
-    def __init__(self, *found: Calibration) -> None:
-        self.found = list(found)
-
-    def any_active(self) -> list[Calibration]:
-        return self.found
 
 
 def fitted_with(**parts: object) -> Calibration:
@@ -71,15 +61,6 @@ def test_answers_that_are_merely_near_are_told_apart() -> None:
     assert num_indistinct(["yes", "no"], near) == 0
 
 
-@pytest.mark.parametrize(("cut", "warned"), [(1, False), (2, True), (3, True)])
-def test_a_score_warns_from_half_of_the_answers_cut(cut: int, warned: bool) -> None:
-    draws = tuple(Draw("a", truncated=i < cut) for i in range(4))
-    command = ScoreCommand(GenerationRequest(4, Sampling(), prompt="p"))
-    found = truncated_warning(Generation(draws, 4, "m"), command)
-    assert [one.code for one in found] == ["truncated_samples"] * warned
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(("deadline_s", "kept_s"), [(2.0, 0.2), (60.0, 0.5)])
 async def test_time_to_embed_is_kept_of_a_deadline_that_runs_from_the_arrival(
     deadline_s: float, kept_s: float, monkeypatch: pytest.MonkeyPatch
@@ -135,7 +116,6 @@ class Queued(FakeLLM):
         return replace(await super().generate(request), queued_s=60.0)
 
 
-@pytest.mark.anyio
 async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     request = GenerationRequest(2, Sampling(), prompt="p")
     score = await Scorer(Queued(), FakeEmbedder()).score(ScoreCommand(request))
@@ -144,18 +124,6 @@ async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     assert sum(ms for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)
 
 
-@pytest.mark.anyio
-async def test_supplied_answers_have_no_usage() -> None:
-    score = await Scorer(FakeLLM(), FakeEmbedder()).score(ScoreCommand(samples=("a", "b")))
-    assert score.usage is None
-    assert score.model is None
-    drawn = await Scorer(FakeLLM(), FakeEmbedder()).score(
-        ScoreCommand(GenerationRequest(2, Sampling(), prompt="p"))
-    )
-    assert drawn.usage is not None
-
-
-@pytest.mark.anyio
 async def test_supplied_log_probabilities_go_with_their_answers() -> None:
     command = ScoreCommand(samples=("a ", "b"), logprobs=(-1.0, -2.0))
     score = await Scorer(FakeLLM(), FakeEmbedder()).score(command)
@@ -163,18 +131,6 @@ async def test_supplied_log_probabilities_go_with_their_answers() -> None:
     assert score.evidence is not None
     assert score.evidence.missing_mass == pytest.approx(1 - np.exp(-1) - np.exp(-2))
     assert score.evidence.mean_logprob == -1.5
-
-
-def test_time_moves_between_stages_but_never_below_zero() -> None:
-    watch = Stopwatch(time.perf_counter() - 5.0)
-    watch.lap("first")
-    watch.lap("second")
-    watch.move("first", "second", 1.0)
-    assert watch.laps["first"] >= 4.0
-    assert watch.laps["second"] >= 1.0
-    watch.move("first", "second", 1000.0)
-    assert watch.laps["first"] == 0.0
-    assert watch.laps["second"] >= 5.0
 
 
 def test_a_live_score_counts_until_it_ends_also_by_an_error() -> None:

@@ -23,15 +23,9 @@ from tests.support.reports import FEW
 from tests.support.sqlite_store import CopiedDatabase
 from tests.support.worlds import rows, stored
 
-pytestmark = pytest.mark.anyio
 DEV, TEST = rows(32, 6, seed=1), rows(34, 6, seed=2)
 NOW = datetime(2026, 11, 3, tzinfo=UTC)
 OPTIONS = CalibrateOptions(dev_rows=32, name="mine")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def both(*, drawn: bool = False, dev=DEV, test=TEST):
