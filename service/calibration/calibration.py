@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from numpy.typing import ArrayLike
+from pydantic import BaseModel, Field
 
 from service.calibration.fingerprint import Fingerprint
 from service.spectral.conformal import ConformalReference
@@ -188,20 +189,18 @@ class CalibrationRecord:
     projection_ece: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Activation:
-    """That a calibration came into force, for requests of its fingerprint.
+class Activation(BaseModel):
+    """That a calibration came into force."""
 
-    `by`: the job's id, "settings key", "key_…" and its name, or "no key" where none was needed. `replaced`:
-    the calibration that was in force until then.
-    """
-
-    calibration_id: str
-    activated_at: datetime
-    by: str
-    reason: str
-    replaced: str | None
-    fingerprint_key: str
+    calibration_id: str = Field(description="Id of the calibration.")
+    activated_at: datetime = Field(description="When it came into force.")
+    by: str = Field(
+        description="Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where "
+        "none was needed; empty for those of before 0.3.0."
+    )
+    reason: str = Field(description="Why; empty for those of before 0.3.0.")
+    replaced: str | None = Field(description="The calibration that was in force until then.")
+    fingerprint_key: str = Field(description="The set-up: one calibration is in force for each.")
 
 
 class CalibrationSource(Protocol):

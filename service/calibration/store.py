@@ -4,7 +4,7 @@ import asyncio
 import io
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -284,10 +284,10 @@ class SqlCalibrations:
 
     async def history(self) -> list[Activation]:
         """Return every activation, newest first."""
-        columns = [activations.c[field.name] for field in fields(Activation)]
+        columns = [activations.c[name] for name in Activation.model_fields]
         query = sa.select(*columns).order_by(activations.c.id.desc())
         async with self._database.read() as connection:
-            return [Activation(*row) for row in await connection.execute(query)]
+            return [Activation.model_validate(row) for row in (await connection.execute(query)).mappings()]
 
     async def report(self, calibration_id: str) -> dict[str, Any] | None:
         """Return the report made when it was fitted."""

@@ -171,7 +171,7 @@ def cal_s(context: EvaluationContext) -> CalibrationErrorPart | None:
 
     points: list[MeasuresAt] = []
     for temperature in TEMPERATURES:
-        map_ = TemperatureMap(float(temperature), context.eps)
+        map_ = TemperatureMap(float(temperature))
         same = [map_] * len(test)
         largest = served(same, test.spectra, np.empty(0)).lambda_max
         clusters = cluster_prompts(test.stack, largest, cosines=cosines)
@@ -228,10 +228,10 @@ def warnings(context: EvaluationContext) -> Iterator[PlainWarning]:
     yield from few_of_a_kind(test, " of the test file")
     largest = [np.array([one.eigenvalues[0] for one in split.spectra]) for split in both.values()]
     yield from files_differ((dev, test), (largest[0], largest[1]))
-    for fit in context.fits.values():
+    for fit in context.fitted.fits.values():
         yield from about_fit(fit)
-    if context.evidence is not None:
-        yield from about_fit(context.evidence.fit)
+    if context.fitted.evidence is not None:
+        yield from about_fit(context.fitted.evidence.fit)
 
 
 def files_differ(accuracy: tuple[Bools, Bools], lambda_max: tuple[Floats, Floats]) -> Iterator[PlainWarning]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from service.llm.port import shape_hash
 
 JobKind = Literal["calibrate", "evaluate"]
@@ -12,66 +14,52 @@ JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 JobStage = Literal["sampling", "embedding", "fitting", "reporting"]
 
 
-@dataclass(frozen=True, slots=True)
-class JobError:
-    """Why a job failed: a code of the error table and a sentence for the caller."""
+class JobError(BaseModel):
+    """Why a job failed."""
 
-    code: str
-    detail: str
+    model_config = ConfigDict(frozen=True)
+
+    code: str = Field(description="A code of the error table.")
+    detail: str = Field(description="The same for a person.")
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A job as its owner sees it. `done` of `total` units of the stage; `eta_s` None while unknown.
+class Job(BaseModel):
+    """A job."""
 
-    `note` says in words what a running job waits for, such as an LLM server that is down; else empty.
-    `activated`: whether the calibration made became the active one, and `decision`, a sentence that says so,
-    and why; None before, and of other jobs.
-    `refused_rows`: that the LLM server refused for good, while it answered others.
-    """
+    model_config = ConfigDict(frozen=True)
 
-    id: str
-    kind: JobKind
-    state: JobState
-    created_at: datetime
-    name: str = ""
-    stage: JobStage | None = None
-    done: int = 0
-    total: int = 0
-    eta_s: float | None = None
-    note: str = ""
-    error: JobError | None = None
-    calibration_id: str | None = None
-    activated: bool | None = None
-    decision: str | None = None
-    refused_rows: int = 0
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+    id: str = Field(description="Id of the job.")
+    kind: JobKind = Field(description="What it does.")
+    state: JobState = Field(
+        description="Where it stands; the last three are final, but that a failed job can be retried."
+    )
+    name: str = Field(description="The name given to it.")
+    stage: JobStage | None = Field(description="What a running job is at.")
+    done: int = Field(description="Units of the stage that are done.")
+    total: int = Field(description="Units of the stage in all.")
+    eta_s: float | None = Field(description="Seconds that the stage will still take; null: not known.")
+    note: str = Field(description="What an open job waits for, if it does.")
+    error: JobError | None = Field(description="Why it failed.")
+    calibration_id: str | None = Field(description="The calibration that it made.")
+    activated: bool | None = Field(
+        description="Whether that one became the active one of its set-up; null before, and of an evaluation."
+    )
+    decision: str | None = Field(description="The same as a sentence that says why.")
+    refused_rows: int = Field(
+        description="Rows that the LLM server refused while it answered others, once the job has ended; "
+        "retry it to ask for them again."
+    )
+    created_at: datetime = Field(description="When it was posted.")
+    started_at: datetime | None = Field(description="When it first ran.")
+    finished_at: datetime | None = Field(description="When it ended.")
+    links: dict[str, str] = Field(
+        description="Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`."
+    )
 
     @property
     def finished(self) -> bool:
         """Tell whether the state is final."""
         return self.state in ("succeeded", "failed", "cancelled")
-
-    @property
-    def links(self) -> dict[str, str]:
-        """Return the paths of the job, and of what came of it."""
-        path, made = f"/jobs/{self.id}", f"/calibrations/{self.calibration_id}"
-        links = {"self": path, "events": f"{path}/events"}
-        if self.state != "succeeded":
-            return links
-        if self.kind == "evaluate":
-            return {**links, "report": f"/evaluations/{self.id}/report"}
-        return {**links, "calibration": made, "report": f"{made}/report"}
-
-
-@dataclass(frozen=True, slots=True)
-class Correction:
-    """A row of a calibration, by its line or its id, and what is right of the answer that was judged."""
-
-    correct: bool
-    line: int | None = None
-    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

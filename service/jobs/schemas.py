@@ -1,16 +1,15 @@
-"""The wire forms of jobs: dev data and options in, the job out."""
+"""What is sent to make a job: dev data, options, corrections."""
 
-from datetime import datetime
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from service.api.bodies import RequestModel
 from service.calibration.calibration import ActivateOption, MethodOption
-from service.calibration.rows import MIN_USABLE_ROWS, ExampleIn
-from service.jobs.model import JobKind, JobStage, JobState
+from service.calibration.rows import MAX_ID_CHARS, MIN_USABLE_ROWS, ExampleIn
 from service.scoring.command import MAX_ITEMS
 
+MAX_CORRECTIONS = 10_000
 JOB: dict[str, Any] = {
     "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
     "kind": "calibrate",
@@ -118,44 +117,35 @@ class EvaluateForm(EvaluateOptionsIn):
     test: bytes = Field(description="Rows to test on.", json_schema_extra={"format": "binary"})
 
 
-class JobErrorOut(BaseModel):
-    """Why a job failed."""
+class Correction(RequestModel):
+    """A row by its `line` or its `id`, and whether the answer that was judged is right."""
 
-    model_config = ConfigDict(from_attributes=True)
-
-    code: str = Field(description="A code of the error table.")
-    detail: str = Field(description="The same for a person.")
-
-
-class JobOut(BaseModel):
-    """A job."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: str = Field(description="Id of the job.")
-    kind: JobKind = Field(description="What it does.")
-    state: JobState = Field(
-        description="Where it stands; the last three are final, but that a failed job can be retried."
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"type": "object", "required": [name]} for name in ("line", "id")]}
     )
-    name: str = Field(description="The name given to it.")
-    stage: JobStage | None = Field(description="What a running job is at.")
-    done: int = Field(description="Units of the stage that are done.")
-    total: int = Field(description="Units of the stage in all.")
-    eta_s: float | None = Field(description="Seconds that the stage will still take; null: not known.")
-    note: str = Field(description="What an open job waits for, if it does.")
-    error: JobErrorOut | None = Field(description="Why it failed.")
-    calibration_id: str | None = Field(description="The calibration that it made.")
-    activated: bool | None = Field(
-        description="Whether that one became the active one of its set-up; null before, and of an evaluation."
+
+    line: int | None = Field(None, ge=1, description="Line of the row in the file.")
+    id: str | None = Field(None, max_length=MAX_ID_CHARS, description="Or its id.")
+    correct: bool = Field(description="Whether the answer that was judged is right.")
+
+    @model_validator(mode="after")
+    def named_one_way(self) -> Self:
+        """Refuse both of `line` and `id`, and neither."""
+        if (self.line is None) == (self.id is None):
+            raise ValueError("send `line` or `id`")
+        return self
+
+
+class CorrectionsRequest(RequestModel):
+    """Corrected verdicts, and options of the calibration that is fitted with them."""
+
+    rows: list[Correction] = Field(min_length=1, max_length=MAX_CORRECTIONS, description="What is corrected.")
+    activate: ActivateOption | None = Field(
+        None,
+        description="When to serve it. Left out: at once where the calibration corrected is the active one, "
+        "else never.",
     )
-    decision: str | None = Field(description="The same as a sentence that says why.")
-    refused_rows: int = Field(
-        description="Rows that the LLM server refused while it answered others, once the job has ended; "
-        "retry it to ask for them again."
+    method: MethodOption | None = Field(
+        None, description="Map to serve; left out: as for the calibration corrected."
     )
-    created_at: datetime = Field(description="When it was posted.")
-    started_at: datetime | None = Field(description="When it first ran.")
-    finished_at: datetime | None = Field(description="When it ended.")
-    links: dict[str, str] = Field(
-        description="Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`."
-    )
+    name: str | None = Field(None, max_length=200, description="A name for people; left out: the same.")

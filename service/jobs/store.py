@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
@@ -32,7 +32,6 @@ from service.errors import SERVER_MESSAGE, Conflict, InvalidRequest
 from service.ids import new_id
 from service.jobs.intake import GenerationKey, Intake
 from service.jobs.model import (
-    Correction,
     Job,
     JobError,
     JobStage,
@@ -41,6 +40,7 @@ from service.jobs.model import (
     differing,
     setup_key,
 )
+from service.jobs.schemas import Correction
 from service.llm.port import Draw
 from service.lru import LRU
 from service.store.database import Database
@@ -493,9 +493,17 @@ async def _correct(connection: AsyncConnection, job_id: str, corrections: Sequen
 
 
 def _job(stored: RowMapping) -> Job:
-    error = JobError(stored["error_code"], stored["error_detail"]) if stored["error_code"] else None
-    same = {field.name: stored[field.name] for field in fields(Job) if field.name in stored}
-    return Job(**same, name=stored["options"]["name"], error=error, eta_s=_eta_s(stored))
+    error = None
+    if stored["error_code"]:
+        error = JobError(code=stored["error_code"], detail=stored["error_detail"])
+    path, made = f"/jobs/{stored['id']}", f"/calibrations/{stored['calibration_id']}"
+    links = {"self": path, "events": f"{path}/events"}
+    if stored["state"] == "succeeded" and stored["kind"] == "evaluate":
+        links["report"] = f"/evaluations/{stored['id']}/report"
+    elif stored["state"] == "succeeded":
+        links |= {"calibration": made, "report": f"{made}/report"}
+    same = {name: stored[name] for name in Job.model_fields if name in stored}
+    return Job(**same, name=stored["options"]["name"], error=error, eta_s=_eta_s(stored), links=links)
 
 
 def _eta_s(stored: RowMapping) -> float | None:

@@ -102,9 +102,7 @@ class FinishedFit:
 def make_report(outcome: FinishedFit, resamples: Resamples = DEFAULT) -> Report:
     """Return the report. Blocking: seconds."""
     rows = make_split(outcome.material, outcome.fitted.dev)
-    context = CrossValidated(
-        rows, outcome.fitted, seed=outcome.options.seed, eps=outcome.calibration.eps, resamples=resamples
-    )
+    context = CrossValidated(rows, outcome.fitted, seed=outcome.options.seed, resamples=resamples)
     data, calibration = _data(outcome, rows.labels), outcome.calibration
     gains = gains_of(calibration, outcome.active, context)
     judged = [outcome.material.rows[i] for i in outcome.material.full]
@@ -165,7 +163,7 @@ def decision_part(outcome: FinishedFit, gains: Gains, context: CrossValidated) -
         outcome.active,
         outcome.options.activate,
         gains,
-        has_evidence="evidence" in context.held_out.risks,
+        has_evidence="evidence" in context.fitted.risks,
         refused=len(outcome.refused),
         num_rows=outcome.num_rows,
     )
@@ -229,21 +227,21 @@ def parameters_part(calibration: Calibration) -> list[ParametersAt]:
 def chosen_fit(fitted: Fitted) -> TemperatureFit | DepolarizedFit | EvidenceFit:
     """Return the fit of the map that was chosen."""
     if fitted.method != "evidence":
-        return fitted.fits[fitted.method]
-    assert fitted.evidence is not None
-    return fitted.evidence.fit
+        return fitted.maps.fits[fitted.method]
+    assert fitted.maps.evidence is not None
+    return fitted.maps.evidence.fit
 
 
 def fit_parts(context: EvaluationContext) -> dict[str, FitPart]:
     """Return every map as fitted, by name, with its intervals and its cross-validated risk."""
     parts: dict[str, FitPart] = {}
-    risks = context.held_out.risks
-    for method, fit in context.fits.items():
-        spread, g = context.bootstraps[method], None
+    fitted, risks = context.fitted, context.fitted.risks
+    for method, fit in fitted.fits.items():
+        spread, g = fitted.bootstraps[method], None
         if isinstance(fit.map, DepolarizedMap) and spread.depolarization is not None:
             g = _estimate(fit.map.depolarization, spread.depolarization)
         parts[method] = _fit_part(fit, spread.temperature, g, risks[method])
-    if evidence := context.evidence:
+    if evidence := fitted.evidence:
         map_, spreads = evidence.fit.map, evidence.bootstrap
         part = _fit_part(evidence.fit, spreads.temperature, None, risks["evidence"])
         part["intercept"] = _estimate(map_.intercept, spreads.intercept)
@@ -483,12 +481,12 @@ def bins(diagram: ReliabilityDiagram, size: int, band: ConsistencyBand) -> list[
 
 def temperature_curve(context: EvaluationContext) -> TemperatureCurve:
     """Return risk and entropy of the paper's map on dev, over a log grid of T."""
-    dev, maps = context.dev.dev, [TemperatureMap(float(t), context.eps) for t in TEMPERATURES]
+    dev, maps = context.dev.dev, [TemperatureMap(float(t)) for t in TEMPERATURES]
     return {
         "temperatures": TEMPERATURES.tolist(),
         "risk": [risk(map_, dev) for map_ in maps],
         "entropy": [mean_entropy(map_, dev) for map_ in maps],
-        "optimum": context.fits["temperature"].map.temperature,
+        "optimum": context.fitted.fits["temperature"].map.temperature,
     }
 
 

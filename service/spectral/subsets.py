@@ -32,7 +32,7 @@ Totals = dict[Overlaps, Floats]
 Priors = Callable[[int], Prior | None]  # of m'
 Subset = tuple[Overlaps, NDArray[np.int_]]  # a prompt, and the positions of the draws taken
 
-SUBSETS_PER_PROMPT = 4
+SUBSETS_PER_PROMPT, SUBSETS_OF_CURVE = 4, 20
 MAX_FITTED = 64  # up to this number of answers every m' is fitted; beyond, a geometric grid of about as many
 
 
@@ -235,7 +235,6 @@ def lambda_max_by_size(
     rng: np.random.Generator,
     *,
     step: int = 5,
-    num_subsets: int = 20,
 ) -> SampleSizeCurve:
     """Return the curve over n prompts up to the smallest m among them.
 
@@ -248,6 +247,6 @@ def lambda_max_by_size(
     sizes = subset_sizes(min(np.asarray(drawn).size for drawn in outcomes), step)
     pairs = list(zip(cosines, outcomes, strict=True))
     values = np.array(
-        [[subset_lambda_max(gram, drawn, s, num_subsets, rng) for s in sizes] for gram, drawn in pairs]
+        [[subset_lambda_max(gram, drawn, s, SUBSETS_OF_CURVE, rng) for s in sizes] for gram, drawn in pairs]
     )
     return SampleSizeCurve(sizes, values.mean(axis=(0, 2)), np.sqrt(values.var(axis=2).mean(axis=0)))

@@ -175,8 +175,8 @@ def test_both_nulls_of_algorithm1(recorded, name, blamed):
     map_, golden = recorded.map_and_golden(name)
     served = [map_.serve(s.eigenvalues, 768) for s in recorded.spectra]
     clustering = cluster_prompts(recorded.stack, largest(served))
-    [both] = nulls(
-        [clustering], recorded.stack, recorded.spectra, served, recorded.targets, np.random.default_rng(0)
+    both = nulls(
+        clustering, recorded.stack, recorded.spectra, served, recorded.targets, np.random.default_rng(0)
     )
     ece = golden["algorithm1_ece_B8_C5"]
     assert ece > both.drawn.band.ece_high

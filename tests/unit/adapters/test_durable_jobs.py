@@ -19,7 +19,7 @@ from service.jobs.durable import TELL_S, DurableJobs
 from service.jobs.model import Job, JobError
 from service.jobs.presence import TOLERATED, Presence
 from service.jobs.store import RunningJob, SqlJobs
-from service.jobs.workflows import DbosEngine, JobEngine, JobSteps
+from service.jobs.workflows import DbosEngine, JobSteps
 from service.llm.port import Sampling
 from service.scoring.command import Serving
 from service.store.database import Database, store_url
@@ -68,7 +68,7 @@ class Hanging:
 
 
 class Queue:
-    def __init__(self, database: Database, engine: JobEngine, beat_s: float) -> None:
+    def __init__(self, database: Database, engine: DbosEngine, beat_s: float) -> None:
         self.engine = engine
         self.store = SqlJobs(database, SqlCalibrations(database))
         self.finisher = Finisher(self.store)
@@ -91,7 +91,7 @@ class Queue:
 
 @asynccontextmanager
 async def opened(
-    path: Path, engine: Callable[[Database], JobEngine], beat_s: float = 0.02
+    path: Path, engine: Callable[[Database], DbosEngine], beat_s: float = 0.02
 ) -> AsyncIterator[Queue]:
     database = Database(f"sqlite:///{path}")
     await database.start()
@@ -105,11 +105,11 @@ async def opened(
         await database.stop()
 
 
-def plain(database: Database) -> JobEngine:
+def plain(database: Database) -> DbosEngine:
     return TaskEngine()
 
 
-def dbos(database: Database) -> JobEngine:
+def dbos(database: Database) -> DbosEngine:
     lanes = SqlJobs(database, SqlCalibrations(database)).setup.keys()
     return DbosEngine(database.url, replica_id="me", lanes=lanes)
 
@@ -135,7 +135,7 @@ async def test_a_job_succeeds(queue: Queue) -> None:
 
 @pytest.mark.parametrize("engine", [plain, dbos])
 async def test_a_job_that_comes_as_the_service_stops_does_not_hold_it_up(
-    tmp_path: Path, engine: Callable[[Database], JobEngine]
+    tmp_path: Path, engine: Callable[[Database], DbosEngine]
 ) -> None:
     async with opened(tmp_path / "store.db", engine, beat_s=5.0) as queue:
         await queue.ended(await queue.submit())  # by now it waits for news, for seconds

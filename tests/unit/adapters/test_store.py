@@ -174,7 +174,7 @@ class TestStore:
                 store.jobs.note(job.id, "late"),
                 store.jobs.keep_draws(job.id, 1, [Draw("late")], complete=True),
                 store.jobs.succeed(job.id, calibration(), {}, 40, activate=True),
-                store.jobs.fail(job.id, JobError("internal", "late")),
+                store.jobs.fail(job.id, JobError(code="internal", detail="late")),
                 store.jobs.running(job.id),
             ):
                 with pytest.raises(JobEndedError):
@@ -205,7 +205,7 @@ class TestStore:
             await store.jobs.begin(job.id)
             if drawn:
                 await store.jobs.bind(job.id, fingerprint())
-            await store.jobs.fail(job.id, JobError("model_not_found", "No such model."))
+            await store.jobs.fail(job.id, JobError(code="model_not_found", detail="No such model."))
             return job.id
 
         async with opened(url) as store:
@@ -236,7 +236,7 @@ class TestStore:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
             assert [one.id for one in await store.jobs.open_jobs()] == [job.id]
-            await store.jobs.fail(job.id, JobError("internal", "No."))
+            await store.jobs.fail(job.id, JobError(code="internal", detail="No."))
             assert await store.jobs.open_jobs() == []
 
     async def test_cancelling(self, url: str) -> None:
@@ -259,10 +259,10 @@ class TestStore:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
             await store.jobs.keep_draws(job.id, 1, [Draw("drawn")], complete=True)
-            await store.jobs.fail(job.id, JobError("model_not_found", "No such model."))
+            await store.jobs.fail(job.id, JobError(code="model_not_found", detail="No such model."))
             failed = await store.jobs.get(job.id)
             assert failed is not None
-            assert failed.error == JobError("model_not_found", "No such model.")
+            assert failed.error == JobError(code="model_not_found", detail="No such model.")
             assert [j.id for j in await store.jobs.latest()] == [job.id]
             kept = [one.draws async for one in store.jobs.rows(job.id)]
             assert (kept[0], len(kept)) == ((Draw("drawn"),), 40)
@@ -286,7 +286,7 @@ class TestStore:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
-            await store.jobs.fail(job.id, JobError("internal", "No."))
+            await store.jobs.fail(job.id, JobError(code="internal", detail="No."))
             async with store.database.write() as connection:
                 await connection.execute(sa.delete(dev_rows))
             with pytest.raises(Conflict, match="not kept"):
