@@ -65,7 +65,6 @@ class Stream(IntEnum):
     FOLDS = 2
     DIFFERENCES = 3
     ALGORITHM1 = 4
-    SUBSETS = 5
     PROJECTION = 7
     CORRECTNESS = 8
     AUROC = 9

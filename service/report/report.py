@@ -39,7 +39,6 @@ from service.report.model import (
     RejectionCurve,
     Report,
     RiskAt,
-    SamplesAt,
     ServedRow,
     TemperatureCurve,
     estimate,
@@ -50,7 +49,7 @@ from service.scoring.command import Target
 from service.scoring.judging import percent
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
 from service.spectral.correctness_model import log_losses
-from service.spectral.dev_set import mean_entropy, overlaps, risk
+from service.spectral.dev_set import mean_entropy, risk
 from service.spectral.evidence import EvidenceFit
 from service.spectral.fit import DepolarizedFit, TemperatureFit
 from service.spectral.maps import DepolarizedMap, TemperatureMap
@@ -70,14 +69,12 @@ from service.spectral.selective import (
     promise,
     simultaneous_bounds,
 )
-from service.spectral.subsets import lambda_max_by_size
 
 Floats = NDArray[np.float64]
 
 MAX_REFUSED = 50  # listed; all are counted
 TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # from bound to bound of the fit
-MAX_CURVE_PROMPTS = 500  # a mean over so many is known to a percent; thousands of them would take minutes
 CURVE_POINTS = 41  # a plot shows no more, however many prompts
 
 
@@ -459,7 +456,6 @@ def curves(context: EvaluationContext) -> Curves:
         },
         "correctness": {name: bins(d.correctness, size, d.correctness_band) for name, d in by_map.items()},
         "rejection": [rejection(name, one.lambda_max, right) for name, one in context.served.items()],
-        "samples": samples(context),
     }
 
 
@@ -496,20 +492,6 @@ def rejection(name: str, scores: Floats, right: NDArray[np.bool_]) -> RejectionC
     # Of few prompts several points are one.
     kept = np.unique(np.linspace(0, curve.rejected.size - 1, CURVE_POINTS).astype(int))
     return {"map": name, "rejected": curve.rejected[kept].tolist(), "accuracy": curve.accuracy[kept].tolist()}
-
-
-def samples(context: EvaluationContext) -> list[SamplesAt]:
-    """Return mean and deviation of the raw lambda_max over random subsets of the answers."""
-    m, parts = context.test.material.num_samples, [overlaps(one) for one in context.test.answers]
-    parts = parts[:MAX_CURVE_PROMPTS]
-    # Eight steps at most, in fives; each number below ten answers.
-    step = 5 * -(-m // 40) if m >= 10 else 1
-    pairs = [p.cosines for p in parts], [p.index for p in parts]
-    curve = lambda_max_by_size(*pairs, context.rng(Stream.SUBSETS), step=step)
-    return [
-        {"num_samples": int(m), "mean": float(mean), "deviation": float(std)}
-        for m, mean, std in zip(curve.sizes, curve.mean, curve.std, strict=True)
-    ]
 
 
 def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
