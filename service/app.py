@@ -37,13 +37,13 @@ from service.jobs import routes as jobs
 from service.jobs.calibrator import Calibrator, Embedding
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
-from service.jobs.model import Setup
-from service.jobs.schemas import (
+from service.jobs.model import (
     CalibrateForm,
     CalibrateRequest,
     CorrectionsRequest,
     EvaluateForm,
     EvaluateRequest,
+    Setup,
 )
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Patience

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, JudgedTexts, Method, Parameters, Selector
+from service.calibration.calibration import Calibration, JudgedTexts, Method, Selector
 from service.calibration.labels import FullRows, Judged, JudgedAlone
 from service.calibration.material import Material
 from service.calibration.rows import MIN_USABLE_ROWS
@@ -150,7 +150,7 @@ class Fitted:
     dev: DevSet
     maps: FittedMaps
     method: Method
-    parameters: Mapping[int, Parameters]
+    parameters: Mapping[int, DepolarizedMap]
     decided: Decided
     evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
     priors: PriorSource = no_prior
@@ -222,7 +222,7 @@ def _parameters(
     seed: int,
     priors: PriorSource,
     progress: OnDone | None,
-) -> dict[int, Parameters]:
+) -> dict[int, DepolarizedMap]:
     """Return the parameters of every number of answers from 2 to m, without log-probabilities."""
     plain: PlainMethod = "temperature" if method == "temperature" else "depolarized"
     maps = fit_by_num_samples(
@@ -235,7 +235,7 @@ def _parameters(
         progress=progress,
     )
     return {
-        m: Parameters(map_.temperature, 0.0 if isinstance(map_, TemperatureMap) else map_.depolarization)
+        m: DepolarizedMap(map_.temperature, 0.0) if isinstance(map_, TemperatureMap) else map_
         for m, map_ in maps.items()
         if m <= material.num_samples
     }

@@ -26,9 +26,8 @@ from service.calibration.calibration import (
 )
 from service.calibration.rows import write_row
 from service.errors import Conflict, EigencalError, NotFound
-from service.jobs.model import Job
+from service.jobs.model import JOB, CorrectionsRequest, Job
 from service.jobs.routes import CODES, accepted, example, queued
-from service.jobs.schemas import JOB, CorrectionsRequest
 from service.scoring.command import Serving
 from service.spectral.selective import lowest_error, promise
 

@@ -19,7 +19,6 @@ from service.calibration.calibration import (
     Calibration,
     CalibrationRecord,
     Method,
-    Parameters,
     Selector,
 )
 from service.calibration.fingerprint import SERVICE, Fingerprint
@@ -29,6 +28,7 @@ from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
+from service.spectral.maps import DepolarizedMap
 from service.store.database import Database
 from service.store.tables import activations, calibrations, conformal_references, dev_rows, reports
 
@@ -45,7 +45,7 @@ class _Body(BaseModel):
     method: Method
     fingerprint: Fingerprint
     num_samples: int
-    parameters: dict[int, Parameters]
+    parameters: dict[int, DepolarizedMap]
     eps: float
     name: str
     evidence: dict[int, EvidenceMap]

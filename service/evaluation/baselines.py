@@ -19,7 +19,7 @@ from service.report.report import auroc_part
 from service.spectral.correctness import accuracy_rejection
 from service.spectral.dev_set import overlaps
 from service.spectral.semantic_entropy import HEAT_TIME, kernel_language_entropy, semantic_entropy
-from service.spectral.text_scores import best_log_likelihood, lexical_similarity, per_word, predictive_entropy
+from service.spectral.text_scores import lexical_similarity, per_word
 
 Floats = NDArray[np.float64]
 
@@ -212,11 +212,14 @@ def _by_words(test: Split) -> Iterator[tuple[str, str, Floats]]:
 
 
 def _by_likelihood(known: Likelihoods) -> Iterator[tuple[str, str, Floats]]:
+    """Yield the largest log-probability and minus predictive entropies: -mean log p, Monte Carlo, in nats.
+
+    Source: Malinin, Gales, *Uncertainty Estimation in Autoregressive Structured Prediction*, ICLR 2021.
+    """
     note = f"log-probability per {known.unit}"
-    best = [best_log_likelihood(one) for one in known.normalized]
-    yield "length-normalized log-likelihood", f"{note}, of the likeliest sample", np.array(best)
-    normalized = [predictive_entropy(one) for one in known.normalized]
-    yield "length-normalized predictive entropy", note, -np.array(normalized)
+    best = np.array([one.max() for one in known.normalized])
+    yield "length-normalized log-likelihood", f"{note}, of the likeliest sample", best
+    yield "length-normalized predictive entropy", note, np.array([one.mean() for one in known.normalized])
     if known.totals is not None:
-        whole = [predictive_entropy(one) for one in known.totals]
-        yield "predictive entropy", "log-probability of whole answers", -np.array(whole)
+        whole = np.array([one.mean() for one in known.totals])
+        yield "predictive entropy", "log-probability of whole answers", whole

@@ -24,20 +24,17 @@ from service.evaluation.results import (
 from service.report.diagnostics import (
     EvaluationContext,
     Split,
-    brier_difference,
-    mean_differences,
-    risk_difference,
     served,
 )
 from service.report.model import PlainWarning, estimate, finite
 from service.report.report import figures, null_part
-from service.report.summary import about_fit, caution, few_of_a_kind, in_short
+from service.report.words import about_fit, caution, few_of_a_kind, in_short
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
 from service.spectral.correctness import auroc
 from service.spectral.density import calibration_error, frobenius_cosines
 from service.spectral.dev_set import risk
 from service.spectral.maps import CalibrationMap, TemperatureMap
-from service.spectral.reliability import projection_reliability
+from service.spectral.reliability import reliability_diagram
 from service.spectral.resampling import Difference, figure_difference
 
 Bools = NDArray[np.bool_]
@@ -127,12 +124,13 @@ def comparison(context: EvaluationContext) -> Iterator[ComparisonRow]:
 
 def _differences(context: EvaluationContext, second: str, first: str) -> Iterator[tuple[str, Difference]]:
     served, right = context.served, context.test.labels.right
-    yield "cv_risk", risk_difference(context, second, first)
-    yield "test_risk", mean_differences(context, lambda name: served[name].risks, second, first)
-    yield "projection_brier", brier_difference(context, second, first)
+    risks, squares = context.fitted.risks, context.squared_gaps
+    yield "cv_risk", context.difference(risks[second], risks[first])
+    yield "test_risk", context.difference(served[second].risks, served[first].risks)
+    yield "projection_brier", context.difference(squares(second), squares(first))
 
     def ece(name: str, pick: Ints) -> float:
-        return projection_reliability(served[name].lambda_max[pick], context.test.c1[pick]).ece
+        return reliability_diagram(served[name].lambda_max[pick], context.test.c1[pick]).ece
 
     def ranking(name: str, pick: Ints) -> float:
         return auroc(served[name].lambda_max[pick], right[pick])

@@ -6,11 +6,9 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.rows import DevRow
 from service.errors import StoreUnavailable
-from service.jobs.model import Job, differing
-from service.jobs.schemas import Correction
+from service.jobs.model import Correction, Job, JobOptions, differing
 from service.jobs.store import OpenJob, SqlJobs
 from service.jobs.workflows import DbosEngine, JobSteps
 
@@ -64,7 +62,7 @@ class DurableJobs:
         await self._engine.stop()
 
     async def submit(
-        self, rows: Iterable[DevRow], options: CalibrateOptions, *, idempotency_key: str | None = None
+        self, rows: Iterable[DevRow], options: JobOptions, *, idempotency_key: str | None = None
     ) -> tuple[Job, bool]:
         """Store the rows and a job for them, start it; return it and whether it is new: `SqlJobs.submit`."""
         await self.store.check()

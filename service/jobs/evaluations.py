@@ -15,9 +15,8 @@ from service.calibration.files import DevData
 from service.calibration.routes import report_entry, report_response
 from service.calibration.rows import DevRow
 from service.errors import NotFound
-from service.jobs.model import Job
+from service.jobs.model import JOB, Job
 from service.jobs.routes import CODES, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
-from service.jobs.schemas import JOB
 
 router = APIRouter(tags=["evaluations"], dependencies=[Depends(admin_scope)])
 
@@ -42,7 +41,7 @@ async def post_evaluate(
         app,
         EVALUATE,
         idempotency_key,
-        lambda options, parts: (_numbered(parts), replace(options, dev_rows=parts[0].num_rows)),
+        lambda options, parts: (_numbered(parts), options.model_copy(update={"dev_rows": parts[0].num_rows})),
     )
 
 

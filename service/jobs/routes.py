@@ -13,12 +13,10 @@ from service.api.bodies import CLIENT_CLOSED_REQUEST
 from service.api.deps import JobId, Services, ServicesDep, no_job
 from service.api.openapi import responses
 from service.api.uploads import CALIBRATE, Shape, received
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import DevData
 from service.calibration.rows import DevRow
 from service.errors import InvalidRequest
-from service.jobs.model import Job
-from service.jobs.schemas import JOB
+from service.jobs.model import JOB, Job, JobOptions
 
 CODES = (*ADMIN_CODES, "store_unavailable", "internal")
 BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
@@ -37,7 +35,7 @@ IdempotencyKey = Annotated[
     ),
 ]
 # From the options of an upload and its checked parts to the rows of the job, and its options.
-JobParts = Callable[[CalibrateOptions, list[DevData]], tuple[Iterator[DevRow], CalibrateOptions]]
+JobParts = Callable[[JobOptions, list[DevData]], tuple[Iterator[DevRow], JobOptions]]
 
 
 def example(value: object) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
@@ -41,6 +41,7 @@ MAX_CHUNK = 32  # rows
 Finish = Callable[[RunningJob], Awaitable[None]]
 
 
+@dataclass(eq=False)
 class JobSteps:
     """The steps of jobs, run in the application's event loop; each may be run again after a crash.
 
@@ -48,27 +49,14 @@ class JobSteps:
     number. A store that fails is asked again every `wait_s`.
     """
 
-    def __init__(
-        self,
-        jobs: SqlJobs,
-        drawer: Drawer,
-        finish: Mapping[JobKind, Finish],
-        *,
-        slots: int,
-        all_slots: int | None = None,
-        patience: Patience,
-        wait_s: float = 1.0,
-    ) -> None:
-        if slots < 1:
-            raise ValueError("drawing needs at least one slot")
-        self.slots = slots
-        self.all_slots = all_slots
-        self.patience = patience
-        self._jobs = jobs
-        self._drawer = drawer
-        self._finish = finish
-        self._wait_s = wait_s
-        self._one = asyncio.Lock()  # one job at a time is finished: it has all of its vectors in memory
+    jobs: SqlJobs
+    drawer: Drawer
+    finishers: Mapping[JobKind, Finish]
+    slots: int
+    patience: Patience
+    all_slots: int | None = None
+    wait_s: float = 1.0
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock)  # one job at a time has its vectors in memory
 
     async def run(self, name: str, job_id: str, *args: Any) -> dict[str, Any]:
         """Return the `value` of a step, or that the job has `ended`; an error ends it.
@@ -80,7 +68,7 @@ class JobSteps:
             try:
                 return {"value": await step()}
             except StoreUnavailable:
-                await asyncio.sleep(self._wait_s)
+                await asyncio.sleep(self.wait_s)
             except JobEndedError:
                 return {"ended": True}
             except EigencalError as error:
@@ -93,32 +81,32 @@ class JobSteps:
                 step = partial(self._fail, job_id, INTERNAL)
 
     async def _fail(self, job_id: str, error: JobError) -> NoReturn:
-        await self._jobs.fail(job_id, error)
+        await self.jobs.fail(job_id, error)
         raise JobEndedError(job_id)
 
     async def begin(self, job_id: str) -> None:
         """Set the job running."""
-        began = await self._jobs.begin(job_id)
+        began = await self.jobs.begin(job_id)
         logger.info("job %s %s", job_id, "begins" if began else "goes on")
-        if missing := await self._jobs.missing_lines(job_id):
-            total = (await self._jobs.running(job_id)).num_rows
-            await Progress(self._jobs, job_id, "sampling", total).begin(total - len(missing))
+        if missing := await self.jobs.missing_lines(job_id):
+            total = (await self.jobs.running(job_id)).num_rows
+            await Progress(self.jobs, job_id, "sampling", total).begin(total - len(missing))
 
     async def missing(self, job_id: str) -> list[list[int]]:
         """Return the lines of the rows that lack answers, in chunks."""
-        await self._jobs.running(job_id)
-        lines = await self._jobs.missing_lines(job_id)
+        await self.jobs.running(job_id)
+        lines = await self.jobs.missing_lines(job_id)
         size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * (self.all_slots or self.slots))) or 1)
         return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
 
     async def draw(self, job_id: str, line: int, final: bool) -> dict[str, Any] | None:
         """Draw the answers of a row; return its `Refusal`, if any."""
-        refusal = await self._drawer.draw(job_id, line, final=final)
+        refusal = await self.drawer.draw(job_id, line, final=final)
         return None if refusal is None else asdict(refusal)
 
     async def note(self, job_id: str, text: str) -> None:
         """Say what the job waits for."""
-        await self._jobs.note(job_id, text)
+        await self.jobs.note(job_id, text)
 
     async def give_up(self, job_id: str, reason: str) -> None:
         """End a job of which the LLM server has refused everything."""
@@ -127,8 +115,8 @@ class JobSteps:
     async def finish(self, job_id: str) -> None:
         """Do the rest of the job."""
         async with self._one:
-            job = await self._jobs.running(job_id)
-            await self._finish[job.options.kind](job)
+            job = await self.jobs.running(job_id)
+            await self.finishers[job.options.kind](job)
 
 
 async def run_job(job_id: str, engine: "DbosEngine", patience: Patience) -> None:

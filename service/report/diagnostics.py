@@ -1,6 +1,6 @@
 """What diagnostics share: prompts as arrays, maps fitted for them, what those serve, diagrams with nulls."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -32,7 +32,6 @@ from service.spectral.reliability import (
     ReliabilityDiagram,
     label_band,
     projection_null,
-    projection_reliability,
     reliability_diagram,
 )
 from service.spectral.resampling import DEFAULT, Difference, Resamples, mean_difference
@@ -199,7 +198,7 @@ class EvaluationContext:
         pair, worlds, right = (served.lambda_max, self.test.c1), self.resamples.band, self.test.labels.right
         clusters, paper = self.algorithm1(served)
         return MapDiagnostics(
-            projection_reliability(*pair),
+            reliability_diagram(*pair),
             projection_null(*pair, self.rng(Stream.PROJECTION), num_draws=worlds),
             clusters,
             algorithm1(clusters, self.test.targets),
@@ -222,6 +221,15 @@ class EvaluationContext:
             num_draws=self.resamples.nulls,
         )
         return clusters, both_nulls
+
+    def difference(self, second: Floats, first: Floats) -> Difference:
+        """Return the mean of second - first (n,), paired by prompt; all differences by the same resamples."""
+        random, again = self.rng(Stream.DIFFERENCES), self.resamples.difference
+        return mean_difference(second, first, random, resamples=again)
+
+    def squared_gaps(self, name: str) -> Floats:
+        """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map on test: their mean is its projection Brier."""
+        return np.square(self.served[name].lambda_max - self.test.c1)
 
     def auroc(self, scores: Floats) -> Auroc:
         """Return the AUROC of scores (n,), higher = more certain; the same resamples for every score."""
@@ -289,26 +297,3 @@ class CrossValidated(EvaluationContext):
     @cached_property
     def _full(self) -> FullRows:
         return FullRows(self.test.material, one_text=True)
-
-
-def mean_differences(
-    context: EvaluationContext, values: Callable[[str], Floats], second: str, first: str
-) -> Difference:
-    """Return the mean of the second map's values minus that of the first; values: (n,) of a map."""
-    # The stream begins anew for each pair: all differences are over the same resamples.
-    random, again = context.rng(Stream.DIFFERENCES), context.resamples.difference
-    return mean_difference(values(second), values(first), random, resamples=again)
-
-
-def risk_difference(context: EvaluationContext, second: str, first: str) -> Difference:
-    """Return the cross-validated risk on dev of the second map minus that of the first, in nats."""
-    return mean_differences(context, lambda name: context.fitted.risks[name], second, first)
-
-
-def brier_difference(context: EvaluationContext, second: str, first: str) -> Difference:
-    """Return the projection Brier score on test of the second map minus that of the first."""
-
-    def gaps(name: str) -> Floats:
-        return np.square(context.served[name].lambda_max - context.test.c1)
-
-    return mean_differences(context, gaps, second, first)

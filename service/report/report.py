@@ -7,18 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, CalibrateOptions, Calibration
+from service.calibration.calibration import PROMISE_MEANING, Calibration
 from service.calibration.fitting import DecidedAt, Fitted, Stream, rng, why_no_evidence
 from service.calibration.labels import Labels
 from service.calibration.material import Material
 from service.calibration.promotion import Gains, decide
 from service.calibration.rows import StoredRow
+from service.jobs.model import JobOptions
 from service.report.diagnostics import (
     CrossValidated,
     EvaluationContext,
-    brier_difference,
     make_split,
-    risk_difference,
 )
 from service.report.first_answers import answers_part, sizes
 from service.report.model import (
@@ -44,7 +43,7 @@ from service.report.model import (
     estimate,
     finite,
 )
-from service.report.summary import about_data, about_fit, about_gain, about_verdicts, opening
+from service.report.words import about_data, about_fit, about_gain, about_verdicts, opening
 from service.scoring.command import Target
 from service.scoring.judging import percent
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
@@ -61,7 +60,7 @@ from service.spectral.reliability import (
     projection_brier,
     reliability_diagram,
 )
-from service.spectral.resampling import DEFAULT, Interval, ResampleCounts, Resamples, mean_difference
+from service.spectral.resampling import DEFAULT, Interval, ResampleCounts, Resamples
 from service.spectral.selective import (
     Promise,
     SelectiveCounts,
@@ -86,7 +85,7 @@ class FinishedFit:
     """
 
     calibration: Calibration
-    options: CalibrateOptions
+    options: JobOptions
     material: Material
     fitted: Fitted
     active: Calibration | None
@@ -144,12 +143,12 @@ def gains_of(calibration: Calibration, active: Calibration | None, context: Cros
     ours = known.correct.get("evidence" if method == "evidence" else "depolarized", known.base)
     of_active = None if active is None else context.correct_by(active)
     losses = [log_losses(one, known.right) for one in (ours, known.base if of_active is None else of_active)]
-    random, again = context.rng(Stream.DIFFERENCES), context.resamples.difference
+    risks = context.fitted.risks
     return Gains(
         active.id if active else None,
-        risk_difference(context, method, rival),
-        brier_difference(context, method, rival),
-        mean_difference(losses[0], losses[1], random, resamples=again),
+        context.difference(risks[method], risks[rival]),
+        context.difference(context.squared_gaps(method), context.squared_gaps(rival)),
+        context.difference(losses[0], losses[1]),
     )
 
 

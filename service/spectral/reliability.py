@@ -138,7 +138,8 @@ def reliability_diagram(
 ) -> ReliabilityDiagram:
     """Return the diagram of predictions (n,) in [0, 1] against targets (n,) in [0, 1] over equal-mass bins.
 
-    With labels 0/1 as targets this is the correctness diagram. Raises ValueError for unusable values.
+    Of lambda_max against c_1 = u_1^T Y u_1 it is the projection diagram, of labels 0/1 that of correctness.
+    Raises ValueError for unusable values.
     """
     values = np.asarray(predicted, dtype=np.float64)
     observed = _probabilities(target, "target")
@@ -149,17 +150,6 @@ def reliability_diagram(
     mass = np.bincount(bins, minlength=size) / values.size
     means = bin_means(values, bins, size), bin_means(np.asarray(target, dtype=np.float64), bins, size)
     return ReliabilityDiagram(edges, *means, mass, expected_calibration_error(*means, mass))
-
-
-def projection_reliability(
-    lambda_max: ArrayLike, c1: ArrayLike, num_bins: int = NUM_BINS
-) -> ReliabilityDiagram:
-    """Return the projection diagram: lambda_max (n,) against c_1 = u_1^T Y u_1 (n,), both in [0, 1].
-
-    Its `ece` is the projection ECE, above 0 by chance alone: see `projection_null`.
-    Source: method, section 4 (ours).
-    """
-    return reliability_diagram(lambda_max, c1, num_bins)
 
 
 def projection_brier(lambda_max: ArrayLike, c1: ArrayLike) -> float:

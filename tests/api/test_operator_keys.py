@@ -7,7 +7,7 @@ import pytest
 from service.api.auth import Keys
 from service.api.openapi import Problem, document
 from service.calibration.routes import CalibrationOut
-from service.jobs.schemas import (
+from service.jobs.model import (
     CalibrateForm,
     CalibrateRequest,
     CorrectionsRequest,
@@ -131,8 +131,7 @@ async def test_the_document_names_every_schema_it_uses(world: World) -> None:
 
 async def test_examples_fit_their_schemas() -> None:
     from service.calibration.routes import CALIBRATION
-    from service.jobs.model import Job
-    from service.jobs.schemas import JOB
+    from service.jobs.model import JOB, Job
 
     assert Job.model_validate(JOB).model_dump(mode="json") == JOB
     assert CalibrationOut.model_validate(CALIBRATION).model_dump(mode="json") == CALIBRATION

@@ -17,7 +17,7 @@ from service.spectral.reliability import (
     neighbourhoods,
     projection_brier,
     projection_null,
-    projection_reliability,
+    reliability_diagram,
 )
 from service.spectral.spectrum import reference_alignment, spectrum
 from service.spectral.text_scores import correct
@@ -98,7 +98,7 @@ def test_mean_scores(case):
 
 def test_projection_figures(recorded, case):
     served, golden = case
-    diagram = projection_reliability(largest(served), recorded.c1)
+    diagram = reliability_diagram(largest(served), recorded.c1)
     assert diagram.ece == pytest.approx(golden["projection_ece"], abs=1e-6)
     assert projection_brier(largest(served), recorded.c1) == pytest.approx(
         golden["projection_brier"], abs=1e-6

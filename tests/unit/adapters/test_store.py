@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import UploadLimits, read_file
 from service.calibration.rows import DevRow, write_row
 from service.calibration.store import SqlCalibrations, make_current
 from service.embedding.port import EMBEDDED
 from service.errors import Conflict, InvalidDevData, StoreUnavailable
-from service.jobs.model import JobError, Setup
+from service.jobs.model import JobError, JobOptions, Setup
 from service.jobs.store import ActiveChangedError, JobEndedError, SqlJobs
 from service.jobs.workflows import jobs_url
 from service.llm.port import Draw
@@ -32,7 +31,7 @@ from tests.support.decisions import selector
 from tests.support.evidence import by_evidence
 from tests.support.postgres import Cluster
 
-OPTIONS = CalibrateOptions(name=NASTY)
+OPTIONS = JobOptions(name=NASTY)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +107,7 @@ class TestStore:
             with pytest.raises(InvalidDevData, match="9 of 20"):
                 await store.jobs.submit([*rows(9), *([DevRow(99 + i, None, ()) for i in range(11)])], OPTIONS)
             with pytest.raises(InvalidDevData, match="0 of 40"):
-                await store.jobs.submit(rows(samples=("a", "b")), CalibrateOptions(num_samples=3))
+                await store.jobs.submit(rows(samples=("a", "b")), JobOptions(num_samples=3))
             assert await count(store, jobs) == 0
 
     async def test_a_mixture_needs_the_operators_word(self, url: str) -> None:
@@ -116,7 +115,7 @@ class TestStore:
         async with opened(url) as store:
             with pytest.raises(InvalidDevData, match="drawn_by"):
                 await store.jobs.submit(mixed, OPTIONS)
-            _, created = await store.jobs.submit(mixed, CalibrateOptions(drawn_by="service"))
+            _, created = await store.jobs.submit(mixed, JobOptions(drawn_by="service"))
             assert created
 
     async def test_the_same_key_gives_the_same_job(self, url: str) -> None:
@@ -127,7 +126,7 @@ class TestStore:
             with pytest.raises(Conflict):
                 await store.jobs.submit(rows(41), OPTIONS, "key")
             with pytest.raises(Conflict):
-                await store.jobs.submit(rows(), CalibrateOptions(), "key")
+                await store.jobs.submit(rows(), JobOptions(), "key")
 
     async def test_the_same_key_twice_at_once_gives_one_job(self, url: str) -> None:
         async with opened(url) as store:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.calibration import Calibration
 from service.calibration.fitting import Fitted, fit_all, why_no_evidence
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.calibration.store import SqlCalibrations
 from service.embedding.outcomes import log_probabilities
 from service.errors import InvalidDevData
+from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
 from service.llm.port import Draw
 from service.spectral.evidence import EvidenceMap
@@ -172,7 +173,7 @@ class Bench:
         self.llm = TellingLLM()
 
     async def run(
-        self, options: CalibrateOptions, sent: Sequence[DevRow] | None = None
+        self, options: JobOptions, sent: Sequence[DevRow] | None = None
     ) -> tuple[Calibration, dict[str, Any]]:
         job, _ = await self.jobs.submit(sent or rows(), options)
         pipeline = Pipeline(self.jobs, self.calibrations, self.llm, FakeEmbedder(24), num_samples=SAMPLES)
@@ -204,7 +205,7 @@ def anyio_backend() -> str:
 
 @pytest.mark.anyio
 async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench) -> None:
-    found, report = await bench.run(CalibrateOptions())
+    found, report = await bench.run(JobOptions())
     assert found.method == "evidence"
     assert isinstance(found.evidence[1], EvidenceMap)
     assert sorted(found.evidence) == [1, 2, 3, 4]
@@ -224,25 +225,25 @@ async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench
 @pytest.mark.anyio
 async def test_a_silent_server_gets_a_plain_calibration_and_the_report_says_why(bench: Bench) -> None:
     bench.llm.tells = False
-    found, report = await bench.run(CalibrateOptions())
+    found, report = await bench.run(JobOptions())
     assert found.method in ("depolarized", "temperature")
     assert found.fingerprint.evidence == ""
     assert "80 of 80 prompts" in report["unfitted"]["evidence"]
     assert "evidence" not in report["fits"]
     with pytest.raises(InvalidDevData, match="80 of 80 prompts"):
-        await bench.run(CalibrateOptions(method="evidence"))
+        await bench.run(JobOptions(method="evidence"))
 
 
 @pytest.mark.anyio
 async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench) -> None:
-    first, _ = await bench.run(CalibrateOptions())
+    first, _ = await bench.run(JobOptions())
     bench.llm.tells = False
-    found, report = await bench.run(CalibrateOptions(seed=1))
+    found, report = await bench.run(JobOptions(seed=1))
     assert found.fingerprint.key() == first.fingerprint.key()
     assert report["decision"]["activated"] is False
     assert "log-probabilities" in report["decision"]["reason"]
     assert bench.calibrations.active(first.fingerprint.key()) == first
-    forced, _ = await bench.run(CalibrateOptions(activate="always"))
+    forced, _ = await bench.run(JobOptions(activate="always"))
     assert bench.calibrations.active(first.fingerprint.key()) == forced
 
 
@@ -260,9 +261,9 @@ def supplied(*, tells: bool = True) -> list[DevRow]:
 
 @pytest.mark.anyio
 async def test_a_callers_log_probabilities_make_a_calibration_by_evidence_too(bench: Bench) -> None:
-    found, _ = await bench.run(CalibrateOptions(method="evidence"), supplied())
+    found, _ = await bench.run(JobOptions(method="evidence"), supplied())
     assert (found.fingerprint.source, found.fingerprint.evidence) == ("caller", "supplied")
-    vouched, _ = await bench.run(CalibrateOptions(drawn_by="service"), supplied())
+    vouched, _ = await bench.run(JobOptions(drawn_by="service"), supplied())
     assert (vouched.fingerprint.source, vouched.fingerprint.evidence) == ("service", "token_sums")
 
 
@@ -272,7 +273,7 @@ async def test_an_upload_without_log_probabilities_is_refused_where_evidence_is_
 ) -> None:
     some = [*supplied()[:70], *supplied(tells=False)[70:]]
     with pytest.raises(InvalidDevData, match="10 of 80 rows with samples lack `logprobs`"):
-        await bench.jobs.submit(some, CalibrateOptions(method="evidence"))
+        await bench.jobs.submit(some, JobOptions(method="evidence"))
     assert await bench.jobs.latest() == []
-    found, _ = await bench.run(CalibrateOptions(), some)
+    found, _ = await bench.run(JobOptions(), some)
     assert found.method in ("depolarized", "temperature")
