@@ -431,12 +431,6 @@ async def test_breaking_off_frees_the_llm(make: Make) -> None:
     assert (llm.active, llm.cancelled) == (0, 2)
 
 
-async def test_at_least_one_slot(make: Make) -> None:
-    with pytest.raises(ValueError, match="slot"):
-        async with make(FakeLLM(), slots=0):
-            pass
-
-
 def busy() -> LiveLoad:
     """Return the load of a score that does not end."""
     load = LiveLoad()
